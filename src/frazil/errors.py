@@ -1,0 +1,88 @@
+"""The error tree. The type says what is known, the code is stable, and every error has a cure.
+
+::
+
+    FrazilError
+    |- ConfigError        the user's file, statement or call is wrong; nothing was done         exit 78
+    |- UsageError         the command line is wrong                                             exit 2
+    |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
+    |- DataError          the data does not fit the table, and the settings say stop            exit 1
+    |- Retryable          a service did not answer; the same call may succeed later             exit 75
+    |  `- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
+    `- Halted             going on could lose or double rows; a person must decide              exit 1
+       `- Fenced          another instance owns the sink; this one must stop                    exit 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A place in the user's own file: YAML, SQL or Python."""
+
+    file: str
+    line: int
+    column: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class FrazilError(Exception):
+    """Something went wrong that a person has to know: what happened, where, and what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, code: str, message: str, *, fix: str = "", location: SourceLocation | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.fix = fix
+        self.location = location
+
+    def __str__(self) -> str:
+        where = f"{self.location}: " if self.location else ""
+        cure = f"\n{self.fix}" if self.fix else ""
+        return f"{where}{self.message}{cure}"
+
+
+class ConfigError(FrazilError):
+    """The user's file, statement or call is wrong; nothing was done."""
+
+    exit_code = 78
+
+
+class UsageError(FrazilError):
+    """The command line is wrong."""
+
+    exit_code = 2
+
+
+class EnvironmentFault(FrazilError):
+    """This machine lacks something that frazil needs."""
+
+
+class DataError(FrazilError):
+    """The data does not fit the table, and the settings say stop."""
+
+
+class Retryable(FrazilError):
+    """A service did not answer as it should; the same call may succeed later."""
+
+    exit_code = 75
+
+
+class OutcomeUnknown(Retryable):
+    """A commit was sent, and whether it was applied could not be found out in the time allowed."""
+
+
+class Halted(FrazilError):
+    """Going on could lose or double rows; a person must decide."""
+
+
+class Fenced(Halted):
+    """Another instance owns the sink; this one must stop."""

@@ -1,0 +1,1 @@
+"""Frozen values and pure functions: what a pipeline is. Nothing here knows Spark."""

@@ -1,0 +1,172 @@
+"""Catalogs: who knows where a table's current metadata is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, StringConstraints, model_validator
+
+from frazil.model.base import Model
+
+DEFAULT_CATALOG_NAME = "lake"
+
+CatalogName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+
+
+class CatalogType(StrEnum):
+    """The kinds of catalog."""
+
+    REST = "rest"
+    SQL = "sql"
+    HIVE = "hive"
+    GLUE = "glue"
+    HADOOP = "hadoop"
+    MEMORY = "memory"
+
+
+class RestCatalog(Model):
+    """An Iceberg REST catalog: Polaris, Lakekeeper, Nessie, Unity, Gravitino, Tabular."""
+
+    uri: str | None = Field(None, description="Address of the catalog service.")
+    warehouse: str | None = Field(None, description="Warehouse: a location, or a name that the catalog knows.")
+    credential: SecretStr | None = Field(
+        None, description="`id:secret` for OAuth2 client credentials, or a bearer token when there is no colon in it."
+    )
+    token: SecretStr | None = Field(None, description="Bearer token.")
+    oauth2_server_uri: str | None = Field(
+        None, description="Where tokens are fetched; the catalog itself when left out."
+    )
+    scope: str | None = Field(None, description="OAuth2 scope, e.g. PRINCIPAL_ROLE:ALL for Polaris.")
+    prefix: str | None = Field(None, description="Path prefix of the catalog, where the service does not tell it.")
+    properties: dict[str, str] = Field(
+        default_factory=dict, description="Further catalog properties, passed on as written."
+    )
+
+
+class SqlCatalog(Model):
+    """A catalog in a SQL database. The embedded default: SQLite, one file."""
+
+    uri: str | None = Field(
+        None, description="`sqlite:///path/catalog.db`, `postgresql://host/db`, or a `jdbc:` URL of either."
+    )
+    user: str | None = Field(None, description="Database user, when the address has none.")
+    password: SecretStr | None = Field(None, description="Database password, when the address has none.")
+    warehouse: str | None = Field(None, description="Where new tables are put.")
+    properties: dict[str, str] = Field(
+        default_factory=dict, description="Further catalog properties, passed on as written."
+    )
+
+
+class HiveCatalog(Model):
+    """A Hive metastore."""
+
+    uri: str | None = Field(None, description="`thrift://host:9083`.")
+    warehouse: str | None = Field(None, description="Where new tables are put.")
+    properties: dict[str, str] = Field(
+        default_factory=dict, description="Further catalog properties, passed on as written."
+    )
+
+
+class GlueCatalog(Model):
+    """The AWS Glue data catalog."""
+
+    region: str | None = Field(None, description="AWS region.")
+    catalog_id: str | None = Field(None, description="Account whose catalog is used; the caller's when left out.")
+    profile: str | None = Field(None, description="Profile of the AWS configuration files.")
+    access_key_id: SecretStr | None = Field(None, description="Access key. Left out: the AWS default chain.")
+    secret_access_key: SecretStr | None = Field(None, description="Secret of the access key.")
+    role_arn: str | None = Field(None, description="Role to assume.")
+    endpoint: str | None = Field(None, description="Address of a service that speaks Glue's protocol.")
+
+
+class HadoopCatalog(Model):
+    """A catalog that is only a folder: no service, one writer at a time on object stores."""
+
+    warehouse: str | None = Field(None, description="The folder.")
+
+
+class CatalogSpec(Model):
+    """Which catalog a sink writes to. The section named like the type holds its settings."""
+
+    type: CatalogType = Field(description="Kind of catalog. `jdbc` is another name of `sql`.")
+    name: CatalogName = Field(
+        DEFAULT_CATALOG_NAME, description="Name in Spark, and the scope of the rows that a SQL catalog keeps."
+    )
+    warehouse: str | None = Field(None, description="Where new tables are put; the section's own value wins.")
+    rest: RestCatalog | None = None
+    sql: SqlCatalog | None = None
+    hive: HiveCatalog | None = None
+    glue: GlueCatalog | None = None
+    hadoop: HadoopCatalog | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _jdbc_is_sql(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        if data.get("type") == "jdbc":
+            data["type"] = CatalogType.SQL.value
+        if "jdbc" in data and "sql" not in data:
+            data["sql"] = data.pop("jdbc")
+        return data
+
+    @model_validator(mode="after")
+    def _complete(self) -> CatalogSpec:
+        for problem in catalog_problems(self):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def location(self) -> str | None:
+        """The warehouse, wherever it was written."""
+        section = getattr(self, self.type.value, None)
+        own: str | None = getattr(section, "warehouse", None)
+        return own or self.warehouse
+
+    @property
+    def address(self) -> str:
+        """What to call the catalog in messages, without secrets."""
+        from frazil.model.secrets import mask_uri
+
+        section = getattr(self, self.type.value, None)
+        uri = getattr(section, "uri", None) or getattr(section, "endpoint", None) or self.location
+        return mask_uri(uri) if uri else self.type.value
+
+
+def catalog_problems(catalog: CatalogSpec) -> list[str]:
+    """What a catalog lacks, in the words that users search for."""
+    match catalog.type:
+        case CatalogType.REST:
+            return _rest_problems(catalog.rest)
+        case CatalogType.SQL:
+            return _sql_problems(catalog)
+        case CatalogType.HIVE if not (catalog.hive and catalog.hive.uri):
+            return ["Hive metastore URI is required for Hive catalog type"]
+        case CatalogType.GLUE if not (catalog.glue and catalog.glue.region):
+            return ["AWS region is required for Glue catalog type"]
+        case CatalogType.HADOOP if not catalog.location:
+            return ["Warehouse is required for Hadoop catalog type"]
+        case _:
+            return []
+
+
+def _rest_problems(rest: RestCatalog | None) -> list[str]:
+    if rest is None or not rest.uri:
+        return ["REST catalog URI is required for REST catalog type"]
+    parts = urlsplit(rest.uri)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        return [f"Invalid REST catalog URI: {rest.uri}"]
+    return []
+
+
+def _sql_problems(catalog: CatalogSpec) -> list[str]:
+    if catalog.sql is None or not catalog.sql.uri:
+        return ["SQL catalog URI is required for SQL catalog type"]
+    if not catalog.sql.uri.removeprefix("jdbc:").startswith(("sqlite:", "postgresql:", "postgresql+")):
+        return ["Invalid SQL catalog URI: it must start with sqlite:, postgresql: or jdbc: followed by one of these"]
+    if not catalog.location:
+        return ["Warehouse is required for SQL catalog type"]
+    return []

@@ -1,0 +1,146 @@
+"""What is committed and what the table remembers of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+STATE_PREFIX = "frazil.sink."
+STATE_VERSION = 1
+
+# A summary is copied into every metadata file, so that a long range is represented there by its digest.
+SUMMARY_RANGE_LIMIT = 512
+
+Position = str
+"""Where a source is: canonical JSON, compared for equality only."""
+
+
+def position(value: Any) -> Position:
+    """The canonical text of a position."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class SinkState:
+    """The ledger's last entry of one sink: who wrote, up to where, in which snapshot."""
+
+    epoch: int
+    instance: str
+    batch: int = 0
+    source: str = ""
+    start: Position | None = None
+    end: Position | None = None
+    snapshot: int = 0
+    sequence: int = 0
+    at_ms: int = 0
+
+    def to_json(self) -> str:
+        """As it stands in the table's property."""
+        fields = {
+            "v": STATE_VERSION,
+            "epoch": self.epoch,
+            "instance": self.instance,
+            "batch": self.batch,
+            "source": self.source,
+            "start": None if self.start is None else json.loads(self.start),
+            "end": None if self.end is None else json.loads(self.end),
+            "snapshot": self.snapshot,
+            "sequence": self.sequence,
+            "at_ms": self.at_ms,
+        }
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> SinkState:
+        """Reads the table's property."""
+        raw = json.loads(text)
+        if raw.get("v") != STATE_VERSION:
+            raise ValueError(f"the ledger has version {raw.get('v')}, and this frazil reads version {STATE_VERSION}")
+        return cls(
+            epoch=raw["epoch"],
+            instance=raw["instance"],
+            batch=raw["batch"],
+            source=raw["source"],
+            start=None if raw["start"] is None else position(raw["start"]),
+            end=None if raw["end"] is None else position(raw["end"]),
+            snapshot=raw["snapshot"],
+            sequence=raw["sequence"],
+            at_ms=raw["at_ms"],
+        )
+
+    def in_snapshot(self, snapshot: int, sequence: int) -> SinkState:
+        """The same state, in the snapshot that will carry it."""
+        return replace(self, snapshot=snapshot, sequence=sequence)
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What became of a batch's rows. ``read = written + dead_lettered + filtered``, or the batch is not committed."""
+
+    read: int
+    written: int
+    dead_lettered: int = 0
+    filtered: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every row is accounted for."""
+        return self.read == self.written + self.dead_lettered + self.filtered
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of a sink: which part of which source, and what became of its rows."""
+
+    source: str
+    start: Position | None
+    end: Position
+    counts: RowCounts = field(default_factory=lambda: RowCounts(0, 0))
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """How a commit ended. ``skipped``: the table already held the batch."""
+
+    state: SinkState
+    skipped: bool = False
+    attempts: int = 1
+
+
+def state_property(sink_id: str) -> str:
+    """The table property that holds the state of this sink."""
+    return f"{STATE_PREFIX}{sink_id}"
+
+
+def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version: str) -> dict[str, str]:
+    """The entries of the snapshot summary: the state's fields, small, and the row counts."""
+    entries = {
+        "frazil.sink": sink_id,
+        "frazil.version": version,
+        "frazil.epoch": str(state.epoch),
+        "frazil.instance": state.instance,
+        "frazil.batch": str(state.batch),
+        "frazil.committed-at-ms": str(state.at_ms),
+    }
+    if counts is None:
+        return entries | {"frazil.kind": "claim"}
+    return entries | {
+        "frazil.kind": "data",
+        "frazil.source": state.source,
+        "frazil.start": _short(state.start),
+        "frazil.end": _short(state.end),
+        "frazil.rows-in": str(counts.read),
+        "frazil.rows-out": str(counts.written),
+        "frazil.rows-dead-lettered": str(counts.dead_lettered),
+        "frazil.rows-filtered": str(counts.filtered),
+    }
+
+
+def _short(text: Position | None) -> str:
+    if text is None:
+        return ""
+    if len(text) <= SUMMARY_RANGE_LIMIT:
+        return text
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

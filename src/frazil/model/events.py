@@ -1,0 +1,90 @@
+"""What happens while pipelines run, as values. The engine says them; metrics, health, progress and logs listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from frazil.model.commit import Position, RowCounts
+
+
+@dataclass(frozen=True)
+class Started:
+    """A pipeline owns its sink and begins. ``total_rows`` is known for finite batch work only."""
+
+    pipeline: str
+    table: str
+    epoch: int
+    start: Position | None
+    continuous: bool
+    total_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """No batch is due yet."""
+
+    pipeline: str
+    pending_rows: int | None
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The files of a batch are written, and nothing is committed yet."""
+
+    pipeline: str
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A batch is in the table. ``skipped``: it already was."""
+
+    pipeline: str
+    table: str
+    batch: int
+    snapshot: int
+    counts: RowCounts
+    files: int
+    bytes: int
+    seconds: float
+    attempts: int
+    at_ms: int
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class CommitFailed:
+    """One attempt of a commit did not succeed. ``kind``: conflict, unknown, unreachable, refused."""
+
+    pipeline: str
+    kind: str
+    message: str
+    attempt: int
+    will_retry: bool
+
+
+@dataclass(frozen=True)
+class FencedOut:
+    """Another instance took the sink."""
+
+    pipeline: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A pipeline ended; ``error`` is None when it ended well."""
+
+    pipeline: str
+    batches: int
+    rows: int
+    error: str | None = None
+
+
+Event = Started | Waiting | Staged | Committed | CommitFailed | FencedOut | Stopped
+
+Listener = Callable[[Event], None]

@@ -1,0 +1,39 @@
+"""A pipeline: one source, one sink, and what happens between. And a file's worth of them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from frazil.model.base import Model
+from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
+from frazil.model.source import SourceSpec
+from frazil.model.transform import TransformSpec
+
+
+class PipelineSpec(Model):
+    """Everything the engine needs to know of one pipeline."""
+
+    name: str
+    source_name: str
+    source: SourceSpec
+    sink_name: str
+    sink: SinkSpec
+    transforms: tuple[TransformSpec, ...] = ()
+    enabled: bool = True
+    rate_limit: int | None = Field(None, ge=1)
+
+    @property
+    def sink_id(self) -> str:
+        """The identity in the table's ledger."""
+        return self.sink.id or f"{self.name}/{self.sink_name}"
+
+
+class ProjectSpec(Model):
+    """The pipelines of one file with their settings, and the sources and sinks that stand there, used or not."""
+
+    file: str
+    sources: dict[str, SourceSpec] = Field(default_factory=dict)
+    sinks: dict[str, SinkSpec] = Field(default_factory=dict)
+    pipelines: tuple[PipelineSpec, ...] = ()
+    settings: Settings = Settings()

@@ -1,0 +1,73 @@
+"""Settings of a run that belong to no single pipeline."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from frazil.model.base import Model
+
+
+class RetrySettings(Model):
+    """How a failed call to a catalog or store is tried again."""
+
+    max_retries: int = Field(10, ge=0, le=1000, description="Tries after the first.")
+    initial_backoff_ms: int = Field(100, ge=1, description="Wait before the second try.")
+    max_backoff_ms: int = Field(30_000, ge=1, description="Longest wait.")
+    backoff_multiplier: float = Field(2.0, ge=1, description="Growth of the wait.")
+
+
+class HealthSettings(Model):
+    """Where `/health`, `/ready` and `/live` answer."""
+
+    enabled: bool = True
+    host: str = Field("127.0.0.1", description="Interface; only this machine by default.")
+    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+    path: str = Field("/health", pattern="^/")
+
+
+class MetricsSettings(Model):
+    """Where `/metrics` answers."""
+
+    enabled: bool = True
+    host: str = Field("127.0.0.1", description="Interface; only this machine by default.")
+    port: int = Field(9091, ge=0, le=65535, description="Port; 0 takes a free one.")
+
+
+class SparkSettings(Model):
+    """The Spark that does the work."""
+
+    master: str | None = Field(
+        None, description="`local[*]` by default, `spark://host:7077`, `local-cluster[2,1,1024]`, `yarn`, ..."
+    )
+    app_name: str = "frazil"
+    conf: dict[str, str] = Field(default_factory=dict, description="Any Spark option.")
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
+        return value
+
+
+class Settings(Model):
+    """Settings of a run."""
+
+    state_dir: str | None = Field(
+        None, description="Folder for what may be lost: Spark's scratch and checkpoints of stateful queries."
+    )
+    retry: RetrySettings = RetrySettings()
+    health: HealthSettings = HealthSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    spark: SparkSettings = SparkSettings()
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"warn": "warning"}.get(value.lower(), value.lower())
+        return value

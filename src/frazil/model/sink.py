@@ -1,0 +1,264 @@
+"""The sink: a table, how it is cut into batches and files, and how batches change it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from frazil.model.base import Model
+from frazil.model.catalog import CatalogSpec
+from frazil.model.partition import PartitionField, Transform
+from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
+from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+MAX_FILE_MB = 512
+
+
+class CommitMode(StrEnum):
+    """How a batch changes the table."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    UPSERT = "upsert"
+
+
+class SchemaEvolution(StrEnum):
+    """What happens when the data has another shape than the table."""
+
+    STRICT = "strict"
+    ADD_COLUMNS = "add_columns"
+    TYPE_WIDEN = "type_widen"
+    FULL = "full"
+
+
+class PartitionStrategy(StrEnum):
+    """How a new table is partitioned."""
+
+    NONE = "none"
+    TABLE_DEFAULT = "table_default"
+    IDENTITY = "identity"
+    BUCKET = "bucket"
+    TIME = "time"
+
+
+class TimeGranularity(StrEnum):
+    """The width of a time partition."""
+
+    YEAR = "year"
+    MONTH = "month"
+    DAY = "day"
+    HOUR = "hour"
+
+
+class Compression(StrEnum):
+    """How data files are compressed."""
+
+    NONE = "none"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+    BROTLI = "brotli"
+
+
+class FileFormat(StrEnum):
+    """The format of data files."""
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    AVRO = "avro"
+
+
+# What each format's writer in Iceberg can compress with.
+CODECS: dict[FileFormat, tuple[Compression, ...]] = {
+    FileFormat.PARQUET: tuple(Compression),
+    FileFormat.ORC: (Compression.NONE, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD, Compression.GZIP),
+    FileFormat.AVRO: (Compression.NONE, Compression.SNAPPY, Compression.GZIP, Compression.ZSTD),
+}
+
+
+class ColumnSpec(Model):
+    """One declared column."""
+
+    name: Name
+    type: str = Field(description="`long`, `decimal(10, 2)`, `timestamptz`, `list<string>`, `struct<a: int>`, ...")
+    required: bool = Field(False, description="Whether null is refused.")
+    doc: str | None = Field(None, description="Comment kept in the table.")
+
+    @field_validator("type")
+    @classmethod
+    def _readable(cls, text: str) -> str:
+        parse_type(text)
+        return text
+
+
+class SinkSpec(Model):
+    """An Iceberg table as a destination."""
+
+    catalog: CatalogSpec
+    namespace: Name | None = Field(None, description="Namespace; dots nest: `sales.eu`.")
+    table: Name | None = Field(None, description="Table name.")
+    id: Name | None = Field(
+        None, description="Stable identity of the sink in the table's ledger; `pipeline/sink` when left out."
+    )
+
+    batch_size: int = Field(
+        10_000, ge=1, le=1_000_000, description="Rows of a commit: one is made as soon as so many are there."
+    )
+    max_batch_size: int | None = Field(
+        None, ge=1, description="Most rows of one commit while catching up with a backlog; batch_size when left out."
+    )
+    flush_interval_secs: int = Field(
+        60, ge=1, le=3600, description="A commit is made after so many seconds even with fewer rows."
+    )
+
+    file_format: FileFormat = Field(FileFormat.PARQUET, description="Format of data files.")
+    target_file_size_mb: int = Field(
+        128, ge=1, le=1024, description=f"Size at which a file is closed and the next begun; {MAX_FILE_MB} is the cap."
+    )
+    compression: Compression = Field(Compression.SNAPPY, description="Codec of data files.")
+    write_properties: dict[str, str] = Field(
+        default_factory=dict, description="Iceberg table properties, set when the table is made and for each write."
+    )
+    format_version: Literal[2, 3] = Field(2, description="Version of the table format of a new table.")
+    location: str | None = Field(None, description="Where a new table is put; the catalog decides when left out.")
+
+    partitioning: PartitionStrategy = Field(PartitionStrategy.NONE, description="How a new table is partitioned.")
+    partition_fields: tuple[str, ...] = Field((), description="Columns for identity, bucket and time partitioning.")
+    num_buckets: int = Field(16, ge=1, description="Buckets of bucket partitioning.")
+    time_granularity: TimeGranularity = Field(TimeGranularity.DAY, description="Width of time partitioning.")
+    partition_by: tuple[PartitionField, ...] = Field(
+        (), description="Any list of transforms: `[day(ts), bucket(16, id)]`; instead of `partitioning`."
+    )
+    distribution: Literal["auto", "none", "hash", "range"] = Field(
+        "auto",
+        description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
+    )
+
+    commit_mode: CommitMode = Field(CommitMode.APPEND, description="How a batch changes the table.")
+    key_fields: tuple[str, ...] = Field((), description="Columns that identify a row; they become identifier fields.")
+
+    columns: tuple[ColumnSpec, ...] = Field(
+        (), alias="schema", description="Declared columns; inferred from the data when left out."
+    )
+    schema_evolution: SchemaEvolution = Field(
+        SchemaEvolution.ADD_COLUMNS, description="What may change when the data does."
+    )
+    auto_create_table: bool = Field(True, description="Whether a missing table (and its namespace) is made.")
+
+    s3: S3Storage | None = None
+    gcs: GcsStorage | None = None
+    azure: AzureStorage | None = None
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _columns_by_name(cls, value: Any) -> Any:
+        """Also a mapping of names to types."""
+        if isinstance(value, dict):
+            return [
+                {"name": name, "type": kind} if isinstance(kind, str) else {"name": name, **kind}
+                for name, kind in value.items()
+            ]
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SinkSpec:
+        for problem in sink_problems(self):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def full_name(self) -> str:
+        """`namespace.table`."""
+        return f"{self.namespace}.{self.table}"
+
+    @property
+    def namespace_levels(self) -> tuple[str, ...]:
+        """The nested namespaces from the outermost."""
+        return tuple((self.namespace or "").split("."))
+
+    @property
+    def target_file_bytes(self) -> int:
+        """Size at which a file is closed, under the cap."""
+        return min(self.target_file_size_mb, MAX_FILE_MB) * 1024 * 1024
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Most rows of one commit."""
+        return max(self.batch_size, self.max_batch_size or 0)
+
+    @property
+    def partition(self) -> tuple[PartitionField, ...]:
+        """The partition fields of a new table, whichever way they were written."""
+        if self.partition_by:
+            return self.partition_by
+        match self.partitioning:
+            case PartitionStrategy.IDENTITY:
+                return tuple(PartitionField(source=name) for name in self.partition_fields)
+            case PartitionStrategy.BUCKET:
+                return tuple(
+                    PartitionField(source=name, transform=Transform.BUCKET, width=self.num_buckets)
+                    for name in self.partition_fields
+                )
+            case PartitionStrategy.TIME:
+                transform = Transform(self.time_granularity.value)
+                return tuple(PartitionField(source=name, transform=transform) for name in self.partition_fields)
+            case _:
+                return ()
+
+    @property
+    def declared_schema(self) -> StructType | None:
+        """The declared columns as a type, or None when the schema is inferred."""
+        if not self.columns:
+            return None
+        return StructType(tuple(Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns))
+
+
+def sink_problems(sink: SinkSpec) -> list[str]:
+    """What does not fit together in a sink."""
+    problems: list[str] = []
+    by_fields = (PartitionStrategy.IDENTITY, PartitionStrategy.BUCKET, PartitionStrategy.TIME)
+    if sink.partitioning in by_fields and not sink.partition_fields:
+        problems.append("Partition fields are required for identity/bucket/time partitioning")
+    if sink.partition_by and sink.partitioning is not PartitionStrategy.NONE:
+        problems.append("partition_by and partitioning say the same thing twice: keep one of them")
+    if sink.partition_fields and sink.partitioning not in by_fields:
+        problems.append(
+            f"partition_fields has no meaning with partitioning: {sink.partitioning}; write identity, bucket or time"
+        )
+    if sink.compression not in CODECS[sink.file_format]:
+        known = ", ".join(codec.value for codec in CODECS[sink.file_format])
+        problems.append(f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}")
+    if sink.commit_mode is CommitMode.UPSERT and not sink.key_fields:
+        problems.append("upsert sinks must specify a key: add key_fields")
+    if sink.namespace is not None and not all(sink.namespace_levels):
+        problems.append(f"Invalid namespace {sink.namespace!r}: a level is empty")
+    if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
+        problems.append("max_batch_size is the cap while catching up and cannot be below batch_size")
+    return problems + _declared_problems(sink)
+
+
+def _declared_problems(sink: SinkSpec) -> list[str]:
+    schema = sink.declared_schema
+    if schema is None:
+        return []
+    names = [column.name.lower() for column in schema.fields]
+    problems = [f"column {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    for key in sink.key_fields:
+        column = schema.column(key)
+        if column is None:
+            problems.append(f"key field {key!r} is not among the declared columns")
+        elif column.type.name in NOT_KEYS:
+            problems.append(
+                f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
+            )
+    problems.extend(
+        f"partition column {field.source!r} is not among the declared columns"
+        for field in sink.partition
+        if schema.column(field.source) is None
+    )
+    return problems

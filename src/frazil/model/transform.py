@@ -1,0 +1,56 @@
+"""Small changes of rows on their way: the four that the pipeline file knows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from frazil.model.base import Model
+
+Scalar = str | int | float | bool | None
+
+
+class RenameField(Model):
+    """`{type: rename_field, from: a, to: b}`."""
+
+    type: Literal["rename_field"] = "rename_field"
+    from_: str = Field(alias="from", min_length=1)
+    to: str = Field(min_length=1)
+
+
+class RemoveField(Model):
+    """`{type: remove_field, field: a}`."""
+
+    type: Literal["remove_field"] = "remove_field"
+    field: str = Field(min_length=1)
+
+
+class AddField(Model):
+    """`{type: add_field, field: a, value: 1}`."""
+
+    type: Literal["add_field"] = "add_field"
+    field: str = Field(min_length=1)
+    value: Scalar
+
+
+class FilterRows(Model):
+    """`{type: filter, field: a, equals: 1}` keeps the rows where it holds."""
+
+    type: Literal["filter"] = "filter"
+    field: str = Field(min_length=1)
+    equals: Scalar
+
+
+def _tag(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return kind if isinstance(kind, str) else None
+
+
+TransformSpec = Annotated[
+    Annotated[RenameField, Tag("rename_field")]
+    | Annotated[RemoveField, Tag("remove_field")]
+    | Annotated[AddField, Tag("add_field")]
+    | Annotated[FilterRows, Tag("filter")],
+    Discriminator(_tag),
+]

@@ -1,0 +1,61 @@
+"""What the engine asks of a source.
+
+A source hands out *slices*: parts between two positions that read the same rows whenever they are read. The position after
+the last committed slice stands in the table's ledger, so that a source keeps no state of its own that could be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from frazil.model.commit import Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a source. ``rows`` is exact, an estimate, or None when only reading tells.
+
+    ``full`` says that more was there than the limit allowed, so that a batch is due now whatever its estimate says.
+    ``detail`` is the source's own: what to read.
+    """
+
+    start: Position | None
+    end: Position
+    rows: int | None
+    full: bool = False
+    detail: Any = None
+
+
+class Source(Protocol):
+    """A replayable source.
+
+    Delivery: a slice between two positions reads the same rows every time, so that a batch that was staged but not
+    committed can be read again. Parallelism: whatever the data frame has.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes this source this source: a change means that positions of the ledger no longer apply."""
+
+    @property
+    def poll_seconds(self) -> float:
+        """How long to wait before asking again when there was nothing."""
+
+    def plan(self, start: Position | None, limit: int) -> Slice | None:
+        """The next slice after ``start`` (None: the beginning) of about ``limit`` rows, or None when nothing is there."""
+
+    def finished(self, position: Position | None) -> bool:
+        """Whether nothing can ever come after this position."""
+
+    def total_rows(self, start: Position | None) -> int | None:
+        """How many rows a batch run from here will read, where that is known without reading them."""
+
+    def read(self, part: Slice) -> DataFrame:
+        """The rows of a slice."""
+
+    def check(self) -> None:
+        """Raises a FrazilError when the source cannot be reached or is not there."""
