@@ -200,7 +200,7 @@ def _parse(tokens: list[str], text: str) -> Type:
     match name:
         case "decimal" | "numeric":
             sizes = _numbers(tokens, text, "(", ")") if tokens[:1] == ["("] else [38, 9]
-            precision, scale = (sizes + [0])[:2]
+            precision, scale = [*sizes, 0][:2]
             if not 1 <= precision <= 38 or scale > precision:
                 raise ValueError(f"{text!r}: a decimal has a precision of 1 to 38 and a scale not above it")
             return Decimal(precision, scale)
