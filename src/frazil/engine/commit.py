@@ -369,8 +369,8 @@ def _perform(
                 return None
     except AttemptFailed as failure:
         return failure.outcome
-    except Halted:
-        raise
+    except FrazilError:
+        raise  # said on purpose: the port knows that going on is wrong
     except Exception as error:  # noqa: BLE001 - whatever it is, the outcome of the call is unknown and is looked up next
         return Failed(FailureKind.UNKNOWN, Retryable("call-failed", f"{type(error).__name__}: {error}"))
 

@@ -1,7 +1,12 @@
 """The jars that Spark needs for Iceberg: locked by SHA-256, fetched once by the Ivy that PySpark ships, cached outside the tree.
 
-A lock is a text file of lines ``<sha256>  <repository path>``, one file a component (``locks/*.txt``). A jar in the cache
-is named by its lock line; one whose digest differs is never handed to Spark. Without a network the cache alone is enough.
+A lock is a text file of lines ``<sha256>  <repository path>``, one file a component (``locks/*.txt``). A jar whose digest
+is not its lock's is never handed to Spark: in the cache it counts as missing and is fetched again, fresh from a repository
+it is refused. Without a network the cache alone is enough.
+
+``FRAZIL_IVY_SETTINGS`` names an Ivy settings file, for a machine that must fetch from a mirror.
+
+``python -m frazil.engine.jars core aws`` fills the cache ahead of time.
 """
 
 from __future__ import annotations
@@ -10,19 +15,30 @@ import hashlib
 import importlib.util
 import os
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+from frazil.engine.cache import cache_dir
 from frazil.engine.java import java_command
-from frazil.errors import EnvironmentFault
+from frazil.errors import EnvironmentFault, FrazilError, UsageError
 
 LOCKS = Path(__file__).parent / "locks"
+
+REPORT_SECONDS = 5.0
 
 IVY_MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="frazil" module="jars"/><dependencies>
 {dependencies}
 </dependencies></ivy-module>"""
+
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -55,57 +71,120 @@ def read_lock(path: Path) -> tuple[Jar, ...]:
     return tuple(Jar.from_lock_line(line) for line in path.read_text().splitlines() if line.strip())
 
 
-def component_jars(components: Iterable[str]) -> tuple[Jar, ...]:
+def components() -> tuple[str, ...]:
+    """The names of frazil's own locks."""
+    return tuple(sorted(lock.stem for lock in LOCKS.glob("*.txt")))
+
+
+def component_jars(names: Iterable[str]) -> tuple[Jar, ...]:
     """The locked jars of frazil's own components (``core``, ``avro``, ``postgres``, ``aws``, ...)."""
-    return tuple(jar for component in dict.fromkeys(components) for jar in read_lock(LOCKS / f"{component}.txt"))
-
-
-def cache_dir() -> Path:
-    """Where jars are kept: ``FRAZIL_CACHE_DIR``, or ``frazil`` under the user's cache folder."""
-    if own := os.environ.get("FRAZIL_CACHE_DIR"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "frazil"
+    wanted = tuple(dict.fromkeys(names))
+    if unknown := [name for name in wanted if name not in components()]:
+        raise UsageError(
+            "unknown-component", f"There is no component {unknown[0]!r}.", fix=f"Known are: {', '.join(components())}."
+        )
+    return tuple(jar for name in wanted for jar in read_lock(LOCKS / f"{name}.txt"))
 
 
 def missing_jars(jars: Iterable[Jar]) -> tuple[Jar, ...]:
-    """Those that the cache does not hold yet."""
-    folder = cache_dir() / "jars"
-    return tuple(jar for jar in jars if not (folder / jar.file_name).is_file())
+    """Those that the cache does not hold whole."""
+    return tuple(jar for jar in jars if not _holds(_folder(), jar))
 
 
-def ensure_jars(jars: Iterable[Jar], report: Callable[[str], None] = lambda _: None) -> tuple[Path, ...]:
+def ensure_jars(jars: Iterable[Jar], report: Report = lambda _: None) -> tuple[Path, ...]:
     """The paths of the jars, fetched first where the cache lacks them."""
     wanted = tuple(jars)
-    folder = cache_dir() / "jars"
     if missing := missing_jars(wanted):
-        report(f"fetching {len(missing)} jars into {folder}")
-        _fetch(missing, folder)
-    return tuple(folder / jar.file_name for jar in wanted)
+        _fetch(missing, report)
+    return tuple(_folder() / jar.file_name for jar in wanted)
 
 
-def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
-    """Lets Ivy bring the jars into a scratch folder, checks each digest, and moves them into the cache one by one."""
+def _folder() -> Path:
+    return cache_dir() / "jars"
+
+
+def _holds(folder: Path, jar: Jar) -> bool:
+    path = folder / jar.file_name
+    if not path.is_file():
+        return False
+    status = path.stat()
+    return _digest(path, status.st_size, status.st_mtime_ns) == jar.sha256
+
+
+@cache
+def _digest(path: Path, _size: int, _changed_ns: int) -> str:
+    """The SHA-256 of a file, read once a process unless its size or time changes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fetch(jars: tuple[Jar, ...], report: Report) -> None:
+    """Lets Ivy bring the jars into a scratch folder, and moves those with the right digest into the cache one by one."""
+    folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
+    report(f"fetching into {folder}: {', '.join(jar.file_name for jar in jars)}")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as name:
         scratch = Path(name)
-        module = scratch / "ivy.xml"
-        module.write_text(IVY_MODULE.format(dependencies=_ivy_dependencies(jars)))
-        pattern = str(scratch / "[artifact]-[revision](-[classifier]).[ext]")
-        command = [
-            java_command(),
-            "-jar",
-            str(_ivy_jar()),
-            "-ivy",
-            str(module),
-            "-cache",
-            str(scratch / "ivy"),
-            "-retrieve",
-            pattern,
-            "-warn",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        log = _run_ivy(jars, scratch, report)
+        changed = [jar for jar in jars if (scratch / jar.file_name).is_file() and not _holds(scratch, jar)]
+        absent = [jar for jar in jars if not (scratch / jar.file_name).is_file()]
         for jar in jars:
-            _accept(jar, scratch, folder, done.stdout + done.stderr)
+            if jar not in changed and jar not in absent:
+                # A rename within one file system: two processes that fetch at once both end with a whole file.
+                (scratch / jar.file_name).replace(folder / jar.file_name)
+        if changed:
+            raise _digest_fault(changed[0], scratch)
+        if absent:
+            raise _absence_fault(absent, folder, log)
+
+
+def _run_ivy(jars: tuple[Jar, ...], scratch: Path, report: Report) -> str:
+    """One run of Ivy, with a word to the user every few seconds. What it said comes back; the files tell whether it worked."""
+    module = scratch / "ivy.xml"
+    module.write_text(IVY_MODULE.format(dependencies=_ivy_dependencies(jars)))
+    log = scratch / "ivy.log"
+    downloads = scratch / "ivy"
+    command = [java_command(), *proxy_options(getproxies()), "-jar", str(_ivy_jar())]
+    if settings := os.environ.get("FRAZIL_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    command += ["-ivy", str(module), "-cache", str(downloads), "-warn"]
+    command += ["-retrieve", str(scratch / "[artifact]-[revision](-[classifier]).[ext]")]
+    started = time.monotonic()
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as ivy:
+        try:
+            while not _ended(ivy):
+                report(f"fetching: {_megabytes(downloads):.0f} MB after {time.monotonic() - started:.0f} s")
+        finally:
+            ivy.kill()
+    return log.read_text(errors="replace")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REPORT_SECONDS)
+    return process.poll() is not None
+
+
+def _megabytes(folder: Path) -> float:
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # Ivy renames a file when it is whole
+            size += path.stat().st_size
+    return size / 1e6
+
+
+def proxy_options(proxies: Mapping[str, str]) -> list[str]:
+    """The proxies that every other program here uses, as Java's own settings: Java does not read the environment's."""
+    options = []
+    for scheme in ("http", "https"):
+        if address := proxies.get(scheme):
+            proxy = urlsplit(address if "//" in address else f"//{address}")
+            options += [f"-D{scheme}.proxyHost={proxy.hostname}", f"-D{scheme}.proxyPort={proxy.port or 80}"]
+    if options and (direct := proxies.get("no")):
+        hosts = [host.strip() for host in direct.split(",") if host.strip()]
+        patterns = [f"*{host}" if host.startswith(".") else host for host in hosts]
+        options.append(f"-Dhttp.nonProxyHosts={'|'.join(patterns)}")
+    return options
 
 
 def _ivy_dependencies(jars: tuple[Jar, ...]) -> str:
@@ -126,40 +205,51 @@ def _ivy_artifact(module: str, classifier: str) -> str:
     return f'<artifact name="{module}" type="jar" ext="jar"{attribute}/>'
 
 
-def _accept(jar: Jar, scratch: Path, folder: Path, log: str) -> None:
-    fetched = scratch / jar.file_name
-    if not fetched.is_file():
-        raise EnvironmentFault(
-            "jar-not-fetched",
-            f"The jar {jar.file_name} could not be fetched: {_last_line(log)}",
-            fix="Check the network (or the proxy settings of Java) and run the command again; "
-            f"or copy the jar into {folder} by hand.",
-        )
-    digest = hashlib.sha256(fetched.read_bytes()).hexdigest()
-    if digest != jar.sha256:
-        raise EnvironmentFault(
-            "jar-digest",
-            f"The jar {jar.file_name} that was fetched has SHA-256 {digest}, but the lock says {jar.sha256}.",
-            fix="Do not use it: the repository or the network changed the file. Nothing was put into the cache.",
-        )
-    # A rename within one file system: two processes that fetch at once both end with a whole file.
-    fetched.replace(folder / jar.file_name)
+def _absence_fault(jars: list[Jar], folder: Path, log: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        "jar-not-fetched",
+        f"Could not fetch {', '.join(jar.file_name for jar in jars)}: {_reason(log)}",
+        fix="Check the network and its proxy and run the command again; for a mirror, name an Ivy settings file in "
+        f"FRAZIL_IVY_SETTINGS; or copy the jars into {folder} by hand.",
+    )
+
+
+def _digest_fault(jar: Jar, scratch: Path) -> EnvironmentFault:
+    fetched = hashlib.sha256((scratch / jar.file_name).read_bytes()).hexdigest()
+    return EnvironmentFault(
+        "jar-digest",
+        f"The fetched {jar.file_name} has SHA-256 {fetched}, but the lock says {jar.sha256}.",
+        fix="It was thrown away: the repository or the network changed the file. Fetch from another repository, or from "
+        "another network.",
+    )
+
+
+def _reason(log: str) -> str:
+    """The line of Ivy's long answer that names the trouble."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower() and not line.startswith("::::")]
+    return (telling or lines[-1:] or ["Ivy said nothing"])[0]
 
 
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise EnvironmentFault(
-            "pyspark-missing", "PySpark is not installed.", fix="Run make setup, or pip install frazil."
-        )
+        raise EnvironmentFault("pyspark-missing", "PySpark is not installed.", fix="Run make setup, or pip install frazil.")
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise EnvironmentFault(
-            "ivy-missing", "The installed PySpark ships no Ivy.", fix="Install pyspark 4.1 from its package."
-        )
+        raise EnvironmentFault("ivy-missing", "The installed PySpark ships no Ivy.", fix="Install pyspark 4.1 from its package.")
     return found[-1]
 
 
-def _last_line(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return lines[-1] if lines else "Ivy said nothing"
+def main(names: Sequence[str]) -> int:
+    """Fills the cache with the jars of the components and says on stderr what happens."""
+    try:
+        ensure_jars(component_jars(names), report=lambda text: print(text, file=sys.stderr))  # noqa: T201
+    except FrazilError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

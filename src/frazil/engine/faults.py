@@ -1,0 +1,125 @@
+"""Errors of the JVM in words for people. The one place where foreign exceptions become frazil's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from frazil.engine.commit import CONFLICT_MESSAGE, AttemptFailed, FailureKind
+from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
+from frazil.model.secrets import scrub
+
+ICEBERG = "org.apache.iceberg.exceptions."
+
+
+@dataclass(frozen=True)
+class JavaFault:
+    """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn."""
+
+    classes: tuple[str, ...]
+    message: str
+    cause: JavaFault | None = None
+
+    @property
+    def chain(self) -> tuple[JavaFault, ...]:
+        """This fault and its causes."""
+        return (self,) if self.cause is None else (self, *self.cause.chain)
+
+    def find(self, *names: str) -> JavaFault | None:
+        """The first in the chain that is an instance of one of the classes, given by full name or by its last part."""
+        for fault in self.chain:
+            if any(known == name or known.endswith(f".{name}") for known in fault.classes for name in names):
+                return fault
+        return None
+
+    @property
+    def line(self) -> str:
+        """The message as one line, without secrets."""
+        text = self.message.strip().splitlines()
+        return scrub(text[0].strip()) if text else self.classes[0].rpartition(".")[2]
+
+
+def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
+    """What a failed call to the catalog means for the commit loop."""
+    if fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException"):
+        return AttemptFailed(FailureKind.CONFLICT, Retryable("conflict", CONFLICT_MESSAGE))
+    if fault.find(f"{ICEBERG}CommitStateUnknownException"):
+        return AttemptFailed(FailureKind.UNKNOWN, Retryable("commit-unknown", f"The catalog did not say: {fault.line}"))
+    error = explain(fault, address)
+    if isinstance(error, Retryable):
+        return AttemptFailed(FailureKind.UNREACHABLE, error)
+    if error is None:
+        return AttemptFailed(FailureKind.UNKNOWN, Retryable("catalog-error", f"The catalog failed: {fault.line}"))
+    return AttemptFailed(FailureKind.REFUSED, error, final=True)
+
+
+def explain(fault: JavaFault, address: str = "the catalog") -> FrazilError | None:
+    """The fault as an error for people, or None when nothing more is known than its message."""
+    for classes, describe in KNOWN:
+        if (found := fault.find(*classes)) and (error := describe(found, address)):
+            return error
+    return None
+
+
+def _not_authorized(fault: JavaFault, address: str) -> FrazilError:
+    text = f"The catalog at {address} refused the credentials: {fault.line}"
+    return ConfigError("not-authorized", text, fix="Check the credential or token of the catalog.")
+
+
+def _forbidden(fault: JavaFault, _address: str) -> FrazilError:
+    return DataError("no-permission", f"Access denied: {fault.line}", fix="Check the permissions of the user or role.")
+
+
+def _s3_denied(fault: JavaFault, _address: str) -> FrazilError | None:
+    if "403" not in fault.message and "Access Denied" not in fault.message:
+        return None
+    return DataError(
+        "s3-access-denied",
+        f"Access Denied (Service: S3, Status Code: 403): {fault.line}",
+        fix="Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO: path_style_access: true.",
+    )
+
+
+def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
+    return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
+
+
+def _namespace_missing(fault: JavaFault, _address: str) -> FrazilError:
+    return ConfigError("namespace-missing", fault.line, fix="Create it, or set auto_create_table: true.")
+
+
+def _refused(fault: JavaFault, _address: str) -> FrazilError:
+    return DataError("refused-by-iceberg", fault.line)
+
+
+def _unreachable(fault: JavaFault, address: str) -> FrazilError:
+    return Retryable(
+        "catalog-unreachable",
+        f"Failed to connect to catalog at {address}: {fault.chain[-1].line}",
+        fix="Check that the catalog runs and can be reached from here, and the credentials.",
+    )
+
+
+Describe = Callable[[JavaFault, str], FrazilError | None]
+
+# In this order: an access that is denied also fails as an input or output error.
+KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
+    ((f"{ICEBERG}NotAuthorizedException",), _not_authorized),
+    ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
+    (("S3Exception",), _s3_denied),
+    ((f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NotFoundException"), _table_missing),
+    ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
+    ((f"{ICEBERG}ValidationException", f"{ICEBERG}BadRequestException"), _refused),
+    (
+        (
+            f"{ICEBERG}ServiceUnavailableException",
+            f"{ICEBERG}ServiceFailureException",
+            f"{ICEBERG}RESTException",
+            f"{ICEBERG}RuntimeIOException",
+            "java.io.IOException",
+            "java.sql.SQLException",
+            "org.apache.iceberg.jdbc.UncheckedSQLException",
+        ),
+        _unreachable,
+    ),
+)

@@ -1,0 +1,106 @@
+"""From settings to a SparkSession, and a session of its own for each sink's catalog.
+
+Secrets never go to the command line of the JVM, which every user of the machine can read: they are set on the running
+session, where Spark's redaction covers them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from frazil.engine.catalogs import CatalogSettings
+from frazil.engine.jars import component_jars, ensure_jars
+from frazil.engine.java import java_home
+from frazil.errors import EnvironmentFault
+from frazil.model.secrets import SECRET_NAME, is_secret_name
+from frazil.model.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+DEFAULTS = {
+    "spark.sql.extensions": EXTENSIONS,
+    "spark.sql.session.timeZone": "UTC",
+    # The UI listens on every interface and shows the environment.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # The whole name, as Spark's own default is found inside it.
+    "spark.redaction.regex": SECRET_NAME.pattern,
+    "spark.sql.redaction.options.regex": SECRET_NAME.pattern,
+    # Small batches are the rule; two hundred reducers for a thousand rows are not.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.enabled": "true",
+}
+
+
+def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)) -> SparkSession:
+    """The process's Spark, started when there is none. A session that already runs is used as it is, when it fits."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    if running is not None and running.sparkContext._jsc is not None:
+        require_iceberg(running)
+        return running
+    jars = ensure_jars(component_jars(("core", *components)), report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    conf = launch_conf(settings, jars)
+    builder = SparkSession.builder.appName(settings.app_name)
+    for key, value in conf.items():
+        if not is_secret_name(key):
+            builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    for key, value in conf.items():
+        if is_secret_name(key):
+            spark.conf.set(key, value)
+    return spark
+
+
+def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]:
+    """The options of a new Spark: frazil's defaults, then the user's, then the jars beside the user's own."""
+    master = settings.master or settings.conf.get("spark.master") or "local[*]"
+    conf = DEFAULTS | {"spark.master": master} | settings.conf
+    if EXTENSIONS not in conf["spark.sql.extensions"]:
+        conf["spark.sql.extensions"] = f"{EXTENSIONS},{conf['spark.sql.extensions']}"
+    conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
+    log_option = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    given = conf.get("spark.driver.extraJavaOptions", "")
+    if "log4j2.configurationFile" not in given:
+        conf["spark.driver.extraJavaOptions"] = f"{given} {log_option}".strip()
+    if master.startswith("local"):
+        # Nothing outside this machine talks to a local Spark, and a laptop's host name often does not resolve.
+        conf.setdefault("spark.driver.host", "127.0.0.1")
+        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    return conf
+
+
+def require_iceberg(spark: SparkSession) -> None:
+    """Refuses a session that was made without Iceberg."""
+    if EXTENSIONS not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise EnvironmentFault(
+            "session-without-iceberg",
+            "The Spark session that is running was started without Iceberg's extensions.",
+            fix=f"Start it with spark.sql.extensions={EXTENSIONS} and the Iceberg runtime jar, or let frazil start Spark.",
+        )
+
+
+def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
+    """A session in which the catalog is known: this one where it fits already, otherwise a new one of the same Spark.
+
+    Sessions share executors and jars, but not catalogs: two sinks may both call their catalog `lake`.
+    """
+    wanted = catalog.spark_conf
+    present = {key: spark.conf.get(key, None) for key in wanted}
+    if present == wanted:
+        return spark
+    session = spark if not any(present.values()) else spark.newSession()
+    for key, value in wanted.items():
+        session.conf.set(key, value)
+    return session
