@@ -4,6 +4,7 @@
 
     FrazilError
     |- ConfigError        the user's file, statement or call is wrong; nothing was done         exit 78
+    |  `- ConfigErrors    several of them, found in one reading                                 exit 78
     |- UsageError         the command line is wrong                                             exit 2
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
@@ -15,6 +16,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -54,6 +56,24 @@ class ConfigError(FrazilError):
     """The user's file, statement or call is wrong; nothing was done."""
 
     exit_code = 78
+
+
+class ConfigErrors(ConfigError):
+    """Everything that is wrong in one file, in the order of its lines."""
+
+    def __init__(self, errors: Iterable[ConfigError]) -> None:
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        one = len(self.errors) == 1
+        super().__init__(
+            first.code if one else "several-problems",
+            first.message if one else f"{len(self.errors)} problems in the configuration",
+            fix=first.fix if one else "",
+            location=first.location,
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
 
 
 class UsageError(FrazilError):

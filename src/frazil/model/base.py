@@ -26,7 +26,7 @@ class Problem(str):
         return problem
 
 
-class Problems(ValueError):
+class InconsistencyError(ValueError):
     """Everything that does not fit together in a value, told at once."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

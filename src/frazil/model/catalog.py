@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
-from frazil.model.base import Model, Problem, Problems, Texts
+from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.secrets import mask_uri
 
 DEFAULT_CATALOG_NAME = "lake"
@@ -36,28 +36,20 @@ class RestCatalog(Model):
         None, description="`id:secret` for OAuth2 client credentials, or a bearer token when there is no colon in it."
     )
     token: SecretStr | None = Field(None, description="Bearer token.")
-    oauth2_server_uri: str | None = Field(
-        None, description="Where tokens are fetched; the catalog itself when left out."
-    )
+    oauth2_server_uri: str | None = Field(None, description="Where tokens are fetched; the catalog itself when left out.")
     scope: str | None = Field(None, description="OAuth2 scope, e.g. PRINCIPAL_ROLE:ALL for Polaris.")
     prefix: str | None = Field(None, description="Path prefix of the catalog, where the service does not tell it.")
-    properties: Texts = Field(
-        default_factory=dict, description="Further catalog properties, passed on as written."
-    )
+    properties: Texts = Field(default_factory=dict, description="Further catalog properties, passed on as written.")
 
 
 class SqlCatalog(Model):
     """A catalog in a SQL database. The embedded default: SQLite, one file."""
 
-    uri: str | None = Field(
-        None, description="`sqlite:///path/catalog.db`, `postgresql://host/db`, or a `jdbc:` URL of either."
-    )
+    uri: str | None = Field(None, description="`sqlite:///path/catalog.db`, `postgresql://host/db`, or a `jdbc:` URL of either.")
     user: str | None = Field(None, description="Database user, when the address has none.")
     password: SecretStr | None = Field(None, description="Database password, when the address has none.")
     warehouse: str | None = Field(None, description="Where new tables are put.")
-    properties: Texts = Field(
-        default_factory=dict, description="Further catalog properties, passed on as written."
-    )
+    properties: Texts = Field(default_factory=dict, description="Further catalog properties, passed on as written.")
 
 
 class HiveCatalog(Model):
@@ -65,9 +57,7 @@ class HiveCatalog(Model):
 
     uri: str | None = Field(None, description="`thrift://host:9083`.")
     warehouse: str | None = Field(None, description="Where new tables are put.")
-    properties: Texts = Field(
-        default_factory=dict, description="Further catalog properties, passed on as written."
-    )
+    properties: Texts = Field(default_factory=dict, description="Further catalog properties, passed on as written.")
 
 
 class GlueCatalog(Model):
@@ -96,11 +86,11 @@ class CatalogSpec(Model):
         DEFAULT_CATALOG_NAME, description="Name in Spark, and the scope of the rows that a SQL catalog keeps."
     )
     warehouse: str | None = Field(None, description="Where new tables are put; the section's own value wins.")
-    rest: RestCatalog | None = None
-    sql: SqlCatalog | None = None
-    hive: HiveCatalog | None = None
-    glue: GlueCatalog | None = None
-    hadoop: HadoopCatalog | None = None
+    rest: RestCatalog | None = Field(None, description="Settings of type rest.")
+    sql: SqlCatalog | None = Field(None, description="Settings of type sql; `jdbc` is another name of the section.")
+    hive: HiveCatalog | None = Field(None, description="Settings of type hive.")
+    glue: GlueCatalog | None = Field(None, description="Settings of type glue.")
+    hadoop: HadoopCatalog | None = Field(None, description="Settings of type hadoop.")
 
     @model_validator(mode="before")
     @classmethod
@@ -117,7 +107,7 @@ class CatalogSpec(Model):
     @model_validator(mode="after")
     def _complete(self) -> CatalogSpec:
         if problems := catalog_problems(self):
-            raise Problems(problems)
+            raise InconsistencyError(problems)
         return self
 
     @property

@@ -27,6 +27,7 @@ class Transform(StrEnum):
 # Spark and SQL users write the plural; both mean the same transform.
 _ALIASES = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 _SIZED = (Transform.BUCKET, Transform.TRUNCATE)
+_NUMBER = re.compile(r"^[0-9]{1,9}$")
 _CALL = re.compile(r"^\s*(?P<name>\w+)\s*\(\s*(?P<arguments>.*?)\s*\)\s*$")
 
 _TEMPORAL = ("date", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
@@ -108,8 +109,8 @@ def parse_partition_text(text: str) -> dict[str, Any]:
     transform = _ALIASES.get(name, name)
     if transform not in [known.value for known in Transform]:
         raise ValueError(f"unknown transform {name!r}; known: {', '.join(known.value for known in Transform)}")
-    widths = [int(part) for part in arguments if part.isdigit()]
-    columns = [part for part in arguments if not part.isdigit()]
+    widths = [int(part) for part in arguments if _NUMBER.match(part)]
+    columns = [part for part in arguments if not _NUMBER.match(part)]
     if len(columns) != 1 or len(widths) > 1:
         raise ValueError(f"cannot read {text!r}; write {transform}(column) or {transform}(width, column)")
     return {"source": columns[0], "transform": transform, "width": widths[0] if widths else None}

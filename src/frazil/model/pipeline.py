@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from frazil.errors import SourceLocation
 from frazil.model.base import Model
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
@@ -21,7 +22,8 @@ class PipelineSpec(Model):
     sink: SinkSpec
     transforms: tuple[TransformSpec, ...] = ()
     enabled: bool = True
-    rate_limit: int | None = Field(None, ge=1)
+    rate_limit: int | None = Field(None, ge=1, description="Most rows per second.")
+    dead_letter_topic: str | None = Field(None, description="Where rows go that cannot be written.")
 
     @property
     def sink_id(self) -> str:
@@ -37,3 +39,6 @@ class ProjectSpec(Model):
     sinks: dict[str, SinkSpec] = Field(default_factory=dict)
     pipelines: tuple[PipelineSpec, ...] = ()
     settings: Settings = Settings()
+    places: dict[str, SourceLocation] = Field(
+        default_factory=dict, exclude=True, repr=False, description="Where each key stands: `sinks.lake.config.table`."
+    )

@@ -18,12 +18,15 @@ MASK = "**********"
 
 # Names of properties whose values are secret. Spark's own redaction is given the same pattern.
 SECRET_NAME = re.compile(
-    r"(?i)secret|password|passwd|token|credential|authorization|access-?key|accesskey|sas-?token|"
-    r"connection-string|private-?key|service-?account-?key|jaas|api-?key|session-?token"
+    r"(?i)secret|password|passwd|token|credential|authorization|access[-_.]?key|connection[-_.]?string|"
+    r"private[-_.]?key|service[-_.]?account[-_.]?key|jaas|api[-_.]?key"
 )
 
-_URI_PASSWORD = re.compile(r"(?P<head>://[^/\s:@]*:)(?P<password>[^@\s]+)(?=@)")
+_URI_PASSWORD = re.compile(r"(?P<head>://[^/\s:@]*:)(?P<password>[^@\s]+(?:@[^@/\s]+)*)(?=@)")
 _QUERY_PASSWORD = re.compile(r"(?i)(?P<head>[?&;](?:password|pwd|token|secret|sig)=)(?P<password>[^&;\s]+)")
+
+# Values that stand everywhere and are nobody's secret, though an option of a secret's name may have them.
+_COMMON = ("true", "false", "none", "null")
 
 _remembered: set[str] = set()
 
@@ -45,8 +48,8 @@ def masked(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def remember(values: Iterable[str]) -> None:
-    """From now on :func:`scrub` removes these values. Very short ones are left out: they would mangle every text."""
-    _remembered.update(value for value in values if len(value) >= 4)
+    """From now on :func:`scrub` removes these values. Very short and common ones are left out: they would mangle every text."""
+    _remembered.update(value for value in values if len(value) >= 4 and value.lower() not in _COMMON)
 
 
 def scrub(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from frazil.model.base import Model
+from frazil.model.base import Model, Texts
 
 
 class RetrySettings(Model):
@@ -21,16 +21,16 @@ class RetrySettings(Model):
 class HealthSettings(Model):
     """Where `/health`, `/ready` and `/live` answer."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="Whether they answer.")
     host: str = Field("127.0.0.1", description="Interface; only this machine by default.")
     port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
-    path: str = Field("/health", pattern="^/")
+    path: str = Field("/health", pattern="^/", description="Path of the health answer.")
 
 
 class MetricsSettings(Model):
     """Where `/metrics` answers."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="Whether it answers.")
     host: str = Field("127.0.0.1", description="Interface; only this machine by default.")
     port: int = Field(9091, ge=0, le=65535, description="Port; 0 takes a free one.")
 
@@ -41,15 +41,8 @@ class SparkSettings(Model):
     master: str | None = Field(
         None, description="`local[*]` by default, `spark://host:7077`, `local-cluster[2,1,1024]`, `yarn`, ..."
     )
-    app_name: str = "frazil"
-    conf: dict[str, str] = Field(default_factory=dict, description="Any Spark option.")
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _texts(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
-        return value
+    app_name: str = Field("frazil", description="Name of the application in Spark.")
+    conf: Texts = Field(default_factory=dict, description="Any Spark option.")
 
 
 class Settings(Model):
@@ -58,12 +51,12 @@ class Settings(Model):
     state_dir: str | None = Field(
         None, description="Folder for what may be lost: Spark's scratch and checkpoints of stateful queries."
     )
-    retry: RetrySettings = RetrySettings()
-    health: HealthSettings = HealthSettings()
-    metrics: MetricsSettings = MetricsSettings()
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["text", "json"] = "text"
-    spark: SparkSettings = SparkSettings()
+    retry: RetrySettings = Field(RetrySettings(), description="How a failed call is tried again.")
+    health: HealthSettings = Field(HealthSettings(), description="Where health answers.")
+    metrics: MetricsSettings = Field(MetricsSettings(), description="Where metrics answer.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_format: Literal["text", "json"] = Field("text", description="Form of the log.")
+    spark: SparkSettings = Field(SparkSettings(), description="The Spark that does the work.")
 
     @field_validator("log_level", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from frazil.model.base import Model
+from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
 from frazil.model.partition import PartitionField, Transform
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
@@ -96,19 +96,22 @@ class ColumnSpec(Model):
         return text
 
 
+def columns_by_name(value: Any) -> Any:
+    """Declared columns are a list, or a mapping of names to types."""
+    if not isinstance(value, dict):
+        return value
+    return [{"name": name, **kind} if isinstance(kind, dict) else {"name": name, "type": kind} for name, kind in value.items()]
+
+
 class SinkSpec(Model):
     """An Iceberg table as a destination."""
 
-    catalog: CatalogSpec
+    catalog: CatalogSpec = Field(description="Who knows where the table is.")
     namespace: Name | None = Field(None, description="Namespace; dots nest: `sales.eu`.")
     table: Name | None = Field(None, description="Table name.")
-    id: Name | None = Field(
-        None, description="Stable identity of the sink in the table's ledger; `pipeline/sink` when left out."
-    )
+    id: Name | None = Field(None, description="Stable identity of the sink in the table's ledger; `pipeline/sink` when left out.")
 
-    batch_size: int = Field(
-        10_000, ge=1, le=1_000_000, description="Rows of a commit: one is made as soon as so many are there."
-    )
+    batch_size: int = Field(10_000, ge=1, le=1_000_000, description="Rows of a commit: one is made as soon as so many are there.")
     max_batch_size: int | None = Field(
         None, ge=1, description="Most rows of one commit while catching up with a backlog; batch_size when left out."
     )
@@ -121,7 +124,7 @@ class SinkSpec(Model):
         128, ge=1, le=1024, description=f"Size at which a file is closed and the next begun; {MAX_FILE_MB} is the cap."
     )
     compression: Compression = Field(Compression.SNAPPY, description="Codec of data files.")
-    write_properties: dict[str, str] = Field(
+    write_properties: Texts = Field(
         default_factory=dict, description="Iceberg table properties, set when the table is made and for each write."
     )
     format_version: Literal[2, 3] = Field(2, description="Version of the table format of a new table.")
@@ -145,30 +148,22 @@ class SinkSpec(Model):
     columns: tuple[ColumnSpec, ...] = Field(
         (), alias="schema", description="Declared columns; inferred from the data when left out."
     )
-    schema_evolution: SchemaEvolution = Field(
-        SchemaEvolution.ADD_COLUMNS, description="What may change when the data does."
-    )
+    schema_evolution: SchemaEvolution = Field(SchemaEvolution.ADD_COLUMNS, description="What may change when the data does.")
     auto_create_table: bool = Field(True, description="Whether a missing table (and its namespace) is made.")
 
-    s3: S3Storage | None = None
-    gcs: GcsStorage | None = None
-    azure: AzureStorage | None = None
+    s3: S3Storage | None = Field(None, description="Amazon S3 and compatible stores.")
+    gcs: GcsStorage | None = Field(None, description="Google Cloud Storage.")
+    azure: AzureStorage | None = Field(None, description="Azure Blob Storage and Data Lake Storage.")
 
     @field_validator("columns", mode="before")
     @classmethod
     def _columns_by_name(cls, value: Any) -> Any:
-        """Also a mapping of names to types."""
-        if isinstance(value, dict):
-            return [
-                {"name": name, "type": kind} if isinstance(kind, str) else {"name": name, **kind}
-                for name, kind in value.items()
-            ]
-        return value
+        return columns_by_name(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> SinkSpec:
-        for problem in sink_problems(self):
-            raise ValueError(problem)
+        if problems := sink_problems(self):
+            raise InconsistencyError(problems)
         return self
 
     @property
@@ -218,46 +213,59 @@ class SinkSpec(Model):
         return StructType(tuple(Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns))
 
 
-def sink_problems(sink: SinkSpec) -> list[str]:
+def sink_problems(sink: SinkSpec) -> list[Problem]:
     """What does not fit together in a sink."""
-    problems: list[str] = []
-    by_fields = (PartitionStrategy.IDENTITY, PartitionStrategy.BUCKET, PartitionStrategy.TIME)
-    if sink.partitioning in by_fields and not sink.partition_fields:
-        problems.append("Partition fields are required for identity/bucket/time partitioning")
-    if sink.partition_by and sink.partitioning is not PartitionStrategy.NONE:
-        problems.append("partition_by and partitioning say the same thing twice: keep one of them")
-    if sink.partition_fields and sink.partitioning not in by_fields:
-        problems.append(
-            f"partition_fields has no meaning with partitioning: {sink.partitioning}; write identity, bucket or time"
-        )
+    problems = _partition_problems(sink)
     if sink.compression not in CODECS[sink.file_format]:
         known = ", ".join(codec.value for codec in CODECS[sink.file_format])
-        problems.append(f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}")
+        words = f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}"
+        problems.append(Problem(words, "compression"))
     if sink.commit_mode is CommitMode.UPSERT and not sink.key_fields:
-        problems.append("upsert sinks must specify a key: add key_fields")
+        problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
     if sink.namespace is not None and not all(sink.namespace_levels):
-        problems.append(f"Invalid namespace {sink.namespace!r}: a level is empty")
+        problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
-        problems.append("max_batch_size is the cap while catching up and cannot be below batch_size")
+        words = "max_batch_size is the cap while catching up and cannot be below batch_size"
+        problems.append(Problem(words, "max_batch_size"))
     return problems + _declared_problems(sink)
 
 
-def _declared_problems(sink: SinkSpec) -> list[str]:
+def _partition_problems(sink: SinkSpec) -> list[Problem]:
+    problems: list[Problem] = []
+    by_fields = (PartitionStrategy.IDENTITY, PartitionStrategy.BUCKET, PartitionStrategy.TIME)
+    if sink.partitioning in by_fields and not sink.partition_fields:
+        words = "Partition fields are required for identity/bucket/time partitioning"
+        problems.append(Problem(words, "partitioning"))
+    if sink.partition_by and sink.partitioning is not PartitionStrategy.NONE:
+        words = "partition_by and partitioning say the same thing twice: keep one of them"
+        problems.append(Problem(words, "partition_by"))
+    if sink.partition_fields and sink.partitioning not in by_fields:
+        words = f"partition_fields has no meaning with partitioning: {sink.partitioning}; write identity, bucket or time"
+        problems.append(Problem(words, "partition_fields"))
+    for option, strategy in (("num_buckets", PartitionStrategy.BUCKET), ("time_granularity", PartitionStrategy.TIME)):
+        if option in sink.model_fields_set and sink.partitioning is not strategy:
+            words = f"{option} has no meaning with partitioning: {sink.partitioning}; it belongs to {strategy}"
+            problems.append(Problem(words, option))
+    return problems
+
+
+def _declared_problems(sink: SinkSpec) -> list[Problem]:
     schema = sink.declared_schema
     if schema is None:
         return []
     names = [column.name.lower() for column in schema.fields]
-    problems = [f"column {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    problems = [Problem(f"column {name!r} is declared twice", "schema") for name in twice]
     for key in sink.key_fields:
         column = schema.column(key)
         if column is None:
-            problems.append(f"key field {key!r} is not among the declared columns")
+            problems.append(Problem(f"key field {key!r} is not among the declared columns", "key_fields"))
         elif column.type.name in NOT_KEYS:
-            problems.append(
-                f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
-            )
+            words = f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
+            problems.append(Problem(words, "key_fields"))
+    by = "partition_by" if sink.partition_by else "partition_fields"
     problems.extend(
-        f"partition column {field.source!r} is not among the declared columns"
+        Problem(f"partition column {field.source!r} is not among the declared columns", by)
         for field in sink.partition
         if schema.column(field.source) is None
     )

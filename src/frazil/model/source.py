@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from frazil.model.base import Model
-from frazil.model.sink import ColumnSpec
+from frazil.model.base import InconsistencyError, Model, Problem, Texts
+from frazil.model.sink import ColumnSpec, columns_by_name
 
 
 class SourceFormat(StrEnum):
@@ -37,10 +37,8 @@ class FilesSource(Model):
     format: SourceFormat = Field(description="Format of the files.")
     pattern: str = Field("*", description="Which file names count.")
     recursive: bool = Field(False, description="Whether folders within it are read too.")
-    columns: tuple[ColumnSpec, ...] = Field(
-        (), alias="schema", description="Columns of the files; inferred when left out."
-    )
-    options: dict[str, str] = Field(default_factory=dict, description="Options of Spark's reader, e.g. `header: true`.")
+    columns: tuple[ColumnSpec, ...] = Field((), alias="schema", description="Columns of the files; inferred when left out.")
+    options: Texts = Field(default_factory=dict, description="Options of Spark's reader, e.g. `header: true`.")
     poll_interval_secs: float = Field(1.0, gt=0, le=3600, description="How often the folder is looked at.")
     late_window_secs: int = Field(
         3600,
@@ -51,19 +49,7 @@ class FilesSource(Model):
     @field_validator("columns", mode="before")
     @classmethod
     def _columns_by_name(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return [
-                {"name": name, "type": kind} if isinstance(kind, str) else {"name": name, **kind}
-                for name, kind in value.items()
-            ]
-        return value
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _option_texts(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
-        return value
+        return columns_by_name(value)
 
 
 class TableSource(Model):
@@ -88,41 +74,65 @@ class QuerySource(Model):
     @model_validator(mode="after")
     def _one_way(self) -> QuerySource:
         if self.cursor and self.every_run:
-            raise ValueError("cursor and every_run exclude each other: with a cursor each run reads what is new")
+            words = "cursor and every_run exclude each other: with a cursor each run reads what is new"
+            raise InconsistencyError([Problem(words, "every_run")])
         return self
 
 
 class CdcStream(Model):
     """One table of a change-data source."""
 
-    name: str = Field(min_length=1)
-    namespace: str = "public"
-    sync_mode: Literal["incremental", "full_refresh"] = "incremental"
+    name: str = Field(min_length=1, description="Name of the table.")
+    namespace: str = Field("public", description="Schema of the database that holds it.")
+    sync_mode: Literal["incremental", "full_refresh"] = Field(
+        "incremental", description="Changes as they come, or the whole table on every run."
+    )
 
 
 class PostgresCdcSource(Model):
     """Changes of PostgreSQL tables through a logical replication slot."""
 
     connector: Literal["postgres-cdc"] = "postgres-cdc"
-    host: str
-    port: int = Field(5432, ge=1, le=65535)
-    database: str
-    user: str
-    password: SecretStr | None = None
-    sslmode: str | None = None
-    slot_name: str | None = None
-    publication: str | None = None
-    streams: tuple[CdcStream, ...] = ()
+    host: str = Field(min_length=1, description="Host of the database.")
+    port: int = Field(5432, ge=1, le=65535, description="Port of the database.")
+    database: str = Field(min_length=1, description="Name of the database.")
+    user: str = Field(min_length=1, description="User that may replicate.")
+    password: SecretStr | None = Field(None, description="Password of the user.")
+    sslmode: str | None = Field(None, description="How the connection is encrypted, e.g. `require`.")
+    slot_name: str | None = Field(None, description="Replication slot.")
+    publication: str | None = Field(None, description="Publication that names the tables.")
+    streams: tuple[CdcStream, ...] = Field((), description="Tables to follow; all of the publication when left out.")
+
+
+class KafkaTls(Model):
+    """How the connection to a Kafka cluster is encrypted."""
+
+    enabled: bool = Field(False, description="Whether the connection is encrypted.")
+    ca_path: str | None = Field(None, description="File with the certificates that are trusted.")
+    cert_path: str | None = Field(None, description="File with the client's own certificate.")
+    key_path: str | None = Field(None, description="File with the key of the client's certificate.")
+    server_name: str | None = Field(None, description="Name that the server's certificate must have.")
+    insecure: bool = Field(False, description="Do not verify the server's certificate; for tests.")
 
 
 class KafkaSource(Model):
     """Topics of a Kafka cluster."""
 
     connector: Literal["kafka"] = "kafka"
-    bootstrap_servers: str
-    topics: tuple[str, ...] = Field(min_length=1)
-    consumer_group: str | None = None
-    start_offset: Literal["latest", "earliest", "timestamp"] = "latest"
+    bootstrap_servers: str = Field(min_length=1, description="`host:port` of one or more brokers, with commas between.")
+    tls: KafkaTls | None = Field(None, description="How the connection is encrypted.")
+    topics: tuple[str, ...] = Field(min_length=1, description="Topics to read; `*` stands for any characters.")
+    consumer_group: str | None = Field(None, description="Name under which the cluster knows the reader.")
+    start_offset: Literal["latest", "earliest", "timestamp"] = Field(
+        "latest", description="Where reading begins when the table's ledger holds no offsets."
+    )
+    start_timestamp: str | None = Field(None, description="The time, for `start_offset: timestamp`.")
+
+    @model_validator(mode="after")
+    def _dated(self) -> KafkaSource:
+        if (self.start_offset == "timestamp") != (self.start_timestamp is not None):
+            raise InconsistencyError([Problem("start_offset: timestamp and start_timestamp belong together", "start_offset")])
+        return self
 
 
 SourceSpec = Annotated[

@@ -15,31 +15,31 @@ class RenameField(Model):
     """`{type: rename_field, from: a, to: b}`."""
 
     type: Literal["rename_field"] = "rename_field"
-    from_: str = Field(alias="from", min_length=1)
-    to: str = Field(min_length=1)
+    from_: str = Field(alias="from", min_length=1, description="Column.")
+    to: str = Field(min_length=1, description="Its new name.")
 
 
 class RemoveField(Model):
     """`{type: remove_field, field: a}`."""
 
     type: Literal["remove_field"] = "remove_field"
-    field: str = Field(min_length=1)
+    field: str = Field(min_length=1, description="Column to leave out.")
 
 
 class AddField(Model):
     """`{type: add_field, field: a, value: 1}`."""
 
     type: Literal["add_field"] = "add_field"
-    field: str = Field(min_length=1)
-    value: Scalar
+    field: str = Field(min_length=1, description="Name of the new column.")
+    value: Scalar = Field(description="Its value in every row.")
 
 
 class FilterRows(Model):
     """`{type: filter, field: a, equals: 1}` keeps the rows where it holds."""
 
     type: Literal["filter"] = "filter"
-    field: str = Field(min_length=1)
-    equals: Scalar
+    field: str = Field(min_length=1, description="Column to look at.")
+    equals: Scalar = Field(description="Value that a row must have there to be kept.")
 
 
 def _tag(value: Any) -> str | None:

@@ -100,7 +100,7 @@ class StructType:
     name = "struct"
 
     def __str__(self) -> str:
-        return f"struct<{', '.join(f'{field.name}: {field.type}' for field in self.fields)}>"
+        return f"struct<{', '.join(f'{_quoted(field.name)}: {field.type}' for field in self.fields)}>"
 
     def column(self, path: str) -> Column | None:
         """The field at a dotted path."""
@@ -117,7 +117,7 @@ Type = Primitive | Decimal | Fixed | ListType | MapType | StructType
 
 
 def schema_json(schema: StructType, keys: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Iceberg's JSON of a new table's schema. Ids are handed out level by level, as Iceberg does; keys become identifier fields."""
+    """Iceberg's JSON of a new table's schema. Ids are given level by level, as Iceberg does; keys become identifier fields."""
     ids = iter(range(1, 1_000_000))
     fields = _fields_json(schema.fields, keys, ids)
     by_name = {field["name"]: field["id"] for field in fields}
@@ -183,6 +183,10 @@ _TOKEN = re.compile(
 )
 
 
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"`{name}`"
+
+
 def parse_type(text: str) -> Type:
     """Reads a type as users write it: `long`, `decimal(10, 2)`, `list<string>`, `struct<a: int, b: map<string, date>>`."""
     tokens = _tokens(text)
@@ -200,7 +204,7 @@ def _tokens(text: str) -> list[str]:
         match = _TOKEN.match(stripped, at)
         if match is None or match.end() == at:
             raise ValueError(f"cannot read the type {text!r} at {stripped[at:]!r}")
-        found.append(match.group().strip().strip("`"))
+        found.append(match.group().strip())
         at = match.end()
     if not found:
         raise ValueError("the type is empty")
@@ -218,12 +222,14 @@ def _parse(tokens: list[str], text: str) -> Type:
         case "decimal" | "numeric":
             sizes = _numbers(tokens, text, "(", ")") if tokens[:1] == ["("] else [38, 9]
             precision, scale = [*sizes, 0][:2]
-            if not 1 <= precision <= 38 or scale > precision:
+            if len(sizes) > 2 or not 1 <= precision <= 38 or scale > precision:
                 raise ValueError(f"{text!r}: a decimal has a precision of 1 to 38 and a scale not above it")
             return Decimal(precision, scale)
         case "fixed":
-            opening = tokens[0] if tokens else ""
-            return Fixed(_numbers(tokens, text, "(", ")")[0] if opening == "(" else _numbers(tokens, text, "[", "]")[0])
+            lengths = _numbers(tokens, text, *(("(", ")") if tokens[:1] == ["("] else ("[", "]")))
+            if len(lengths) > 1 or lengths[0] < 1:
+                raise ValueError(f"{text!r}: fixed has one length of at least 1")
+            return Fixed(lengths[0])
         case "list" | "array":
             _expect(tokens, "<", text)
             element = _parse(tokens, text)
@@ -247,7 +253,7 @@ def _parse_struct(tokens: list[str], text: str) -> StructType:
     _expect(tokens, "<", text)
     fields: list[Column] = []
     while True:
-        name = _take(tokens, text)
+        name = _take(tokens, text).strip("`")
         _expect(tokens, ":", text)
         fields.append(Column(name, _parse(tokens, text)))
         if (mark := _take(tokens, text)) == ">":
@@ -261,7 +267,7 @@ def _numbers(tokens: list[str], text: str, opening: str, closing: str) -> list[i
     numbers: list[int] = []
     while True:
         token = _take(tokens, text)
-        if not token.isdigit():
+        if not token.isdecimal():
             raise ValueError(f"cannot read the type {text!r}: a number was expected, not {token!r}")
         numbers.append(int(token))
         if (mark := _take(tokens, text)) == closing:
