@@ -34,9 +34,12 @@ LOCKS = Path(__file__).parent / "locks"
 
 REPORT_SECONDS = 5.0
 
-IVY_MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="frazil" module="jars"/><dependencies>
+IVY_MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="frazil" module="jars"/>
+<dependencies>
 {dependencies}
-</dependencies></ivy-module>"""
+</dependencies>
+</ivy-module>"""
 
 Report = Callable[[str], None]
 
@@ -88,7 +91,7 @@ def component_jars(names: Iterable[str]) -> tuple[Jar, ...]:
 
 def missing_jars(jars: Iterable[Jar]) -> tuple[Jar, ...]:
     """Those that the cache does not hold whole."""
-    return tuple(jar for jar in jars if not _holds(_folder(), jar))
+    return tuple(jar for jar in jars if not _is_cached(jar))
 
 
 def ensure_jars(jars: Iterable[Jar], report: Report = lambda _: None) -> tuple[Path, ...]:
@@ -103,16 +106,18 @@ def _folder() -> Path:
     return cache_dir() / "jars"
 
 
-def _holds(folder: Path, jar: Jar) -> bool:
-    path = folder / jar.file_name
-    if not path.is_file():
-        return False
+def _is_cached(jar: Jar) -> bool:
+    path = _folder() / jar.file_name
+    return path.is_file() and _digest(path) == jar.sha256
+
+
+def _digest(path: Path) -> str:
     status = path.stat()
-    return _digest(path, status.st_size, status.st_mtime_ns) == jar.sha256
+    return _digest_as_of(path, status.st_size, status.st_mtime_ns)
 
 
 @cache
-def _digest(path: Path, _size: int, _changed_ns: int) -> str:
+def _digest_as_of(path: Path, _size: int, _changed_ns: int) -> str:
     """The SHA-256 of a file, read once a process unless its size or time changes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -123,40 +128,41 @@ def _fetch(jars: tuple[Jar, ...], report: Report) -> None:
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     report(f"fetching into {folder}: {', '.join(jar.file_name for jar in jars)}")
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as name:
-        scratch = Path(name)
-        log = _run_ivy(jars, scratch, report)
-        changed = [jar for jar in jars if (scratch / jar.file_name).is_file() and not _holds(scratch, jar)]
-        absent = [jar for jar in jars if not (scratch / jar.file_name).is_file()]
-        for jar in jars:
-            if jar not in changed and jar not in absent:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
+        log = _run_ivy(jars, Path(scratch), report)
+        fetched = {jar: _fetched_file(Path(scratch), jar) for jar in jars}
+        for jar, path in fetched.items():
+            if path.is_file() and _digest(path) == jar.sha256:
                 # A rename within one file system: two processes that fetch at once both end with a whole file.
-                (scratch / jar.file_name).replace(folder / jar.file_name)
-        if changed:
-            raise _digest_fault(changed[0], scratch)
-        if absent:
-            raise _absence_fault(absent, folder, log)
+                path.replace(folder / jar.file_name)
+        for jar, path in fetched.items():
+            if path.is_file():
+                raise _digest_fault(jar, _digest(path))
+    if absent := missing_jars(jars):
+        raise _absence_fault(absent, folder, log)
 
 
 def _run_ivy(jars: tuple[Jar, ...], scratch: Path, report: Report) -> str:
     """One run of Ivy, with a word to the user every few seconds. What it said comes back; the files tell whether it worked."""
-    module = scratch / "ivy.xml"
+    module, log = scratch / "ivy.xml", scratch / "ivy.log"
     module.write_text(IVY_MODULE.format(dependencies=_ivy_dependencies(jars)))
-    log = scratch / "ivy.log"
-    downloads = scratch / "ivy"
-    command = [java_command(), *proxy_options(getproxies()), "-jar", str(_ivy_jar())]
+    command = [java_command(), *proxy_options(getproxies()), "-jar", str(_ivy_jar()), "-warn"]
     if settings := os.environ.get("FRAZIL_IVY_SETTINGS"):
         command += ["-settings", settings]
-    command += ["-ivy", str(module), "-cache", str(downloads), "-warn"]
-    command += ["-retrieve", str(scratch / "[artifact]-[revision](-[classifier]).[ext]")]
+    command += ["-ivy", str(module), "-cache", str(scratch)]
     started = time.monotonic()
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as ivy:
         try:
             while not _ended(ivy):
-                report(f"fetching: {_megabytes(downloads):.0f} MB after {time.monotonic() - started:.0f} s")
+                report(f"fetching: {_megabytes(scratch):.0f} MB after {time.monotonic() - started:.0f} s")
         finally:
             ivy.kill()
     return log.read_text(errors="replace")
+
+
+def _fetched_file(scratch: Path, jar: Jar) -> Path:
+    """Where Ivy keeps a jar that it downloaded, also when it fails on another one."""
+    return scratch / jar.organisation / jar.module / "jars" / jar.file_name
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
@@ -205,7 +211,7 @@ def _ivy_artifact(module: str, classifier: str) -> str:
     return f'<artifact name="{module}" type="jar" ext="jar"{attribute}/>'
 
 
-def _absence_fault(jars: list[Jar], folder: Path, log: str) -> EnvironmentFault:
+def _absence_fault(jars: tuple[Jar, ...], folder: Path, log: str) -> EnvironmentFault:
     return EnvironmentFault(
         "jar-not-fetched",
         f"Could not fetch {', '.join(jar.file_name for jar in jars)}: {_reason(log)}",
@@ -214,8 +220,7 @@ def _absence_fault(jars: list[Jar], folder: Path, log: str) -> EnvironmentFault:
     )
 
 
-def _digest_fault(jar: Jar, scratch: Path) -> EnvironmentFault:
-    fetched = hashlib.sha256((scratch / jar.file_name).read_bytes()).hexdigest()
+def _digest_fault(jar: Jar, fetched: str) -> EnvironmentFault:
     return EnvironmentFault(
         "jar-digest",
         f"The fetched {jar.file_name} has SHA-256 {fetched}, but the lock says {jar.sha256}.",
@@ -227,8 +232,8 @@ def _digest_fault(jar: Jar, scratch: Path) -> EnvironmentFault:
 def _reason(log: str) -> str:
     """The line of Ivy's long answer that names the trouble."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower() and not line.startswith("::::")]
-    return (telling or lines[-1:] or ["Ivy said nothing"])[0]
+    telling = (line for sign in ("access error", "not found", "error") for line in lines if sign in line.lower())
+    return next(telling, lines[-1] if lines else "Ivy said nothing")
 
 
 def _ivy_jar() -> Path:
