@@ -76,7 +76,7 @@ def _s3_denied(fault: JavaFault, _address: str) -> FrazilError | None:
     return DataError(
         "s3-access-denied",
         f"Access Denied (Service: S3, Status Code: 403): {fault.line}",
-        fix="Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO: path_style_access: true.",
+        fix="Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO set path_style_access.",
     )
 
 

@@ -18,6 +18,7 @@ from frazil.engine.commit import Intent, Lineage, NewSnapshot, TableView
 from frazil.engine.faults import ICEBERG, JavaFault, attempt_failed, explain
 from frazil.errors import ConfigError, DataError, FrazilError, Retryable
 from frazil.model.commit import SinkState, state_property, summary_of
+from frazil.model.evolution import AddColumn
 from frazil.model.types import Column, StructType, schema_json, type_from_json
 from frazil.version import __version__
 
@@ -37,26 +38,20 @@ class StagedFiles:
 
 
 @dataclass(frozen=True)
-class AddedColumn:
-    """A column to add: ``parent`` is the dotted path of the struct that gets it, empty for the table itself."""
-
-    parent: str
-    column: Column
-
-    @property
-    def path(self) -> str:
-        """The dotted path of the column."""
-        return f"{self.parent}.{self.column.name}" if self.parent else self.column.name
-
-
-@dataclass(frozen=True)
 class AppendFiles:
     """The change of an append: files, and the columns that they need. The ids say on which schema it was staged."""
 
     staged: StagedFiles
-    added: tuple[AddedColumn, ...] = ()
+    added: tuple[AddColumn, ...] = ()
     schema_id: int = 0
     last_column_id: int = 0
+
+
+@dataclass(frozen=True)
+class SetProperties:
+    """The change of a claim: table properties that the sink asks for and the table lacks."""
+
+    properties: Mapping[str, str]
 
 
 class SchemaMoved(Retryable):
@@ -194,7 +189,7 @@ class IcebergTable:
         """The commit loop's side of this table for one sink."""
         return IcebergPort(self, sink_id)
 
-    def stage(self, frame: DataFrame, options: Mapping[str, str], added: tuple[AddedColumn, ...] = ()) -> AppendFiles:
+    def stage(self, frame: DataFrame, options: Mapping[str, str], added: tuple[AddColumn, ...] = ()) -> AppendFiles:
         """Lets the executors write the frame as data files of this table, with the columns that it will get; commits nothing.
 
         Iceberg's own machinery for rewrites hands the files back: a table put into its cache under a fresh id can be
@@ -215,7 +210,7 @@ class IcebergTable:
         staged = StagedFiles(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
         return AppendFiles(staged, added, int(metadata.currentSchemaId()), int(metadata.lastColumnId()))
 
-    def _with_columns(self, added: tuple[AddedColumn, ...]) -> Any:
+    def _with_columns(self, added: tuple[AddColumn, ...]) -> Any:
         """A view of the table that already has the columns; the table itself is not changed."""
         iceberg = self._jvm.org.apache.iceberg
         transaction = self._table.newTransaction()
@@ -224,7 +219,7 @@ class IcebergTable:
         operations = iceberg.StaticTableOperations(evolved, self._table.io(), self._table.locationProvider())
         return iceberg.BaseTable(operations, self._table.name())
 
-    def _add_columns(self, transaction: Any, added: tuple[AddedColumn, ...]) -> None:
+    def _add_columns(self, transaction: Any, added: tuple[AddColumn, ...]) -> None:
         update = transaction.updateSchema()
         for addition in added:
             java_type = self._java_type(addition.column)
@@ -281,14 +276,8 @@ class IcebergPort:
     def apply(self, view: TableView, intent: Intent, state: SinkState) -> NewSnapshot:
         """Step 6."""
         metadata, transaction = view.base
-        change: AppendFiles | None = intent.change
         with attempt_errors(self._table.lake.address):
-            if change is not None and change.added:
-                self._require_same_schema(metadata, change)
-                self._table._add_columns(transaction, change.added)
-            operation = transaction.newFastAppend()
-            for file in change.staged.files if change is not None else ():
-                operation.appendFile(file)
+            operation = self._operation(metadata, transaction, intent.change)
             counts = intent.batch.counts if intent.batch is not None else None
             for key, value in summary_of(self._sink_id, state, counts, __version__).items():
                 operation.set(key, value)
@@ -301,12 +290,25 @@ class IcebergPort:
     def swap(self, view: TableView, snapshot: NewSnapshot, intent: Intent, state: SinkState) -> None:
         """Step 7."""
         metadata, transaction = view.base
-        change: AppendFiles | None = intent.change
+        properties = dict(intent.change.properties) if isinstance(intent.change, SetProperties) else {}
         with attempt_errors(self._table.lake.address):
-            evolved = transaction.table().operations().current() if change is not None and change.added else metadata
-            builder = self._jvm.org.apache.iceberg.TableMetadata.buildFrom(evolved)
-            builder = builder.setBranchSnapshot(snapshot.handle, BRANCH).setProperties({self._property: state.to_json()})
+            # The transaction's metadata has the columns that `apply` added to it, if any.
+            builder = self._jvm.org.apache.iceberg.TableMetadata.buildFrom(transaction.table().operations().current())
+            builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
+            builder = builder.setProperties(properties | {self._property: state.to_json()})
             self._table._operations.commit(metadata, builder.build())
+
+    def _operation(self, metadata: Any, transaction: Any, change: AppendFiles | SetProperties | None) -> Any:
+        """The fresh operation of step 6. A claim is an append of nothing."""
+        if not isinstance(change, AppendFiles):
+            return transaction.newFastAppend()
+        if change.added:
+            self._require_same_schema(metadata, change)
+            self._table._add_columns(transaction, change.added)
+        operation = transaction.newFastAppend()
+        for file in change.staged.files:
+            operation.appendFile(file)
+        return operation
 
     def _read_state(self, text: str) -> SinkState:
         try:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from frazil.engine.cache import cache_dir, keep
-from frazil.engine.truststore import PASSWORD, java_key_store, machine_certificates
+from frazil.engine.truststore import java_key_store, machine_certificates
 from frazil.errors import EnvironmentFault
 
 SUPPORTED = (17, 21)
@@ -114,8 +114,7 @@ def _bundled_home() -> Path | None:
         path = cache_dir() / "java" / f"authorities-{_digest(store)}.jks"
         if not path.is_file():
             keep(path, store)
-        settings = (f"-Djavax.net.ssl.trustStore={path}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}")
-        options = "".join(f"{shlex.quote(setting)} " for setting in settings)
+        options = shlex.quote(f"-Djavax.net.ssl.trustStore={path}") + " "
     text = WRAPPER.format(java=shlex.quote(str(Path(JAVA_HOME) / "bin" / "java")), options=options).encode()
     home = cache_dir() / "java" / _digest(text)
     if not (home / "bin" / "java").is_file():

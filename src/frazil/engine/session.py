@@ -63,6 +63,11 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     return spark
 
 
+def export_environment(catalog: CatalogSettings) -> None:
+    """Sets what a store's library reads from the environment only, before the JVM starts and inherits it."""
+    os.environ.update(catalog.environment)
+
+
 def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]:
     """The options of a new Spark: frazil's defaults, then the user's, then the jars beside the user's own."""
     master = settings.master or settings.conf.get("spark.master") or "local[*]"

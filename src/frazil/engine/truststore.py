@@ -15,7 +15,7 @@ from pathlib import Path
 # Where the bundle of authorities stands on Debian, Fedora, and macOS or Alpine, when Python was not told another place.
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
-# A trust store holds nothing secret: the password only seeds its checksum, and this is the one that Java tries by itself.
+# A trust store holds nothing secret: the password only seeds its checksum, and this one is what Java's own tools expect.
 PASSWORD = "changeit"
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)

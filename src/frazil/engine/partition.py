@@ -1,0 +1,70 @@
+"""Partition specs for new tables, and the choice between shuffling rows to their partitions and fanning out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from frazil.errors import ConfigError
+from frazil.model.partition import PartitionField, transform_problem
+from frazil.model.types import StructType
+
+FIRST_PARTITION_ID = 1000
+
+# With fan-out a task holds a file open for every partition that it meets. So many are cheap in memory; more are shuffled.
+MOST_OPEN_FILES = 400
+
+# How many partitions a batch is expected to touch by a transform whose number of values is not bounded by its width.
+_TYPICAL = {"year": 10, "month": 60, "day": 366, "hour": 1000, "identity": 1000, "truncate": 1000, "void": 1}
+
+
+def partition_json(fields: Sequence[PartitionField], schema: StructType, ids: dict[str, Any]) -> dict[str, Any]:
+    """Iceberg's JSON of the spec, on top of the schema's JSON with its ids; refuses a transform that cannot be applied."""
+    return {
+        "spec-id": 0,
+        "fields": [
+            {
+                "name": field.field_name,
+                "transform": field.iceberg_transform,
+                "source-id": _source_id(field, schema, ids),
+                "field-id": FIRST_PARTITION_ID + number,
+            }
+            for number, field in enumerate(fields)
+        ],
+    }
+
+
+def _source_id(field: PartitionField, schema: StructType, ids: dict[str, Any]) -> int:
+    column = schema.column(field.source)
+    if column is None:
+        known = ", ".join(c.name for c in schema.fields)
+        raise ConfigError("partition-column", f"{field} cannot be applied: there is no column {field.source!r}. Columns: {known}")
+    if problem := transform_problem(field, column.type.name):
+        raise ConfigError("partition-transform", problem, fix="Choose another transform, or change the column's type.")
+    level: dict[str, Any] = ids
+    number = 0
+    for name in field.source.split("."):
+        found = next(item for item in level["fields"] if item["name"] == name)
+        number, level = found["id"], found["type"] if isinstance(found["type"], dict) else {}
+    return int(number)
+
+
+def expected_partitions(partition: Sequence[tuple[str, str]], rows: int | None) -> int:
+    """About how many partitions a batch touches, by the transforms of the table (`bucket[16]`, `day`, ...)."""
+    if not partition:
+        return 1
+    each = [_values(transform) for _, transform in partition]
+    return min(prod(each), rows) if rows is not None else prod(each)
+
+
+def _values(transform: str) -> int:
+    name, _, width = transform.partition("[")
+    return int(width.rstrip("]")) if name == "bucket" else _TYPICAL.get(name, 1000)
+
+
+def distribution_options(distribution: str, partition: Sequence[tuple[str, str]], rows: int | None) -> dict[str, str]:
+    """Write options: fan-out without a shuffle where few files stay open, otherwise a shuffle to the partitions."""
+    if distribution == "auto":
+        distribution = "none" if expected_partitions(partition, rows) <= MOST_OPEN_FILES else "hash"
+    return {"distribution-mode": distribution, "fanout-enabled": "true"}

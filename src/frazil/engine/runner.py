@@ -1,0 +1,106 @@
+"""Runs the pipelines of a project on one Spark, each in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from frazil.engine.catalogs import CatalogSettings, catalog_settings
+from frazil.engine.pump import Pump, Totals
+from frazil.engine.session import export_environment, session_for, spark_session
+from frazil.engine.writer import SinkWriter
+from frazil.errors import ConfigError
+from frazil.model.events import Event, Listener
+from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.model.settings import Settings
+from frazil.model.source import FilesSource, SourceFormat
+from frazil.sources import open_source
+
+
+def run_project(
+    project: ProjectSpec,
+    *,
+    once: bool = False,
+    listeners: Sequence[Listener] = (),
+    stop: threading.Event | None = None,
+    only: Sequence[str] = (),
+) -> None:
+    """Runs the enabled pipelines (or those named) until each is done or ``stop`` is set.
+
+    One that fails does not stop the others; the first error is raised when all have ended.
+    """
+    pipelines = selected(project, only)
+    stop = stop or threading.Event()
+    listen = _fan_out(listeners)
+    spark = start_spark(pipelines, project.settings)
+    if len(pipelines) == 1:
+        run_pipeline(pipelines[0], project.settings, spark, listen, stop, once=once)
+        return
+    errors: list[BaseException] = []
+
+    def work(pipeline: PipelineSpec) -> None:
+        try:
+            run_pipeline(pipeline, project.settings, spark, listen, stop, once=once)
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(pipeline,), name=pipeline.name) for pipeline in pipelines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSpec, ...]:
+    """The pipelines to run: those named, or all that are enabled."""
+    known = {pipeline.name: pipeline for pipeline in project.pipelines}
+    for name in only:
+        if name not in known:
+            raise ConfigError(
+                "unknown-pipeline",
+                f"There is no pipeline {name!r} in {project.file}.",
+                fix=f"Known: {', '.join(known) or 'none'}.",
+            )
+    chosen = tuple(known[name] for name in only) or tuple(p for p in project.pipelines if p.enabled)
+    if not chosen:
+        raise ConfigError(
+            "nothing-to-run", f"{project.file} has no enabled pipeline.", fix="Add one under pipelines:, or enable one."
+        )
+    return chosen
+
+
+def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings) -> SparkSession:
+    """The Spark with all jars that these pipelines need."""
+    catalogs = [catalog_settings(pipeline.sink) for pipeline in pipelines]
+    components = [component for catalog in catalogs for component in catalog.components]
+    components += ["avro" for pipeline in pipelines if _reads_avro(pipeline)]
+    for catalog in catalogs:
+        export_environment(catalog)
+    return spark_session(settings.spark, components)
+
+
+def run_pipeline(
+    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event, *, once: bool
+) -> Totals:
+    """Runs one pipeline in the calling thread."""
+    catalog: CatalogSettings = catalog_settings(pipeline.sink)
+    session = session_for(spark, catalog)
+    source = open_source(pipeline.source, session)
+    writer = SinkWriter(pipeline, session, settings.retry, listen)
+    return Pump(writer, source, listen).run(stop, once=once)
+
+
+def _reads_avro(pipeline: PipelineSpec) -> bool:
+    return isinstance(pipeline.source, FilesSource) and pipeline.source.format is SourceFormat.AVRO
+
+
+def _fan_out(listeners: Sequence[Listener]) -> Listener:
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell

@@ -1,0 +1,151 @@
+"""The table of a sink: found, made, checked against the sink, and written to in its shape."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from frazil.engine.faults import JavaFault, explain
+from frazil.engine.iceberg import IcebergTable, Lake
+from frazil.engine.partition import partition_json
+from frazil.engine.schema import added_to, aligned, schema_of
+from frazil.errors import ConfigError, DataError, FrazilError, Halted
+from frazil.model.evolution import AddColumn, changes_for
+from frazil.model.sink import Compression, FileFormat, PartitionStrategy, SinkSpec
+from frazil.model.types import NOT_KEYS, StructType, schema_json
+
+# The names of codecs in each format's own writer, where they differ.
+_CODEC_NAMES: dict[tuple[FileFormat, Compression], str] = {
+    (FileFormat.PARQUET, Compression.NONE): "uncompressed",
+    # The codec that every reader shares; the older LZ4 of Parquet is framed in a way of its own.
+    (FileFormat.PARQUET, Compression.LZ4): "lz4_raw",
+    (FileFormat.ORC, Compression.GZIP): "zlib",
+    (FileFormat.AVRO, Compression.NONE): "uncompressed",
+}
+
+
+def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
+    """The sink's table, checked against what the sink asks for; None when it has to be made."""
+    if not sink.namespace:
+        raise ConfigError("namespace-required", "Namespace is required")
+    if not sink.table:
+        raise ConfigError("table-required", "Table name is required")
+    table = lake.load(sink.namespace_levels, sink.table)
+    if table is None:
+        if not sink.auto_create_table:
+            raise ConfigError(
+                "table-missing",
+                f"Table {sink.full_name} does not exist and auto_create_table is disabled",
+                fix="Create the table, or set auto_create_table: true.",
+            )
+        return None
+    _require_partitioning(table, sink)
+    return table
+
+
+def created(lake: Lake, sink: SinkSpec, schema: StructType) -> IcebergTable:
+    """Makes the table with its namespaces, or takes the one that somebody else has just made."""
+    _require_keys(sink, schema)
+    partition = partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
+    lake.ensure_namespace(sink.namespace_levels)
+    return lake.create(
+        sink.namespace_levels,
+        sink.table or "",
+        schema,
+        keys=sink.key_fields,
+        partition=partition,
+        properties=table_properties(sink),
+        location=sink.location,
+    )
+
+
+def frame_schema(frame: DataFrame) -> StructType:
+    """The columns of a new table that is made for this data."""
+    schema = schema_of(frame)
+    if not schema.fields:
+        raise DataError("no-columns", "The data has no columns, so that no table can be made for it.")
+    names = [field.name.lower() for field in schema.fields]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DataError(
+            "columns-differ-by-case",
+            f"The data has columns that differ only in case: {', '.join(twice)}.",
+            fix="Rename one of them with a rename_field transform.",
+        )
+    return schema
+
+
+def table_properties(sink: SinkSpec) -> dict[str, str]:
+    """The properties of a new table: what the sink says about files, so that other writers and compaction do the same."""
+    prefix = f"write.{sink.file_format.value}"
+    return {
+        "format-version": str(sink.format_version),
+        "write.format.default": sink.file_format.value,
+        f"{prefix}.compression-codec": codec(sink),
+        "write.target-file-size-bytes": str(sink.target_file_bytes),
+    } | sink.write_properties
+
+
+def write_options(sink: SinkSpec) -> dict[str, str]:
+    """The options of one write: the sink's own settings hold for its files also when the table has others."""
+    return {
+        "write-format": sink.file_format.value,
+        "compression-codec": codec(sink),
+        "target-file-size-bytes": str(sink.target_file_bytes),
+        # Nulls in required columns are found row by row, with the column's name; a nullable column alone is no reason to stop.
+        "check-nullability": "false",
+    }
+
+
+def lacking_properties(table: IcebergTable, sink: SinkSpec) -> dict[str, str]:
+    """The write properties of the sink that the table does not have, or has with another value."""
+    have = table.properties
+    return {name: value for name, value in sink.write_properties.items() if have.get(name) != value}
+
+
+def codec(sink: SinkSpec) -> str:
+    """The codec's name in the format's own writer."""
+    return _CODEC_NAMES.get((sink.file_format, sink.compression), sink.compression.value)
+
+
+def fitted(table: IcebergTable, sink: SinkSpec, frame: DataFrame) -> tuple[DataFrame, tuple[AddColumn, ...]]:
+    """The frame in the table's shape, and the columns that the table must get for it."""
+    castable = frozenset(column.name for column in sink.columns)
+    schema = table.schema
+    added = changes_for(schema, schema_of(frame), sink.schema_evolution, castable)
+    for addition in added:
+        schema = added_to(schema, addition.parent, addition.column)
+    return aligned(frame, schema), added
+
+
+def explain_staging(fault: JavaFault) -> FrazilError:
+    """Why the executors could not write a batch."""
+    for part in fault.chain:
+        for mark, code in (("[frazil-cast] ", "value-not-convertible"), ("[frazil-null] ", "required-null")):
+            if mark in part.message:
+                text = part.message.partition(mark)[2].splitlines()[0]
+                return DataError(code, text, fix="Correct the data, or declare the column with another type.")
+    return explain(fault) or DataError("batch-not-written", f"The batch could not be written: {fault.chain[-1].line}")
+
+
+def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
+    """A sink that asks for another partitioning than the table has must not be ignored."""
+    if not sink.partition or sink.partitioning is PartitionStrategy.TABLE_DEFAULT:
+        return
+    wanted = tuple((field.source, field.iceberg_transform) for field in sink.partition)
+    if table.partition != wanted:
+        have = ", ".join(f"{transform}({source})" for source, transform in table.partition) or "not at all"
+        raise Halted(
+            "partitioning-differs",
+            f"Table {sink.full_name} is partitioned {have}, but the sink asks for {', '.join(map(str, sink.partition))}.",
+            fix="Set partitioning: table_default to write with the table's own spec, or change the table's spec.",
+        )
+
+
+def _require_keys(sink: SinkSpec, schema: StructType) -> None:
+    for key in sink.key_fields:
+        column = schema.column(key)
+        if column is None:
+            known = ", ".join(c.name for c in schema.fields)
+            raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {known}")
+        if column.type.name in NOT_KEYS:
+            text = f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
+            raise ConfigError("key-type", text)

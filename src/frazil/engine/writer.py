@@ -1,0 +1,179 @@
+"""Owns one sink: its table, its place in the ledger, and the way of a batch into it.
+
+Delivery: exactly once for every batch whose positions are the source's own, whatever fails in between. Unit of parallelism:
+a sink has one writer at a time (the newest), whose files are written by all executors.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Observation, SparkSession, functions
+
+from frazil.engine import target
+from frazil.engine.commit import AttemptFailed, Failed, Intent, commit
+from frazil.engine.iceberg import AppendFiles, IcebergTable, Lake, SchemaMoved, SetProperties, fault_of
+from frazil.engine.partition import distribution_options
+from frazil.engine.shape import drops_rows, shaped
+from frazil.errors import DataError, Fenced, FrazilError
+from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState
+from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
+from frazil.model.pipeline import PipelineSpec
+from frazil.model.settings import RetrySettings
+
+Explain = Callable[[Exception], FrazilError | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a source that a data frame holds."""
+
+    source: str
+    start: Position | None
+    end: Position
+    rows: int | None = None
+
+
+class SinkWriter:
+    """The one writer of a sink in this process."""
+
+    def __init__(self, pipeline: PipelineSpec, session: SparkSession, retry: RetrySettings, listen: Listener) -> None:
+        self.pipeline = pipeline
+        self.sink = pipeline.sink
+        self.sink_id = pipeline.sink_id
+        self.session = session
+        self.instance = uuid.uuid4().hex[:12]
+        self.state: SinkState | None = None
+        self._retry = retry
+        self._listen = listen
+        self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
+        self._table: IcebergTable | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the table is there and this writer owns the sink."""
+        return self._table is not None
+
+    def open(self) -> SinkState | None:
+        """Claims the sink when its table is there; makes the table first when its columns are declared."""
+        table = target.existing(self._lake, self.sink)
+        declared = self.sink.declared_schema
+        if table is None and declared is not None:
+            table = target.created(self._lake, self.sink, declared)
+        if table is not None:
+            self._claim(table)
+        return self.state
+
+    def ensure(self, frame: DataFrame) -> SinkState | None:
+        """The same for a table that takes its columns from the data."""
+        if self._table is None:
+            schema = target.frame_schema(shaped(frame, self.pipeline.transforms))
+            self._claim(target.created(self._lake, self.sink, schema))
+        return self.state
+
+    def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
+        """Stages and commits one batch; the ledger's end must be the part's start."""
+        began = time.monotonic()
+        while True:
+            try:
+                return self._write(frame, part, explain, began)
+            except SchemaMoved:
+                self._require_table().refresh()  # the files carry field ids that now mean something else: write them again
+
+    def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
+        change, counts = self._stage(frame, part, explain)
+        staged = change.staged
+        self._listen(Staged(self.pipeline.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - began))
+        if not counts.balanced:
+            raise DataError(
+                "rows-unaccounted",
+                f"Of {counts.read} rows {counts.written} were written, {counts.dead_lettered} dead-lettered and "
+                f"{counts.filtered} filtered: the numbers do not add up.",
+                fix="Nothing was committed. The source did not read the same rows twice; report this.",
+            )
+        batch = Batch(part.source, part.start, part.end, counts)
+        result = self._commit(batch, change)
+        committed = Committed(
+            pipeline=self.pipeline.name,
+            table=self.sink.full_name,
+            batch=result.state.batch,
+            snapshot=result.state.snapshot,
+            counts=counts,
+            files=len(staged.files),
+            bytes=staged.bytes,
+            seconds=time.monotonic() - began,
+            attempts=result.attempts,
+            at_ms=result.state.at_ms,
+            skipped=result.skipped,
+        )
+        self._listen(committed)
+        return committed
+
+    def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> tuple[AppendFiles, RowCounts]:
+        table = self._require_table()
+        seen = None
+        if drops_rows(self.pipeline.transforms):
+            seen = Observation()
+            frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+        ready, added = target.fitted(table, self.sink, shaped(frame, self.pipeline.transforms))
+        options = target.write_options(self.sink)
+        if "write.distribution-mode" not in self.sink.write_properties:
+            options |= distribution_options(self.sink.distribution, table.partition, part.rows)
+        try:
+            change = table.stage(ready, options, added)
+        except Exception as error:
+            raise explain(error) or target.explain_staging(fault_of(error)) from error
+        written = change.staged.rows
+        if seen is None:
+            return change, RowCounts(read=written, written=written)
+        read = int(seen.get["rows"])
+        return change, RowCounts(read=read, written=written, filtered=read - written)
+
+    def _claim(self, table: IcebergTable) -> None:
+        self._table = table
+        lacking = target.lacking_properties(table, self.sink)
+        change = SetProperties(lacking) if lacking else None
+        self._run(Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change))
+        if lacking:
+            table.refresh()
+
+    def _commit(self, batch: Batch, change: AppendFiles) -> CommitResult:
+        table, state = self._require_table(), self.state
+        intent = Intent(
+            self.sink_id,
+            self.instance,
+            at_ms=now_ms(),
+            epoch=state.epoch if state is not None else None,
+            batch=batch,
+            table_uuid=table.uuid,
+            change=change,
+        )
+        return self._run(intent)
+
+    def _run(self, intent: Intent) -> CommitResult:
+        try:
+            result = commit(self._require_table().port(self.sink_id), intent, self._retry, on_failure=self._failed_attempt)
+        except Fenced as fenced:
+            self._listen(FencedOut(self.pipeline.name, fenced.message))
+            raise
+        except AttemptFailed as failed:
+            raise failed.outcome.error from failed
+        self.state = result.state
+        return result
+
+    def _failed_attempt(self, failed: Failed, attempt: int) -> None:
+        message = failed.error.message
+        self._listen(CommitFailed(self.pipeline.name, failed.kind.value, message, attempt, will_retry=not failed.final))
+
+    def _require_table(self) -> IcebergTable:
+        if self._table is None:
+            raise RuntimeError("the sink is not open")
+        return self._table
+
+
+def now_ms() -> int:
+    """The time now, in milliseconds."""
+    return time.time_ns() // 1_000_000
