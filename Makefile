@@ -1,0 +1,38 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench docs lock clean
+
+# The interpreter for .venv; found when it is not given.
+PYTHON ?=
+# Test processes; each that needs Spark starts its own, and keeps a module's tests together.
+WORKERS ?= 2
+
+help: ## Show what can be done
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Prepare .venv with the frazil command, and fetch the jars
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+demo: setup ## Freeze a stream of made-up events into an Iceberg table in ./lake
+	@.venv/bin/frazil demo
+
+test: setup check ## Check and run all tests
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadscope
+
+check: setup ## Lint, check the format and the types
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+bench: setup ## Measure against bare Spark, and write benchmarks/results
+	.venv/bin/python -m benchmarks
+
+docs: setup ## Write docs/reference.md from the model
+	.venv/bin/python -m frazil.doors.yaml.reference
+
+lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=--upgrade takes the newest versions)
+	uv pip compile --quiet pyproject.toml --group dev --all-extras --universal --generate-hashes --no-header $(UPGRADE) -o requirements.lock
+	echo uv | uv pip compile --quiet - --universal --generate-hashes --no-header --no-annotate $(UPGRADE) -o scripts/uv.txt
+
+clean: ## Remove .venv and what tools leave behind, but neither ./lake nor the cache
+	rm -rf .venv .setup-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis dist spark-warehouse metastore_db derby.log
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
