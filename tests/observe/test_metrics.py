@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from frazil.model.events import Event, Waiting
+from frazil.observe.metrics import Metrics
+
+from .samples import COMMITTED_AT_MS, committed, failed, fenced, staged, started, stopped
+
+ORDERS = {"pipeline": "orders", "table": "lake.shop.orders"}
+
+
+def scraped(metrics: Metrics) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
+    """Every sample by its name and labels, as a Prometheus server would read them."""
+    samples: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for family in text_string_to_metric_families(metrics.exposition().decode()):
+        for sample in family.samples:
+            samples.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    return samples
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return scraped(metrics).get(name, {}).get(frozenset((ORDERS | labels).items()))
+
+
+def after(*events: Event) -> Metrics:
+    metrics = Metrics()
+    for event in events:
+        metrics(event)
+    return metrics
+
+
+def test_types_are_those_of_the_documentation() -> None:
+    types = {family.name: family.type for family in text_string_to_metric_families(after(started()).exposition().decode())}
+    assert types == {
+        "iceberg_records_written": "counter",
+        "iceberg_batches_committed": "counter",
+        "iceberg_bytes_written": "counter",
+        "iceberg_files_created": "counter",
+        "iceberg_records_failed": "counter",
+        "iceberg_commits_failed": "counter",
+        "iceberg_commit_retries": "counter",
+        "frazil_rows_filtered": "counter",
+        "frazil_rows_dead_lettered": "counter",
+        "frazil_fenced": "counter",
+        "frazil_commit_failures": "counter",
+        "iceberg_commit_duration_seconds": "histogram",
+        "iceberg_records_per_batch": "histogram",
+        "frazil_last_commit_timestamp_seconds": "gauge",
+        "frazil_pending_rows": "gauge",
+    }
+
+
+def test_every_metric_stands_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)(?:\{\w+\})?` \| (counter|histogram|gauge) \|", page, re.MULTILINE))
+    families = text_string_to_metric_families(after(started()).exposition().decode())
+    assert documented == {f"{f.name}_total" if f.type == "counter" else f.name: f.type for f in families}
+
+
+def test_commits_are_counted() -> None:
+    metrics = after(
+        started(),
+        staged(rows=100),
+        committed(batch=1, written=90, filtered=7, dead_lettered=3, seconds=0.3),
+        staged(rows=50),
+        committed(batch=2, written=50, seconds=2.0),
+    )
+    assert value(metrics, "iceberg_records_written_total") == 140
+    assert value(metrics, "iceberg_batches_committed_total") == 2
+    assert value(metrics, "iceberg_bytes_written_total") == 8192
+    assert value(metrics, "iceberg_files_created_total") == 4
+    assert value(metrics, "frazil_rows_filtered_total") == 7
+    assert value(metrics, "frazil_rows_dead_lettered_total") == 3
+    assert value(metrics, "iceberg_records_failed_total") == 3
+    assert value(metrics, "frazil_last_commit_timestamp_seconds") == COMMITTED_AT_MS / 1000
+    assert value(metrics, "iceberg_commit_duration_seconds_count") == 2
+    assert value(metrics, "iceberg_commit_duration_seconds_sum") == pytest.approx(2.3)
+    assert value(metrics, "iceberg_commit_duration_seconds_bucket", le="0.5") == 1
+    assert value(metrics, "iceberg_records_per_batch_sum") == 140
+    assert value(metrics, "iceberg_records_per_batch_bucket", le="50.0") is None
+    assert value(metrics, "iceberg_records_per_batch_bucket", le="100.0") == 2
+
+
+def test_a_skipped_commit_counts_no_rows_but_is_the_last_commit() -> None:
+    metrics = after(started(), committed(written=10, skipped=True, filtered=1, dead_lettered=1))
+    for name in ("iceberg_records_written", "iceberg_batches_committed", "iceberg_bytes_written", "iceberg_files_created",
+                 "frazil_rows_filtered", "frazil_rows_dead_lettered", "iceberg_records_failed"):  # fmt: skip
+        assert value(metrics, f"{name}_total") == 0, name
+    assert value(metrics, "iceberg_commit_duration_seconds_count") == 0
+    assert value(metrics, "frazil_last_commit_timestamp_seconds") == COMMITTED_AT_MS / 1000
+
+
+def test_retried_failures_are_no_failed_commits() -> None:
+    metrics = after(started(), staged(), failed("conflict"), failed("unknown", attempt=2), committed())
+    assert value(metrics, "frazil_commit_failures_total", kind="conflict") == 1
+    assert value(metrics, "frazil_commit_failures_total", kind="unknown") == 1
+    assert value(metrics, "frazil_commit_failures_total", kind="unreachable") == 0
+    assert value(metrics, "iceberg_commit_retries_total") == 2
+    assert value(metrics, "iceberg_commits_failed_total") == 0
+    assert value(metrics, "iceberg_records_failed_total") == 0
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        (failed("refused", will_retry=False), stopped(error="refused")),
+        (failed("unreachable"), stopped(error="not reachable after 10 retries")),
+    ],
+    ids=["said by the attempt", "said by the end"],
+)
+def test_a_batch_that_is_given_up_counts_once(ending: tuple[Event, ...]) -> None:
+    metrics = after(started(), staged(rows=100), *ending)
+    assert value(metrics, "iceberg_commits_failed_total") == 1
+    assert value(metrics, "iceberg_records_failed_total") == 100
+    assert value(metrics, "iceberg_records_written_total") == 0
+
+
+def test_an_end_with_an_error_elsewhere_is_no_failed_commit() -> None:
+    metrics = after(started(), failed(), committed(), stopped(error="the source went away"))
+    assert value(metrics, "iceberg_commits_failed_total") == 0
+
+
+def test_fencing_is_counted_and_its_rows_are_the_other_instances() -> None:
+    metrics = after(started(), staged(rows=100), failed("conflict"), fenced(), stopped(error="fenced"))
+    assert value(metrics, "frazil_fenced_total") == 1
+    assert value(metrics, "iceberg_commits_failed_total") == 0
+    assert value(metrics, "iceberg_records_failed_total") == 0
+
+
+def test_pending_rows_follow_the_batch() -> None:
+    metrics = after(started(), Waiting("orders", 40))
+    assert value(metrics, "frazil_pending_rows") == 40
+    metrics(staged(rows=60))
+    assert value(metrics, "frazil_pending_rows") == 60
+    metrics(committed(written=60))
+    assert value(metrics, "frazil_pending_rows") == 0
+    metrics(Waiting("orders", None))
+    unknown = value(metrics, "frazil_pending_rows")
+    assert unknown is not None
+    assert math.isnan(unknown)
+
+
+def test_counters_show_zero_from_the_start() -> None:
+    metrics = after(started())
+    assert value(metrics, "iceberg_records_written_total") == 0
+    assert value(metrics, "frazil_fenced_total") == 0
+    assert value(metrics, "frazil_commit_failures_total", kind="refused") == 0
+    assert value(metrics, "iceberg_commit_duration_seconds_count") == 0
+
+
+def test_pipelines_are_apart_and_instances_too() -> None:
+    metrics = after(started(), started("users", table="lake.shop.users"), committed(written=5), failed(pipeline="users"))
+    users = {"pipeline": "users", "table": "lake.shop.users"}
+    assert value(metrics, "iceberg_records_written_total") == 5
+    assert value(metrics, "iceberg_records_written_total", **users) == 0
+    assert value(metrics, "iceberg_commit_retries_total", **users) == 1
+    assert value(metrics, "iceberg_commit_retries_total") == 0
+    assert scraped(Metrics()).get("iceberg_records_written_total") is None
+
+
+def test_events_of_many_threads_are_all_counted() -> None:
+    metrics = after(started())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda batch: metrics(committed(batch=batch, written=10)), range(400)))
+    assert value(metrics, "iceberg_records_written_total") == 4000
+    assert value(metrics, "iceberg_batches_committed_total") == 400
