@@ -27,7 +27,8 @@ def pipe() -> Console:
 
 
 def terminal(width: int = 120) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=width, highlight=False)
+    xterm = {"TERM": "xterm-256color"}
+    return Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=width, highlight=False, _environ=xterm)
 
 
 def written(console: Console) -> str:
@@ -168,6 +169,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
         return any(f"\x1b[{code}m" in written(console) for code in (31, 32, 33, 35))
 
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
     assert colours()
     monkeypatch.setenv("NO_COLOR", "1")
     assert not colours()
