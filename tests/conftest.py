@@ -1,0 +1,9 @@
+"""Registers the fixtures of the services; each service has its own module."""
+
+pytest_plugins = [
+    "services.rest_catalog",
+    "services.faulty_rest",
+    "services.postgres",
+    "services.spark",
+    "services.standalone",
+]

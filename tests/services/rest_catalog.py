@@ -1,0 +1,58 @@
+"""An Iceberg REST catalog: the server that the Iceberg project tests its clients with, on SQLite and a local warehouse.
+
+It asks for no credentials, rejects stale commits, and offers multi-table transactions. It listens on all interfaces: its
+code makes the listener from the port alone. The free port that it takes lives only as long as the test run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from frazil.engine.jars import ensure_jars, read_lock
+from frazil.engine.java import java_command
+from services.processes import LOCALHOST, started
+
+LOCK = Path(__file__).parent / "locks" / "rest-fixture.txt"
+READY_SECONDS = 60
+MEMORY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True)
+class RestCatalog:
+    """Where the catalog answers and where it puts its tables."""
+
+    uri: str
+    warehouse: str
+
+
+@contextmanager
+def running_rest_catalog(folder: Path) -> Iterator[RestCatalog]:
+    """A catalog of its own in the folder, as long as the block."""
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    environment = {
+        # Port 0 lets the server take a free one. A chosen one would be shared silently with another server: it sets SO_REUSEPORT.
+        "CATALOG_REST_PORT": "0",
+        "CATALOG_URI": f"jdbc:sqlite:{folder / 'catalog.db'}?journal_mode=WAL&synchronous=OFF&busy_timeout=20000",
+        "CATALOG_JDBC_SCHEMA__VERSION": "V1",
+        "CATALOG_WAREHOUSE": warehouse.as_uri(),
+        "CATALOG_IO__IMPL": "org.apache.iceberg.hadoop.HadoopFileIO",
+    }
+    classpath = os.pathsep.join(str(jar) for jar in ensure_jars(read_lock(LOCK)))
+    command = [java_command(), *MEMORY, "-cp", classpath, "org.apache.iceberg.rest.RESTCatalogServer"]
+    with started("REST catalog", command, folder / "server.log", env=environment) as server:
+        port = server.await_line(r"Started ServerConnector@.*:(\d+)}", READY_SECONDS)[1]
+        yield RestCatalog(f"http://{LOCALHOST}:{port}", warehouse.as_uri())
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    """One REST catalog for the test run. Tests share it, so that each uses a namespace of its own."""
+    with running_rest_catalog(tmp_path_factory.mktemp("rest-catalog")) as catalog:
+        yield catalog
