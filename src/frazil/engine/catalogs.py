@@ -30,14 +30,18 @@ class CatalogSettings:
 
     @property
     def spark_conf(self) -> dict[str, str]:
-        """The options as Spark spells them."""
+        """The options as Spark spells them; none for a catalog that the session already knows."""
         prefix = f"spark.sql.catalog.{self.name}"
+        if not self.options:
+            return {}
         return {prefix: SPARK_CATALOG} | {f"{prefix}.{key}": value for key, value in self.options.items()}
 
 
 def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     """What Spark must know to write to this sink."""
     catalog = sink.catalog
+    if catalog.type is CatalogType.SPARK:
+        return CatalogSettings(catalog.name, {}, ("core",), {})
     # Without this a session goes on seeing a table as it was when it first looked at it.
     options = {"cache-enabled": "false"}
     if catalog.location:
@@ -87,7 +91,7 @@ def _type_options(catalog: CatalogSpec) -> dict[str, str]:
             return {"type": "glue"} | _glue_options(catalog.glue or GlueCatalog())
         case CatalogType.HADOOP:
             return {"type": "hadoop"}
-        case CatalogType.MEMORY:
+        case _:
             memory = {"catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog"}
             # With a warehouse the files are real, so that executors of their own can write them.
             return memory | ({"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"} if catalog.location else {})

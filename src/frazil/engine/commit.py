@@ -8,19 +8,21 @@ under a model checker that tries every interleaving and every fault. One attempt
 3. the ledger already holds the batch: done.
 4. the ledger's end is not the batch's start: stop, a gap or an overlap.
 5. the ledger's snapshot is no longer part of the branch: stop, somebody rolled the table back. (An expired one is fine.)
-6. build a fresh snapshot on that metadata; its parent must be the head of step 1.
+6. build a fresh snapshot on that metadata; its parent must be the head of step 1, and its sequence number the next of step 1.
 7. one compare-and-swap of the metadata: the snapshot and the ledger together.
 8. any failure, a conflict too, leaves the outcome unknown: wait, and go to 1. Nothing is deleted.
 
-Assumptions: the catalog's compare-and-swap is atomic; an instance id is never used twice; a position identifies the rows
-before it. Clocks play no part.
+Assumptions: the catalog's compare-and-swap is atomic, and compares either the whole metadata or the branch's head and the
+sequence number (as REST catalogs do for tables of format version 2 and later); an instance id is never used twice; a position
+identifies the rows before it. Clocks play no part. What the assumptions buy is told in ``docs/exactly-once.md``.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -36,14 +38,47 @@ class Lineage(StrEnum):
     CURRENT = "current"
     """The head of the branch or one of its ancestors."""
     EXPIRED = "expired"
-    """No longer in the table; the property is what counts."""
+    """No longer to be found from the head, because snapshots expired; the property is what counts."""
     ABANDONED = "abandoned"
-    """In the table, but not among the head's ancestors."""
+    """Not among the head's ancestors: somebody moved the branch back."""
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """One snapshot of a branch, as the table's metadata lists it."""
+
+    snapshot: int
+    sequence: int
+    parent: int | None
+
+
+def lineage_of(state: SinkState, branch: Iterable[Ancestor]) -> Lineage:
+    """Where the ledger's snapshot is, told from the branch: the head first, as far back as the table still knows it.
+
+    Sequence numbers grow from parent to child, so that a branch which passes the ledger's number without meeting its snapshot
+    does not hold it, even when the snapshot itself has expired.
+    """
+    oldest: Ancestor | None = None
+    for ancestor in branch:
+        if ancestor.snapshot == state.snapshot:
+            return Lineage.CURRENT
+        if ancestor.sequence < state.sequence:
+            return Lineage.ABANDONED
+        oldest = ancestor
+    if oldest is None or oldest.parent is None:
+        return Lineage.ABANDONED
+    no_room_between = state.sequence > 0 and oldest.sequence == state.sequence + 1
+    if no_room_between and oldest.parent != state.snapshot:
+        return Lineage.ABANDONED
+    return Lineage.EXPIRED
 
 
 @dataclass(frozen=True)
 class TableView:
-    """What one refresh saw. ``base`` is the adapter's own handle to exactly that metadata."""
+    """What one refresh saw. ``base`` is the adapter's own handle to exactly that metadata.
+
+    ``next_sequence`` is the sequence number that the table gives to its next snapshot, on whatever branch.
+    """
 
     table_uuid: str
     head: int | None
@@ -51,6 +86,7 @@ class TableView:
     state: SinkState | None
     lineage: Lineage = Lineage.CURRENT
     base: Any = None
+    next_sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -157,13 +193,13 @@ def not_fenced(view: TableView, intent: Intent) -> None:
     """Step 2."""
     if intent.epoch is None:
         return
-    if view.state is None:
+    if view.state is None or view.state.epoch < intent.epoch:
         raise Halted(
             "ledger-lost",
-            f"The ledger of {intent.sink_id!r} was removed from the table's properties while it was writing.",
-            fix="Find out who removed the property, then start the pipeline again.",
+            f"The ledger of {intent.sink_id!r} was removed from the table's properties, or set back, while it was writing.",
+            fix="Find out who changed the property, then start the pipeline again.",
         )
-    if view.state.epoch > intent.epoch or (view.state.epoch == intent.epoch and view.state.instance != intent.instance):
+    if (view.state.epoch, view.state.instance) != (intent.epoch, intent.instance):
         raise Fenced(
             "fenced",
             f"Another instance ({view.state.instance}, epoch {view.state.epoch}) took over {intent.sink_id!r}; "
@@ -219,8 +255,8 @@ def not_rolled_back(view: TableView, intent: Intent) -> None:
 
 
 def parent_is_head(view: TableView, snapshot: NewSnapshot) -> bool:
-    """Step 6."""
-    return snapshot.parent == view.head
+    """Step 6. The sequence number tells of a commit that was made and rolled back since: the head alone would not."""
+    return snapshot.parent == view.head and view.next_sequence in (None, snapshot.sequence)
 
 
 @dataclass(frozen=True)
@@ -257,13 +293,13 @@ def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = No
     attempts = failures = 0
     swap_sent = False
     last: Failed | None = None
-    head: int | None = None
+    seen: tuple[int | None, int | None] | None = None
     while True:
         view = yield Refresh()  # 1
         if isinstance(view, Failed):
             last, failures = view, failures + 1
             if _hopeless(last, failures, max_retries):
-                raise _give_up(last, attempts, swap_sent)
+                raise _unknown(last, attempts) if swap_sent else last.error
             yield Pause(failures, last)
             continue
         try:
@@ -271,12 +307,13 @@ def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = No
                 guard(view, intent)
         except Done:
             # A swap of this very call that was answered with an error is this call's success, not a replay.
-            return CommitResult(view.state, skipped=not swap_sent, attempts=attempts)
-        if last is not None and view.head != head:
-            failures = 1  # somebody else's commit won: contention is not a failing catalog
+            own = swap_sent and view.state.instance == intent.instance
+            return CommitResult(view.state, skipped=not own, attempts=attempts)
+        if seen is not None and seen != (view.head, view.next_sequence):
+            failures = 0  # somebody else's commit won: contention is not a failing catalog
         if last is not None and _hopeless(last, failures, max_retries):
-            raise _give_up(last, attempts, swap_sent)
-        attempts, head = attempts + 1, view.head
+            raise last.error if last.final or not swap_sent else _unknown(last, attempts)
+        attempts, seen = attempts + 1, (view.head, view.next_sequence)
         state = next_state(view, intent)
         snapshot = yield Apply(view, intent, state)  # 6
         if isinstance(snapshot, Failed):
@@ -297,9 +334,7 @@ def _hopeless(last: Failed, failures: int, max_retries: int) -> bool:
     return last.final or failures > max_retries
 
 
-def _give_up(last: Failed, attempts: int, swap_sent: bool) -> FrazilError:
-    if not swap_sent or last.final:
-        return last.error
+def _unknown(last: Failed, attempts: int) -> OutcomeUnknown:
     return OutcomeUnknown(
         "outcome-unknown",
         f"After {attempts} attempts it is not known whether the batch was committed: {last.error.message}",
@@ -308,7 +343,11 @@ def _give_up(last: Failed, attempts: int, swap_sent: bool) -> FrazilError:
 
 
 class TablePort(Protocol):
-    """The catalog's side of the loop. Failures are raised: an :class:`AttemptFailed` where something is known of them."""
+    """The catalog's side of the loop.
+
+    Failures are raised: an :class:`AttemptFailed` where something is known of them. A :class:`FrazilError` is taken for final
+    unless it is :class:`Retryable`; :class:`Halted` stops at once; anything else is unknown.
+    """
 
     def refresh(self) -> TableView:
         """Step 1: the metadata as it is now."""
@@ -340,20 +379,21 @@ def commit(
     protocol = commit_protocol(intent, retry.max_retries)
     effect = next(protocol)
     while True:
+        reply = None
+        if isinstance(effect, Pause):
+            on_failure(effect.after, effect.failures)
+            if not effect.after.final:
+                sleep(backoff_seconds(retry, effect.failures))
+        else:
+            reply = _perform(effect, port)
         try:
-            effect = protocol.send(_perform(effect, port, retry, on_failure, sleep))
+            effect = protocol.send(reply)
         except StopIteration as stop:
             result: CommitResult = stop.value
             return result
 
 
-def _perform(
-    effect: Effect,
-    port: TablePort,
-    retry: RetrySettings,
-    on_failure: Callable[[Failed, int], None],
-    sleep: Callable[[float], None],
-) -> Any:
+def _perform(effect: Refresh | Apply | Swap, port: TablePort) -> TableView | NewSnapshot | Failed | None:
     try:
         match effect:
             case Refresh():
@@ -361,21 +401,21 @@ def _perform(
             case Apply():
                 return port.apply(effect.view, effect.intent, effect.state)
             case Swap():
-                return port.swap(effect.view, effect.snapshot, effect.intent, effect.state)
-            case Pause():
-                on_failure(effect.after, effect.failures)
-                if not effect.after.final:
-                    sleep(backoff_seconds(retry, effect.failures))
+                port.swap(effect.view, effect.snapshot, effect.intent, effect.state)
                 return None
     except AttemptFailed as failure:
         return failure.outcome
-    except FrazilError:
-        raise  # said on purpose: the port knows that going on is wrong
+    except Halted:
+        raise
+    except FrazilError as error:
+        return Failed(FailureKind.UNKNOWN, error, final=not isinstance(error, Retryable))
     except Exception as error:  # noqa: BLE001 - whatever it is, the outcome of the call is unknown and is looked up next
         return Failed(FailureKind.UNKNOWN, Retryable("call-failed", f"{type(error).__name__}: {error}"))
 
 
 def backoff_seconds(retry: RetrySettings, failures: int) -> float:
-    """How long to wait after so many failures: exponential, with full jitter so that writers do not march in step."""
-    longest = min(retry.max_backoff_ms, retry.initial_backoff_ms * retry.backoff_multiplier ** (failures - 1))
+    """How long to wait after so many failures: exponential, half of it random so that writers do not march in step."""
+    growth = (failures - 1) * math.log(retry.backoff_multiplier)
+    room = math.log(retry.max_backoff_ms / retry.initial_backoff_ms)
+    longest = retry.max_backoff_ms if growth >= room else retry.initial_backoff_ms * math.exp(growth)
     return random.uniform(longest / 2, longest) / 1000

@@ -180,6 +180,11 @@ class IcebergTable:
         """Version of the table format."""
         return int(self._operations.current().formatVersion())
 
+    def committed_ends(self, sink_id: str) -> frozenset[str]:
+        """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""
+        summaries = [snapshot.summary() for snapshot in self._table.snapshots()]
+        return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
+
     def refresh(self) -> None:
         """Looks at the table again."""
         with java_errors(self.lake.address):

@@ -34,13 +34,15 @@ class Pump:
         source: Source,
         listen: Listener,
         *,
+        rate_limit: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
         self._source = source
         self._listen = listen
         self._clock = clock
-        self._name = writer.pipeline.name
+        self._rate_limit = rate_limit
+        self._name = writer.name
         self._position: Position | None = None
         self.totals = Totals()
 
@@ -98,10 +100,8 @@ class Pump:
                 # Somebody made the table and wrote to this sink since it was looked for: go on from there.
                 self._position = state.end
                 return 0
-        rows = part.rows
-        written = self._writer.write(
-            frame, Part(self._source.fingerprint, part.start, part.end, rows), explain=self._source.explain
-        )
+        whole = Part(self._source.fingerprint, part.start, part.end, part.rows)
+        written = self._writer.write(frame, whole, explain=self._source.explain)
         self._position = part.end
         if not written.skipped:
             self.totals.batches += 1
@@ -109,6 +109,5 @@ class Pump:
         return written.counts.read
 
     def _keep_rate(self, rows: int, stop: threading.Event) -> None:
-        limit = self._writer.pipeline.rate_limit
-        if limit is not None and rows:
-            stop.wait(rows / limit)
+        if self._rate_limit is not None and rows:
+            stop.wait(rows / self._rate_limit)

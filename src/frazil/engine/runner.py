@@ -90,8 +90,16 @@ def run_pipeline(
     catalog: CatalogSettings = catalog_settings(pipeline.sink)
     session = session_for(spark, catalog)
     source = open_source(pipeline.source, session)
-    writer = SinkWriter(pipeline, session, settings.retry, listen)
-    return Pump(writer, source, listen).run(stop, once=once)
+    writer = SinkWriter(
+        session,
+        pipeline.sink,
+        pipeline.sink_id,
+        name=pipeline.name,
+        transforms=pipeline.transforms,
+        retry=settings.retry,
+        listen=listen,
+    )
+    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit).run(stop, once=once)
 
 
 def _reads_avro(pipeline: PipelineSpec) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.jars import component_jars, ensure_jars
 from frazil.engine.java import java_home
-from frazil.errors import EnvironmentFault
+from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.secrets import SECRET_NAME, is_secret_name
 from frazil.model.settings import SparkSettings
 
@@ -102,6 +102,12 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
     Sessions share executors and jars, but not catalogs: two sinks may both call their catalog `lake`.
     """
     wanted = catalog.spark_conf
+    if not wanted and not spark.conf.get(f"spark.sql.catalog.{catalog.name}", None):
+        raise ConfigError(
+            "catalog-unknown",
+            f"The Spark session knows no catalog {catalog.name!r}.",
+            fix=f"Set spark.sql.catalog.{catalog.name} and its options in spark.conf, or describe the catalog in the sink.",
+        )
     present = {key: spark.conf.get(key, None) for key in wanted}
     if present == wanted:
         return spark

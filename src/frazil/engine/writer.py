@@ -21,8 +21,9 @@ from frazil.engine.shape import drops_rows, shaped
 from frazil.errors import DataError, Fenced, FrazilError
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
-from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import RetrySettings
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import TransformSpec
 
 Explain = Callable[[Exception], FrazilError | None]
 
@@ -40,11 +41,22 @@ class Part:
 class SinkWriter:
     """The one writer of a sink in this process."""
 
-    def __init__(self, pipeline: PipelineSpec, session: SparkSession, retry: RetrySettings, listen: Listener) -> None:
-        self.pipeline = pipeline
-        self.sink = pipeline.sink
-        self.sink_id = pipeline.sink_id
+    def __init__(
+        self,
+        session: SparkSession,
+        sink: SinkSpec,
+        sink_id: str,
+        *,
+        name: str,
+        transforms: tuple[TransformSpec, ...] = (),
+        retry: RetrySettings,
+        listen: Listener,
+    ) -> None:
+        self.name = name
+        self.sink = sink
+        self.sink_id = sink_id
         self.session = session
+        self._transforms = transforms
         self.instance = uuid.uuid4().hex[:12]
         self.state: SinkState | None = None
         self._retry = retry
@@ -67,10 +79,14 @@ class SinkWriter:
             self._claim(table)
         return self.state
 
+    def committed_before(self, end: Position) -> bool:
+        """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
+        return self._table is not None and end in self._table.committed_ends(self.sink_id)
+
     def ensure(self, frame: DataFrame) -> SinkState | None:
         """The same for a table that takes its columns from the data."""
         if self._table is None:
-            schema = target.frame_schema(shaped(frame, self.pipeline.transforms))
+            schema = target.frame_schema(shaped(frame, self._transforms))
             self._claim(target.created(self._lake, self.sink, schema))
         return self.state
 
@@ -86,7 +102,7 @@ class SinkWriter:
     def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
         change, counts = self._stage(frame, part, explain)
         staged = change.staged
-        self._listen(Staged(self.pipeline.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - began))
+        self._listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - began))
         if not counts.balanced:
             raise DataError(
                 "rows-unaccounted",
@@ -97,7 +113,7 @@ class SinkWriter:
         batch = Batch(part.source, part.start, part.end, counts)
         result = self._commit(batch, change)
         committed = Committed(
-            pipeline=self.pipeline.name,
+            pipeline=self.name,
             table=self.sink.full_name,
             batch=result.state.batch,
             snapshot=result.state.snapshot,
@@ -115,10 +131,10 @@ class SinkWriter:
     def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> tuple[AppendFiles, RowCounts]:
         table = self._require_table()
         seen = None
-        if drops_rows(self.pipeline.transforms):
+        if drops_rows(self._transforms):
             seen = Observation()
             frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        ready, added = target.fitted(table, self.sink, shaped(frame, self.pipeline.transforms))
+        ready, added = target.fitted(table, self.sink, shaped(frame, self._transforms))
         options = target.write_options(self.sink)
         if "write.distribution-mode" not in self.sink.write_properties:
             options |= distribution_options(self.sink.distribution, table.partition, part.rows)
@@ -157,7 +173,7 @@ class SinkWriter:
         try:
             result = commit(self._require_table().port(self.sink_id), intent, self._retry, on_failure=self._failed_attempt)
         except Fenced as fenced:
-            self._listen(FencedOut(self.pipeline.name, fenced.message))
+            self._listen(FencedOut(self.name, fenced.message))
             raise
         except AttemptFailed as failed:
             raise failed.outcome.error from failed
@@ -166,7 +182,7 @@ class SinkWriter:
 
     def _failed_attempt(self, failed: Failed, attempt: int) -> None:
         message = failed.error.message
-        self._listen(CommitFailed(self.pipeline.name, failed.kind.value, message, attempt, will_retry=not failed.final))
+        self._listen(CommitFailed(self.name, failed.kind.value, message, attempt, will_retry=not failed.final))
 
     def _require_table(self) -> IcebergTable:
         if self._table is None:

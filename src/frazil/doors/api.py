@@ -1,0 +1,202 @@
+"""The Python door: `frazil.sink(df).to("lake.db.t").write()`, a callable for foreachBatch, and `frazil.run("file.yaml")`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from frazil.errors import ConfigError
+from frazil.model.catalog import CatalogSpec
+from frazil.model.events import Committed, Event, Listener
+from frazil.model.secrets import remember, secret_values
+from frazil.model.settings import RetrySettings, Settings
+from frazil.model.sink import SinkSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from frazil.engine.stream import BatchSink
+    from frazil.engine.writer import SinkWriter
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A sink being described. Every method gives a new one; `write`, `start` and a call do the work.
+
+    As a callable it is what `foreachBatch` takes: `df.writeStream.foreachBatch(frazil.sink().to("lake.db.t"))`.
+    """
+
+    frame: DataFrame | None = None
+    options_given: tuple[tuple[str, Any], ...] = ()
+    checkpoint_location: str | None = None
+    trigger_given: tuple[tuple[str, Any], ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    retry: RetrySettings = field(default_factory=RetrySettings)
+    _cell: _Cell | None = None
+
+    def to(self, table: str) -> Sink:
+        """The table, with or without its catalog: `lake.sales.orders`, `lake.eu.sales.orders`."""
+        parts = table.split(".")
+        if len(parts) < 3 or not all(parts):
+            raise ConfigError(
+                "table-name", f"{table!r} is not catalog.namespace.table.", fix='Write for example "lake.sales.orders".'
+            )
+        catalog = dict(self._options.get("catalog", {"type": "spark"})) | {"name": parts[0]}
+        return self.options(catalog=catalog, namespace=".".join(parts[1:-1]), table=parts[-1])
+
+    def catalog(self, spec: CatalogSpec | None = None, /, **settings: Any) -> Sink:
+        """The catalog, where the Spark session does not know it yet: `catalog(type="sql", sql={...})`."""
+        given = spec.model_dump(exclude_unset=True) if spec is not None else settings
+        name = self._options.get("catalog", {}).get("name")
+        return self.options(catalog=given | ({"name": name} if name else {}))
+
+    def mode(self, commit_mode: str) -> Sink:
+        """`append`; others as the engine learns them."""
+        return self.options(commit_mode=commit_mode)
+
+    def keys(self, *columns: str) -> Sink:
+        """The columns that identify a row."""
+        return self.options(key_fields=columns)
+
+    def partition_by(self, *fields: str) -> Sink:
+        """Partition fields: `partition_by("day(ts)", "bucket(16, id)")`."""
+        return self.options(partition_by=fields)
+
+    def id(self, sink_id: str) -> Sink:
+        """The sink's stable identity in the table's ledger."""
+        return self.options(id=sink_id)
+
+    def options(self, **settings: Any) -> Sink:
+        """Any option of a sink, by its name in the pipeline file."""
+        return replace(self, options_given=tuple((self._options | settings).items()), _cell=None)
+
+    def checkpoint(self, location: str | Path) -> Sink:
+        """Where Spark keeps the position of a streaming data frame."""
+        return replace(self, checkpoint_location=str(location))
+
+    def trigger(self, **trigger: Any) -> Sink:
+        """Spark's trigger: `trigger(availableNow=True)`, `trigger(processingTime="10 seconds")`."""
+        return replace(self, trigger_given=tuple(trigger.items()))
+
+    def listen(self, listener: Listener) -> Sink:
+        """Is told of every event."""
+        return replace(self, listeners=(*self.listeners, listener), _cell=None)
+
+    def write(self, batch: str | None = None) -> Committed:
+        """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
+        from frazil.engine.stream import write_once
+
+        frame = self._require_frame(streaming=False)
+        return write_once(self._writer(frame), frame, batch)
+
+    def start(self) -> StreamingQuery:
+        """Starts a streaming query that commits each micro-batch exactly once."""
+        frame = self._require_frame(streaming=True)
+        if self.checkpoint_location is None:
+            raise ConfigError(
+                "checkpoint-missing",
+                "A streaming data frame needs a checkpoint to be exactly-once over restarts.",
+                fix='Add .checkpoint("/path/of/its/own").',
+            )
+        self.spec  # noqa: B018 - a wrong option is told here, not in the stream's thread
+        writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", self.checkpoint_location)
+        if self.trigger_given:
+            writer = writer.trigger(**dict(self.trigger_given))
+        return writer.start()
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """What `foreachBatch` calls."""
+        self._batch_sink(frame, batch_id)
+
+    @property
+    def spec(self) -> SinkSpec:
+        """The sink as the engine takes it."""
+        try:
+            spec = SinkSpec.model_validate(self._options)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise ConfigError("sink-option", f"{place or 'sink'}: {first['msg'].removeprefix('Value error, ')}") from None
+        remember(secret_values(spec))
+        return spec
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return dict(self.options_given)
+
+    @property
+    def _batch_sink(self) -> BatchSink:
+        from frazil.engine.stream import BatchSink
+
+        if self._cell is None:
+            object.__setattr__(self, "_cell", _Cell(BatchSink(self._writer)))
+        return self._cell.batch_sink  # type: ignore[union-attr]
+
+    def _writer(self, frame: DataFrame) -> SinkWriter:
+        from frazil.engine.catalogs import catalog_settings
+        from frazil.engine.session import require_iceberg, session_for
+        from frazil.engine.writer import SinkWriter
+
+        spec = self.spec
+        require_iceberg(frame.sparkSession)
+        session = session_for(frame.sparkSession, catalog_settings(spec))
+        sink_id = spec.id or f"python/{spec.full_name}"
+        return SinkWriter(session, spec, sink_id, name=sink_id, retry=self.retry, listen=self._tell)
+
+    def _tell(self, event: Event) -> None:
+        for listener in self.listeners:
+            listener(event)
+
+    def _require_frame(self, *, streaming: bool) -> DataFrame:
+        if self.frame is None:
+            raise ConfigError("no-data-frame", "There is no data frame to write.", fix="Begin with frazil.sink(df).")
+        if self.frame.isStreaming != streaming:
+            call, other = ("start", "write") if streaming else ("write", "start")
+            kind = "not a streaming" if streaming else "a streaming"
+            raise ConfigError("wrong-call", f"This is {kind} data frame, which {call}() cannot take.", fix=f"Call {other}().")
+        return self.frame
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """The one piece of state of a callable sink: the writer that owns the sink over all batches of a process."""
+
+    batch_sink: BatchSink
+
+
+def sink(frame: DataFrame | None = None) -> Sink:
+    """Begins the description of a sink, with the data frame to write or, for foreachBatch, without."""
+    return Sink(frame)
+
+
+def run(
+    file: str | Path,
+    *,
+    once: bool = False,
+    only: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    listeners: Sequence[Listener] = (),
+    stop: threading.Event | None = None,
+) -> None:
+    """Runs the pipelines of a file, as `frazil run` does."""
+    from frazil.doors.yaml import load, not_yet
+    from frazil.engine.runner import run_project, selected
+
+    project = load(file, env)
+    chosen = {pipeline.name for pipeline in selected(project, only)}
+    for problem in not_yet(project.model_copy(update={"pipelines": tuple(p for p in project.pipelines if p.name in chosen)})):
+        raise problem
+    run_project(project, once=once, listeners=listeners, stop=stop, only=only)
+
+
+def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
+    """A SparkSession with everything that frazil needs in it."""
+    from frazil.engine.session import spark_session
+
+    return spark_session((settings or Settings()).spark, components)

@@ -1,0 +1,125 @@
+"""What a run would do: looked up, never done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from frazil.engine import target
+from frazil.engine.catalogs import CatalogSettings, catalog_settings
+from frazil.engine.iceberg import IcebergTable, Lake
+from frazil.engine.partition import partition_json
+from frazil.engine.runner import start_spark
+from frazil.engine.session import session_for
+from frazil.engine.shape import shaped
+from frazil.errors import Retryable
+from frazil.model.commit import SinkState
+from frazil.model.evolution import AddColumn
+from frazil.model.pipeline import PipelineSpec
+from frazil.model.plan import PipelinePlan, PlannedColumn
+from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
+from frazil.model.types import StructType, schema_json
+from frazil.sources import open_source
+from frazil.sources.base import Slice, Source
+
+SQLITE = "jdbc:sqlite:"
+CATALOG_TABLE = "iceberg_tables"
+
+
+def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
+    """What the pipeline would create, change and read first."""
+    spark = start_spark([pipeline], settings)
+    catalog = catalog_settings(pipeline.sink)
+    if _unborn(catalog):
+        # Opening a SQLite catalog makes its file; a file that is not there holds no tables.
+        return _plan(pipeline, spark, None, pipeline.sink.namespace_levels)
+    session = session_for(spark, _read_only(catalog))
+    try:
+        lake = Lake(session, catalog.name, pipeline.sink.catalog.address)
+        table = target.existing(lake, pipeline.sink)
+        missing = () if table is not None else lake.missing_namespaces(pipeline.sink.namespace_levels)
+    except Retryable as error:
+        if CATALOG_TABLE not in error.message:
+            raise
+        table, missing = None, pipeline.sink.namespace_levels  # a database that has not been a catalog yet
+    return _plan(pipeline, session, table, missing)
+
+
+def _plan(pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | None, missing: tuple[str, ...]) -> PipelinePlan:
+    sink = pipeline.sink
+    state = table.port(pipeline.sink_id).refresh().state if table is not None else None
+    source = open_source(pipeline.source, session)
+    source.check()
+    part = source.plan(state.end if state else None, sink.rows_per_batch)
+    columns, notes = _columns(pipeline, source, part, table)
+    if part is None:
+        notes = (*notes, "The source has nothing to read now.")
+    return PipelinePlan(
+        pipeline=pipeline.name,
+        sink_id=pipeline.sink_id,
+        catalog=f"{sink.catalog.name} ({sink.catalog.type}, {sink.catalog.address})",
+        table=sink.full_name,
+        create_namespaces=missing,
+        create_table=table is None,
+        columns=columns,
+        partition=_partition(sink, table),
+        identifier_fields=sink.key_fields if table is None else table.identifier_fields,
+        format_version=sink.format_version if table is None else table.format_version,
+        properties=_properties(sink, table),
+        mode=sink.commit_mode.value,
+        epoch=_next_epoch(state),
+        start=state.end if state else None,
+        end=part.end if part else None,
+        rows=source.total_rows(state.end if state else None) or (part.rows if part else None),
+        notes=notes,
+    )
+
+
+def _columns(
+    pipeline: PipelineSpec, source: Source, part: Slice | None, table: IcebergTable | None
+) -> tuple[tuple[PlannedColumn, ...], tuple[str, ...]]:
+    sink = pipeline.sink
+    frame = shaped(source.read(part), pipeline.transforms) if part is not None else None
+    if table is None:
+        schema = sink.declared_schema or (target.frame_schema(frame) if frame is not None else None)
+        if schema is None:
+            return (), ("The columns are not known before the source has data.",)
+        partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
+        return _planned(schema, "create", ()), ()
+    added = target.fitted(table, sink, frame)[1] if frame is not None else ()
+    return _planned(table.schema, "keep", added), ()
+
+
+def _planned(schema: StructType, change: str, added: tuple[AddColumn, ...]) -> tuple[PlannedColumn, ...]:
+    kept = tuple(PlannedColumn(c.name, str(c.type), c.required, change) for c in schema.fields)
+    return kept + tuple(PlannedColumn(a.path, str(a.column.type), False, "add") for a in added)
+
+
+def _partition(sink: SinkSpec, table: IcebergTable | None) -> tuple[str, ...]:
+    if table is None:
+        return tuple(str(field) for field in sink.partition)
+    return tuple(source if transform == "identity" else f"{transform}({source})" for source, transform in table.partition)
+
+
+def _properties(sink: SinkSpec, table: IcebergTable | None) -> tuple[tuple[str, str], ...]:
+    wanted = target.table_properties(sink) if table is None else target.lacking_properties(table, sink)
+    return tuple(sorted(wanted.items()))
+
+
+def _next_epoch(state: SinkState | None) -> int:
+    return state.epoch + 1 if state else 1
+
+
+def _unborn(catalog: CatalogSettings) -> bool:
+    uri = catalog.options.get("uri", "")
+    return uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file()
+
+
+def _read_only(catalog: CatalogSettings) -> CatalogSettings:
+    """A SQL catalog makes its tables when it is opened, unless it is told not to."""
+    if catalog.options.get("type") != "jdbc":
+        return catalog
+    return replace(catalog, options=catalog.options | {"jdbc.init-catalog-tables": "false"})

@@ -1,0 +1,75 @@
+"""Batches that somebody else drives: Spark's own streaming (foreachBatch), and single data frames.
+
+Spark numbers the batches of a checkpoint, and repeats the last one after a crash with the same number and the same rows. The
+number and the checkpoint's own id are the position in the ledger, so that a repeated batch is found there and skipped.
+Delivery: exactly once as long as the checkpoint lives. Another checkpoint on the same sink is refused: where it begins cannot
+be compared with where the table ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from frazil.engine.writer import Part, SinkWriter
+from frazil.errors import Halted
+from frazil.model.commit import Position, RowCounts, position
+from frazil.model.events import Committed
+
+QUERY_ID = "sql.streaming.queryId"
+
+
+class BatchSink:
+    """What `foreachBatch` calls: commits each batch under the number that Spark gave it."""
+
+    def __init__(self, open_writer: Callable[[DataFrame], SinkWriter]) -> None:
+        self._open_writer = open_writer
+        self._writer: SinkWriter | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Writes one micro-batch."""
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        source = f"spark-checkpoint:{query}"
+        writer = self._ready(frame)
+        start: Position | None = stream_position(batch_id - 1)
+        end = stream_position(batch_id)
+        state = writer.state
+        if state is not None and state.end is not None:
+            if state.source != source:
+                raise Halted(
+                    "checkpoint-changed",
+                    f"The sink {writer.sink_id!r} was written through another checkpoint; rows could be lost or doubled.",
+                    fix="Continue with the old checkpoint, or give the sink another id to begin anew.",
+                )
+            if state.end == end:
+                return  # repeated by Spark after a crash between the table's commit and its own
+        if state is None or state.end is None:
+            start = None  # the first batch of the sink, whatever its number
+        writer.write(frame, Part(source, start, end))
+
+    def _ready(self, frame: DataFrame) -> SinkWriter:
+        if self._writer is None:
+            writer = self._open_writer(frame)
+            writer.open()
+            writer.ensure(frame)
+            self._writer = writer
+        return self._writer
+
+
+def stream_position(batch_id: int) -> Position:
+    """The end of one batch of a checkpoint."""
+    return position({"batch": batch_id})
+
+
+def write_once(writer: SinkWriter, frame: DataFrame, key: str | None) -> Committed:
+    """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again."""
+    state = writer.open() or writer.ensure(frame)
+    end = position({"write": key if key is not None else f"#{state.batch + 1 if state else 1}"})
+    start = state.end if state else None
+    if key is not None and (start == end or writer.committed_before(end)) and state is not None:
+        counts = RowCounts(0, 0)
+        return Committed(
+            writer.name, writer.sink.full_name, state.batch, state.snapshot, counts, 0, 0, 0.0, 0, state.at_ms, skipped=True
+        )
+    return writer.write(frame, Part("python", start, end))
