@@ -134,11 +134,10 @@ def catalog_problems(catalog: CatalogSpec) -> list[Problem]:
 
 
 def _foreign_sections(catalog: CatalogSpec) -> list[Problem]:
-    others = [kind.value for kind in CatalogType if kind not in (catalog.type, CatalogType.MEMORY)]
     return [
-        Problem(f"the section {name} has no meaning in a catalog of type {catalog.type}", name)
-        for name in others
-        if getattr(catalog, name) is not None
+        Problem(f"the section {kind} has no meaning in a catalog of type {catalog.type}", kind.value)
+        for kind in CatalogType
+        if kind is not catalog.type and getattr(catalog, kind.value, None) is not None
     ]
 
 
