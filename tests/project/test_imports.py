@@ -1,0 +1,161 @@
+"""Who may import whom: cli -> doors -> observe, engine, sources -> model -> errors, and foreign libraries where they belong."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+BASE = ("frazil.errors", "frazil.version")
+MODEL = ("frazil.model", "frazil.model.*", *BASE)
+ENGINE = ("frazil.engine", "frazil.engine.*")
+SOURCES = ("frazil.sources", "frazil.sources.*")
+OBSERVE = ("frazil.observe", "frazil.observe.*")
+BELOW_DOORS = (*ENGINE, *SOURCES, *OBSERVE, *MODEL)
+
+# What each part may import besides itself. A part that is not here is a new part: say where it belongs.
+ALLOWED = {
+    "errors": (),
+    "version": (),
+    "model": BASE,
+    "sources": MODEL,
+    # The engine opens sources by their front door and knows none of them by name.
+    "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
+    # Status and inspect translate catalogs as the engine does, and start no Spark.
+    "observe": ("frazil.engine.catalogs", *MODEL),
+    "doors": BELOW_DOORS,
+    "cli": ("frazil", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    "": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+}
+
+RUN_SPARK = ("engine", "sources")
+JAVA_BRIDGE = "frazil.engine.iceberg"
+JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One module that another imports. ``runs``: it is imported when the program runs, not for its types alone."""
+
+    module: str
+    line: int
+    runs: bool
+
+
+def imports_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
+    """Every module that a source text imports, wherever in it the import stands."""
+    tree = ast.parse(source)
+    for_types = {inner for node in ast.walk(tree) if is_type_checking(node) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        runs = node not in for_types
+        if isinstance(node, ast.Import):
+            yield from (Import(name.name, node.lineno, runs) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = node.module or ""
+            if node.level:
+                names = module.split(".")
+                package = names[: len(names) - node.level + is_package]
+                parent = ".".join([*package, parent]).rstrip(".")
+            for name in node.names:
+                inner = f"{parent}.{name.name}"
+                yield Import(inner if is_module(inner) else parent, node.lineno, runs)
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def is_module(name: str) -> bool:
+    path = SRC.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """What a module does against the arrows, as sentences."""
+    part = part_of(module)
+    # A door is a part of its own: no door imports another.
+    own = ".".join(module.split(".")[: 3 if part == "doors" else 2])
+    faults = [
+        f"{module}:{found.line} imports {found.module}"
+        for found in imports_of(source, module, is_package=is_package)
+        if not may_import(part, own, module, found)
+    ]
+    handles = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and node.attr in JAVA_HANDLES)
+    faults += [f"{module}:{node.lineno} reaches for {node.attr}" for node in handles if module != JAVA_BRIDGE]
+    return faults
+
+
+def part_of(module: str) -> str:
+    """The part of frazil that a module belongs to; empty for the package itself, which is the public API."""
+    return module.removeprefix("frazil").removeprefix(".").split(".")[0]
+
+
+def may_import(part: str, own: str, module: str, found: Import) -> bool:
+    library = found.module.split(".")[0]
+    if library == "frazil":
+        is_own = part != "" and (found.module == own or found.module.startswith(f"{own}."))
+        return is_own or any(fnmatchcase(found.module, pattern) for pattern in ALLOWED[part])
+    if library == "pyspark":
+        return part in RUN_SPARK or (part != "model" and not found.runs)
+    return library != "py4j" or module == JAVA_BRIDGE
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted((SRC / "frazil").rglob("*.py")):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def test_the_arrows_hold() -> None:
+    faults = [
+        fault
+        for module, path in modules()
+        for fault in faults_of(path.read_text(), module, is_package=path.name == "__init__.py")
+    ]
+    assert faults == []
+
+
+def test_every_part_has_its_place() -> None:
+    assert {part_of(module) for module, _ in modules()} <= set(ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "fault"),
+    [
+        ("frazil.errors", "import frazil.model.types", "imports frazil.model.types"),
+        ("frazil.model.x", "from frazil.engine import java", "imports frazil.engine.java"),
+        ("frazil.model.x", "from ..engine.java import java_home", "imports frazil.engine.java"),
+        ("frazil.model.x", "if TYPE_CHECKING:\n    import pyspark", "imports pyspark"),
+        ("frazil.engine.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
+        ("frazil.engine.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
+        ("frazil.sources.x", "from frazil.engine.session import spark_session", "imports frazil.engine.session"),
+        ("frazil.observe.x", "from frazil.engine import session", "imports frazil.engine.session"),
+        ("frazil.observe.x", "import pyspark.sql", "imports pyspark.sql"),
+        ("frazil.doors.api", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
+        ("frazil.doors.api", "from frazil.cli import main", "imports frazil.cli"),
+        ("frazil.engine.session", "import py4j.java_gateway", "imports py4j.java_gateway"),
+        ("frazil.engine.session", "spark.sparkContext._jvm", "reaches for _jvm"),
+    ],
+)
+def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) -> None:
+    assert [fault in told for told in faults_of(source, module)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("frazil.engine.runner", "from frazil.sources import open_source\nimport pyspark"),
+        ("frazil.engine.iceberg", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
+        ("frazil.doors.api", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("frazil.doors.yaml.file", "from frazil.doors.yaml.document import Document\nfrom .document import Path"),
+        ("frazil.cli.run", "from frazil.doors.yaml import load\nfrom frazil.model import events"),
+    ],
+)
+def test_an_arrow_the_right_way_is_left_alone(module: str, source: str) -> None:
+    assert faults_of(source, module) == []
