@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 from pydantic import SecretStr
 
 from frazil.model.catalog import CatalogSpec, CatalogType, GlueCatalog, RestCatalog, SqlCatalog
-from frazil.model.sink import SinkSpec
+from frazil.model.sink import Compression, SinkSpec
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
@@ -50,6 +50,8 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     components = ["core"]
     if catalog.type is CatalogType.SQL and _is_postgres(catalog):
         components.append("postgres")
+    if sink.compression is Compression.BROTLI:
+        components.append("brotli")
     environment: dict[str, str] = {}
     scheme = urlsplit(options.get("warehouse", "")).scheme
     if sink.s3 is not None or scheme in ("s3", "s3a") or catalog.type is CatalogType.GLUE:

@@ -22,6 +22,9 @@ from frazil.model.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What no repository has and is shipped instead, by the component that it belongs to; scripts/build_brotli_codec.py makes it.
+OWN_JARS = {"brotli": Path(__file__).parent / "jvm" / "brotli-codec.jar"}
+
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 DEFAULTS = {
@@ -47,11 +50,12 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     if running is not None and running.sparkContext._jsc is not None:
         require_iceberg(running)
         return running
-    jars = ensure_jars(component_jars(("core", *components)), report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
+    wanted = tuple(dict.fromkeys(("core", *components)))
+    jars = ensure_jars(component_jars(wanted), report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    conf = launch_conf(settings, jars)
+    conf = launch_conf(settings, (*jars, *(OWN_JARS[name] for name in wanted if name in OWN_JARS)))
     builder = SparkSession.builder.appName(settings.app_name)
     for key, value in conf.items():
         if not is_secret_name(key):

@@ -64,7 +64,7 @@ def stream_position(batch_id: int) -> Position:
 
 def write_once(writer: SinkWriter, frame: DataFrame, key: str | None) -> Committed:
     """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again."""
-    state = writer.open() or writer.ensure(frame)
+    state = writer.open(claim=False) or writer.ensure(frame, claim=False)
     end = position({"write": key if key is not None else f"#{state.batch + 1 if state else 1}"})
     start = state.end if state else None
     if key is not None and (start == end or writer.committed_before(end)) and state is not None:

@@ -59,6 +59,7 @@ class SinkWriter:
         self._transforms = transforms
         self.instance = uuid.uuid4().hex[:12]
         self.state: SinkState | None = None
+        self._epoch: int | None = None
         self._retry = retry
         self._listen = listen
         self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
@@ -69,25 +70,28 @@ class SinkWriter:
         """Whether the table is there and this writer owns the sink."""
         return self._table is not None
 
-    def open(self) -> SinkState | None:
-        """Claims the sink when its table is there; makes the table first when its columns are declared."""
+    def open(self, *, claim: bool = True) -> SinkState | None:
+        """Claims the sink when its table is there; makes the table first when its columns are declared.
+
+        Without ``claim`` the ledger is only read, and the first batch claims the sink in the same commit.
+        """
         table = target.existing(self._lake, self.sink)
         declared = self.sink.declared_schema
         if table is None and declared is not None:
             table = target.created(self._lake, self.sink, declared)
         if table is not None:
-            self._claim(table)
+            self._take(table, claim)
         return self.state
 
     def committed_before(self, end: Position) -> bool:
         """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
         return self._table is not None and end in self._table.committed_ends(self.sink_id)
 
-    def ensure(self, frame: DataFrame) -> SinkState | None:
+    def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:
         """The same for a table that takes its columns from the data."""
         if self._table is None:
             schema = target.frame_schema(shaped(frame, self._transforms))
-            self._claim(target.created(self._lake, self.sink, schema))
+            self._take(target.created(self._lake, self.sink, schema), claim)
         return self.state
 
     def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
@@ -148,21 +152,29 @@ class SinkWriter:
         read = int(seen.get["rows"])
         return change, RowCounts(read=read, written=written, filtered=read - written)
 
-    def _claim(self, table: IcebergTable) -> None:
+    def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table
         lacking = target.lacking_properties(table, self.sink)
+        if not claim and not lacking:
+            self.state = self._look(table)
+            return
         change = SetProperties(lacking) if lacking else None
         self._run(Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change))
-        if lacking:
-            table.refresh()
+        table.refresh()
+
+    def _look(self, table: IcebergTable) -> SinkState | None:
+        try:
+            return table.port(self.sink_id).refresh().state
+        except AttemptFailed as failed:
+            raise failed.outcome.error from failed
 
     def _commit(self, batch: Batch, change: AppendFiles) -> CommitResult:
-        table, state = self._require_table(), self.state
+        table = self._require_table()
         intent = Intent(
             self.sink_id,
             self.instance,
             at_ms=now_ms(),
-            epoch=state.epoch if state is not None else None,
+            epoch=self._epoch,
             batch=batch,
             table_uuid=table.uuid,
             change=change,
@@ -175,9 +187,7 @@ class SinkWriter:
         except Fenced as fenced:
             self._listen(FencedOut(self.name, fenced.message))
             raise
-        except AttemptFailed as failed:
-            raise failed.outcome.error from failed
-        self.state = result.state
+        self.state, self._epoch = result.state, result.state.epoch
         return result
 
     def _failed_attempt(self, failed: Failed, attempt: int) -> None:
