@@ -373,7 +373,7 @@ def commit(
     retry: RetrySettings,
     *,
     on_failure: Callable[[Failed, int], None] = lambda _failed, _attempt: None,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> CommitResult:
     """Runs the protocol against a table until the intent is in it, or raises why it must not be."""
     protocol = commit_protocol(intent, retry.max_retries)

@@ -98,6 +98,7 @@ def run_pipeline(
         transforms=pipeline.transforms,
         retry=settings.retry,
         listen=listen,
+        sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
     )
     return Pump(writer, source, listen, rate_limit=pipeline.rate_limit).run(stop, once=once)
 

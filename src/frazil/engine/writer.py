@@ -51,6 +51,7 @@ class SinkWriter:
         transforms: tuple[TransformSpec, ...] = (),
         retry: RetrySettings,
         listen: Listener,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.name = name
         self.sink = sink
@@ -62,6 +63,7 @@ class SinkWriter:
         self._epoch: int | None = None
         self._retry = retry
         self._listen = listen
+        self._sleep = sleep
         self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
         self._table: IcebergTable | None = None
 
@@ -183,7 +185,9 @@ class SinkWriter:
 
     def _run(self, intent: Intent) -> CommitResult:
         try:
-            result = commit(self._require_table().port(self.sink_id), intent, self._retry, on_failure=self._failed_attempt)
+            result = commit(
+                self._require_table().port(self.sink_id), intent, self._retry, on_failure=self._failed_attempt, sleep=self._sleep
+            )
         except Fenced as fenced:
             self._listen(FencedOut(self.name, fenced.message))
             raise
