@@ -15,7 +15,7 @@ class RetrySettings(Model):
     max_retries: int = Field(10, ge=0, le=1000, description="Tries after the first.")
     initial_backoff_ms: int = Field(100, ge=1, description="Wait before the second try.")
     max_backoff_ms: int = Field(30_000, ge=1, description="Longest wait.")
-    backoff_multiplier: float = Field(2.0, ge=1, description="Growth of the wait.")
+    backoff_multiplier: float = Field(2.0, ge=1, allow_inf_nan=False, description="Growth of the wait.")
 
 
 class HealthSettings(Model):

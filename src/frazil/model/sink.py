@@ -84,7 +84,7 @@ CODECS: dict[FileFormat, tuple[Compression, ...]] = {
 class ColumnSpec(Model):
     """One declared column."""
 
-    name: Name
+    name: Name = Field(description="Name of the column.")
     type: str = Field(description="`long`, `decimal(10, 2)`, `timestamptz`, `list<string>`, `struct<a: int>`, ...")
     required: bool = Field(False, description="Whether null is refused.")
     doc: str | None = Field(None, description="Comment kept in the table.")

@@ -14,7 +14,7 @@ Scalar = str | int | float | bool | None
 class RenameField(Model):
     """`{type: rename_field, from: a, to: b}`."""
 
-    type: Literal["rename_field"] = "rename_field"
+    type: Literal["rename_field"] = Field("rename_field", description="Kind of change.")
     from_: str = Field(alias="from", min_length=1, description="Column.")
     to: str = Field(min_length=1, description="Its new name.")
 
@@ -22,14 +22,14 @@ class RenameField(Model):
 class RemoveField(Model):
     """`{type: remove_field, field: a}`."""
 
-    type: Literal["remove_field"] = "remove_field"
+    type: Literal["remove_field"] = Field("remove_field", description="Kind of change.")
     field: str = Field(min_length=1, description="Column to leave out.")
 
 
 class AddField(Model):
     """`{type: add_field, field: a, value: 1}`."""
 
-    type: Literal["add_field"] = "add_field"
+    type: Literal["add_field"] = Field("add_field", description="Kind of change.")
     field: str = Field(min_length=1, description="Name of the new column.")
     value: Scalar = Field(description="Its value in every row.")
 
@@ -37,7 +37,7 @@ class AddField(Model):
 class FilterRows(Model):
     """`{type: filter, field: a, equals: 1}` keeps the rows where it holds."""
 
-    type: Literal["filter"] = "filter"
+    type: Literal["filter"] = Field("filter", description="Kind of change.")
     field: str = Field(min_length=1, description="Column to look at.")
     equals: Scalar = Field(description="Value that a row must have there to be kept.")
 

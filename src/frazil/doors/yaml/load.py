@@ -1,0 +1,150 @@
+"""Loads a pipeline file: reads the YAML, checks every section, and translates it into values of the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from frazil.doors.yaml import document as yaml_document
+from frazil.doors.yaml.anatomy import keys_of
+from frazil.doors.yaml.document import Document, printable
+from frazil.doors.yaml.explain import checked, unknown_key
+from frazil.doors.yaml.file import SOURCES, PipelineFile
+from frazil.doors.yaml.translate import Parts, project_of
+from frazil.errors import ConfigError, ConfigErrors
+from frazil.model.pipeline import ProjectSpec
+from frazil.model.secrets import remember, scrub, secret_values
+from frazil.model.sink import SinkSpec
+from frazil.model.source import SourceSpec
+
+
+def load(path: Path | str, env: Mapping[str, str] | None = None) -> ProjectSpec:
+    """Loads a pipeline file.
+
+    Variables come from ``env``, or from the process's environment. Everything that is wrong is raised at once, as
+    :class:`frazil.errors.ConfigErrors`; a file that cannot be read at all is a :class:`frazil.errors.ConfigError`.
+    """
+    try:
+        raw = Path(path).read_bytes()
+    except FileNotFoundError:
+        fix = "Name the file with --config, or write one with `frazil init`."
+        raise ConfigError("config-not-found", f"The file {path} does not exist", fix=fix) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no file name"
+        raise ConfigError("config-unreadable", f"The file {path} cannot be read: {reason}") from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        message = f"The file {path} is not UTF-8 text: line {line} holds other bytes"
+        raise ConfigError("bad-yaml", message, fix="Save the file as UTF-8.") from None
+    return load_text(text, str(path), env)
+
+
+def load_text(text: str, name: str = "<text>", env: Mapping[str, str] | None = None) -> ProjectSpec:
+    """Loads a pipeline file from its text; ``name`` stands for it in messages."""
+    try:
+        document = yaml_document.read(text, name, os.environ if env is None else env)
+        remember(document.secrets)
+        project = _project(document)
+    except ConfigErrors:
+        raise
+    except ConfigError as error:
+        raise ConfigErrors([_scrubbed(error)]) from None
+    except RecursionError:
+        raise ConfigErrors([ConfigError("bad-yaml", f"{name} is nested too deeply")]) from None
+    remember(secret_values(project))
+    return project
+
+
+def _project(document: Document) -> ProjectSpec:
+    if not document.value:
+        fix = "`frazil init` writes a pipeline file that works."
+        raise ConfigError("empty-config", "The file is empty", fix=fix, location=document.value_place(()))
+    if not isinstance(document.value, dict):
+        shown = "a list" if isinstance(document.value, list) else "text"
+        message = f"A pipeline file holds sections such as `sources`, `sinks` and `pipelines`, and {shown} stands here"
+        raise ConfigError("wrong-type", message, location=document.value_place(()))
+    for key in [key for key in document.value if key.startswith("x-")]:
+        document.drop((key,))
+    parts = _parts(document)
+    project = project_of(document, parts) if parts is not None else None
+    if document.problems or project is None:
+        ordered = sorted(document.problems, key=_position)
+        raise ConfigErrors(_scrubbed(problem) for problem in ordered)
+    return project
+
+
+def _parts(document: Document) -> Parts | None:
+    """Every section checked on its own, so that a problem in one does not hide those of another."""
+    sources = {name: _source(document, name) for name in _names(document, "sources")}
+    sinks = {name: _sink(document, name) for name in _names(document, "sinks")}
+    file = checked(PipelineFile, document, ())
+    if file is None:
+        return None
+    return Parts(
+        file,
+        {name: source for name, source in sources.items() if source is not None},
+        {name: sink for name, sink in sinks.items() if sink is not None},
+    )
+
+
+def _names(document: Document, section: str) -> list[str]:
+    """The entries whose `config` can be looked at."""
+    entries = document.value.get(section)
+    if not isinstance(entries, dict):
+        return []
+    names = []
+    for name, entry in entries.items():
+        if isinstance(entry, dict):
+            if entry.get("config") is None:
+                entry["config"] = {}
+            if isinstance(entry["config"], dict):
+                names.append(name)
+    return names
+
+
+def _source(document: Document, name: str) -> SourceSpec | None:
+    entry = document.at(("sources", name))
+    connector = entry.get("connector")
+    model = SOURCES.get(connector) if isinstance(connector, str) else None
+    if model is None:
+        return None
+    path = ("sources", name, "config")
+    if "connector" in entry["config"]:
+        document.problems.append(unknown_key(document, (*path, "connector"), keys_of(model)))
+        return None
+    _take_broker(document, model.model_fields.keys() & {"bootstrap_servers"} != set(), name)
+    return checked(model, document, path)
+
+
+def _take_broker(document: Document, speaks_kafka: bool, name: str) -> None:
+    """A Kafka source without servers of its own reads from the broker of the file."""
+    broker = document.value.get("broker")
+    config = document.at(("sources", name, "config"))
+    if not speaks_kafka or "bootstrap_servers" in config or not isinstance(broker, dict):
+        return
+    servers = broker.get("bootstrap_servers")
+    if isinstance(servers, list) and all(isinstance(server, str) for server in servers):
+        servers = ",".join(servers)
+    if isinstance(servers, str):
+        config["bootstrap_servers"] = servers
+        if isinstance(broker.get("tls"), dict):
+            config.setdefault("tls", broker["tls"])
+
+
+def _sink(document: Document, name: str) -> SinkSpec | None:
+    if document.at(("sinks", name)).get("connector") != "iceberg":
+        return None
+    return checked(SinkSpec, document, ("sinks", name, "config"))
+
+
+def _position(problem: ConfigError) -> tuple[int, int]:
+    place = problem.location
+    return (place.line, place.column) if place is not None else (0, 0)
+
+
+def _scrubbed(problem: ConfigError) -> ConfigError:
+    message, fix = printable(scrub(problem.message)), printable(scrub(problem.fix))
+    return ConfigError(problem.code, message, fix=fix, location=problem.location)

@@ -1,0 +1,140 @@
+"""The reference of every option, made from the models: ``python -m frazil.doors.yaml.reference > docs/reference.md``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from inspect import cleandoc
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from frazil.doors.yaml.anatomy import alternatives, key_of, keys_of, known_values, limits, models_of
+from frazil.doors.yaml.file import SOURCES, BrokerEntry, PipelineEntry, PipelineFile, SinkEntry, SourceEntry
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import AddField, FilterRows, RemoveField, RenameField
+
+_HEAD = """\
+# Options of a pipeline file
+
+<!-- Made from the models by `python -m frazil.doors.yaml.reference`; a test compares. Edit the models, not this page. -->
+
+Every key that a pipeline file may have. How the file works, with examples, is in [pipelines.md](pipelines.md).
+*required* marks keys that must be there. Every value may hold variables, such as `${VAR}` or `${VAR:-default}`.
+"""
+
+_TRANSFORMS = """\
+## Transforms
+
+A list of changes, made in order. The settings of a change stand beside `type`, or under `config`.
+"""
+
+Section = tuple[str, type[BaseModel]]
+
+
+def reference() -> str:
+    """The page."""
+    parts = [_HEAD]
+    seen: set[type[BaseModel]] = set()
+    parts += [_section(title, model, depth=2) for title, model in _file_sections()]
+    parts += [_section(f"`{connector}`", model, depth=3) for connector, model in SOURCES.items()]
+    parts += [_section(title, model, depth=3) for title, model in _below("", seen, *SOURCES.values())]
+    parts += [_section("Sinks", SinkEntry, depth=2), _section("`iceberg`", SinkSpec, depth=3)]
+    parts += [_section(title, model, depth=3) for title, model in _below("", seen, SinkSpec)]
+    parts += [_section("Pipelines", PipelineEntry, depth=2), _TRANSFORMS]
+    parts += [_section(f"`{kind}`", model, depth=3) for kind, model in _transforms()]
+    settings = PipelineFile.model_fields["settings"].annotation
+    parts += [_section("Settings", each, depth=2) for each in models_of(settings)]
+    parts += [_section(title, model, depth=3) for each in models_of(settings) for title, model in _below("", seen, each)]
+    return "\n".join(parts)
+
+
+def _file_sections() -> list[Section]:
+    return [("The file", PipelineFile), ("Broker", BrokerEntry), ("Sources", SourceEntry)]
+
+
+def _transforms() -> list[Section]:
+    return [(str(model.model_fields["type"].default), model) for model in (RenameField, RemoveField, AddField, FilterRows)]
+
+
+def _below(prefix: str, seen: set[type[BaseModel]], *models: type[BaseModel]) -> Iterator[Section]:
+    """The sections within sections, each once."""
+    for model in models:
+        for name, info in model.model_fields.items():
+            title = f"{prefix}{key_of(name, info)}"
+            for inner in _inner_models(info.annotation):
+                if inner not in seen:
+                    seen.add(inner)
+                    yield f"`{title}`", inner
+                    yield from _below(f"{title}.", seen, inner)
+
+
+def _inner_models(annotation: Any) -> list[type[BaseModel]]:
+    found = models_of(annotation)
+    for kind in alternatives(annotation):
+        if get_origin(kind) is tuple:
+            found += models_of(get_args(kind)[0])
+    return found
+
+
+def _section(title: str, model: type[BaseModel], depth: int) -> str:
+    words = cleandoc(model.__doc__ or "")
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    keys = keys_of(model)
+    for name, info in model.model_fields.items():
+        if key_of(name, info) in keys:
+            rows.append(_row(model, name, info))
+    return f"{'#' * depth} {title}\n\n{words}\n\n" + "\n".join(rows) + "\n"
+
+
+def _row(model: type[BaseModel], name: str, info: FieldInfo) -> str:
+    key = key_of(name, info)
+    default = "*required*" if info.is_required() else _default(info.get_default(call_default_factory=True))
+    cells = [f"`{key}`", _kind(info.annotation) + _range(model, key), default, info.description or ""]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _range(model: type[BaseModel], key: str) -> str:
+    least, greatest = limits(model, (key,), None)
+    if least is not None and greatest is not None:
+        return f", {least:,} to {greatest:,}"
+    if least is not None:
+        return f", at least {least:,}"
+    return f", at most {greatest:,}" if greatest is not None else ""
+
+
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "text, secret"}
+
+
+def _kind(annotation: Any) -> str:
+    values = known_values(annotation)
+    words = [" ".join(f"`{value}`" for value in values)] if values else []
+    for kind in alternatives(annotation):
+        origin = get_origin(kind)
+        if kind in _WORDS:
+            words.append(_WORDS[kind])
+        elif origin is tuple:
+            words.append(f"list of {_plural(get_args(kind)[0])}")
+        elif origin is dict:
+            words.append("texts by name" if get_args(kind)[1] is str else "section")
+        elif models_of(kind):
+            words.append("section")
+    return " or ".join(dict.fromkeys(words))
+
+
+def _plural(annotation: Any) -> str:
+    return "sections" if models_of(annotation) else f"{_kind(annotation)}s"
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ((), {}) or isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value.value if isinstance(value, Enum) else value}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
