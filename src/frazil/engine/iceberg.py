@@ -67,7 +67,7 @@ class Lake:
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._gateway: Any = spark.sparkContext._gateway
-        with java_errors(address):
+        with java_errors(address), active(spark):
             self._catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, catalog_name)
 
     def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
@@ -345,6 +345,21 @@ class IcebergPort:
         """The field ids in the staged files are those that the columns get only if nobody else has added any meanwhile."""
         if int(metadata.currentSchemaId()) != change.schema_id or int(metadata.lastColumnId()) != change.last_column_id:
             raise SchemaMoved("schema-moved", "The table's schema was changed by somebody else while a batch was being written.")
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Makes the session the active one of the thread: Spark finds a catalog's settings there, whichever session is asked for it."""
+    sessions = spark._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def fault_of(error: BaseException) -> JavaFault:
