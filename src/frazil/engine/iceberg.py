@@ -349,7 +349,7 @@ class IcebergPort:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Makes the session the active one of the thread: Spark finds a catalog's settings there, whichever session is asked for it."""
+    """Makes the session the active one of the thread: there Spark finds a catalog's settings, whichever session is asked."""
     sessions = spark._get_j_spark_session_class(spark._jvm)
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
