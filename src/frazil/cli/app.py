@@ -1,0 +1,92 @@
+"""Puts the commands together, and turns whatever a command raises into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import typer
+
+from frazil.cli import check, connectors, demo, doctor, init, inspect, plan, run, schema, status, validate, version
+from frazil.cli.call import Call, ConfigOption, DebugOption, JsonOption, with_common_options
+from frazil.cli.output import Output
+from frazil.errors import FrazilError, UsageError
+
+# Typer carries its own copy of click, whose base of all wrong command lines has no public name.
+WRONG_COMMAND_LINE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+
+app = typer.Typer(
+    name="frazil",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "init": init.init,
+    "validate": validate.validate,
+    "check": check.check,
+    "plan": plan.plan,
+    "run": run.run,
+    "status": status.status,
+    "inspect": inspect.inspect,
+    "schema": schema.schema,
+    "connectors": connectors.connectors,
+    "doctor": doctor.doctor,
+    "version": version.version,
+}
+
+for name, function in COMMANDS.items():
+    app.command(name)(with_common_options(function))
+
+
+@app.callback(invoke_without_command=True)
+def root(ctx: typer.Context, config: ConfigOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:
+    """Freezes streams into Apache Iceberg tables, exactly once. Begin with `frazil demo` or `frazil init`."""
+    ctx.obj = Call(config, Output(json=json, debug=debug))
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def run_command_line(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 0 ok, 1 failed, 2 usage, 75 try again later, 78 bad configuration."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # The options are not parsed yet when parsing them fails.
+    output = Output(json="--json" in arguments, debug="--debug" in arguments)
+    try:
+        code = app(arguments, prog_name="frazil", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough. Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except FrazilError as error:
+        return _failed(error, output)
+    except WRONG_COMMAND_LINE as error:
+        return _failed(_usage_error(error), output)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a trace unasked
+        return _failed(_internal_error(error, output), output)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: FrazilError, output: Output) -> int:
+    output.problem(error)
+    output.trace(error)
+    return error.exit_code
+
+
+def _usage_error(error: BaseException) -> UsageError:
+    message = getattr(error, "format_message", error.__str__)()
+    path = getattr(getattr(error, "ctx", None), "command_path", "frazil")
+    made = UsageError("usage", message, fix=f"See: {path} --help")
+    made.__cause__ = error
+    return made
+
+
+def _internal_error(error: Exception, output: Output) -> FrazilError:
+    lines = str(error).strip().splitlines() or [""]
+    hint = "" if output.debug else "Run the same command with --debug to see where it came from."
+    made = FrazilError("internal", f"{type(error).__name__}: {lines[0]}", fix=hint)
+    made.__cause__ = error
+    return made

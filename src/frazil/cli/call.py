@@ -1,0 +1,123 @@
+"""What every command shares: the options that it accepts before and after its name, and the pipeline file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from frazil.cli.output import Output
+from frazil.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from frazil.model.pipeline import PipelineSpec, ProjectSpec
+
+DEFAULT_FILE = Path("frazil.yaml")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", metavar="FILE", help=f"The pipeline file; {DEFAULT_FILE} when left out.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traces of errors.")]
+
+COMMON: dict[str, tuple[Any, Any]] = {"config": (ConfigOption, None), "json": (JsonOption, False), "debug": (DebugOption, False)}
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a command."""
+
+    config: Path | None
+    output: Output
+
+    @property
+    def file(self) -> Path:
+        """The pipeline file."""
+        return self.config or DEFAULT_FILE
+
+    def with_file_among(self, names: Sequence[str]) -> tuple[Call, tuple[str, ...]]:
+        """The call with the pipeline file that stands among the names, and the names that are left."""
+        files = [name for name in names if name.endswith((".yaml", ".yml"))]
+        others = tuple(name for name in names if name not in files)
+        if not files:
+            return self, others
+        if len(files) > 1:
+            raise several_files(*files)
+        return self.with_file(files[0]), others
+
+    def with_file(self, file: str | None) -> Call:
+        """The call with a pipeline file that was given as an argument."""
+        if file is None:
+            return self
+        if self.config is not None:
+            raise several_files(str(self.config), file)
+        return replace(self, config=Path(file))
+
+    def project(self) -> ProjectSpec:
+        """The pipelines of the file."""
+        from frazil.doors.yaml import load
+        from frazil.model.secrets import remember, secret_values
+
+        if self.config is None and not DEFAULT_FILE.is_file():
+            raise ConfigError(
+                "file-missing",
+                f"There is no {DEFAULT_FILE} in this folder.",
+                fix="Name the pipeline file with -c FILE, or write a first one with: frazil init",
+            )
+        project = load(self.file)
+        remember(secret_values(project))
+        return project
+
+
+def several_files(*files: str) -> UsageError:
+    """More than one pipeline file on one command line."""
+    return UsageError("usage", f"Several pipeline files are given: {', '.join(files)}.", fix="Give one.")
+
+
+def pipelines_named(project: ProjectSpec, names: Sequence[str]) -> tuple[PipelineSpec, ...]:
+    """The pipelines of these names, or all that are enabled when none is named."""
+    known = {pipeline.name: pipeline for pipeline in project.pipelines}
+    for name in names:
+        if name not in known:
+            raise UsageError("unknown-pipeline", f"{project.file} has no pipeline {name!r}.", fix=nearest(name, known))
+    if names:
+        return tuple(known[name] for name in dict.fromkeys(names))
+    return tuple(pipeline for pipeline in project.pipelines if pipeline.enabled)
+
+
+def nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
+    """A hint at the name that was meant."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    if close:
+        return f"Did you mean {close[0]}?"
+    return f"There are: {', '.join(known)}." if known else "There are none."
+
+
+def with_common_options(function: Callable[Concatenate[Call, P], None]) -> Callable[..., None]:
+    """The command as typer calls it: with the options that all commands share, put together with those before its name."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+
+    def command(ctx: typer.Context, config: Path | None, json: bool, debug: bool, **arguments: Any) -> None:
+        before: Call = ctx.obj
+        output = Output(json=json or before.output.json, debug=debug or before.output.debug)
+        call = Call(before.config, output).with_file(str(config) if config is not None else None)
+        function(call, **arguments)  # type: ignore[call-arg]
+
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, (annotation, default) in COMMON.items()
+    ]
+    parameters = [context, *(own_one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for own_one in own), *shared]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = function.__doc__
+    return command

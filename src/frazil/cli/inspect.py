@@ -1,0 +1,132 @@
+"""`frazil inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frazil.cli.call import Call, nearest
+from frazil.cli.output import facts, table
+from frazil.cli.words import ago, iso, seconds_since, several, short, size
+from frazil.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from frazil.model.pipeline import ProjectSpec
+    from frazil.model.sink import SinkSpec
+    from frazil.observe.lake import SnapshotFacts, TableFacts
+
+
+def inspect(
+    call: Call,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[PIPELINE|NAMESPACE.TABLE]", help="All tables of the file when left out.", show_default=False),
+    ] = None,
+    snapshots: Annotated[int, typer.Option("--snapshots", "-n", min=1, help="How many of the newest snapshots.")] = 10,
+) -> None:
+    """Show a table: schema, partitioning, snapshots, and what the sinks wrote about themselves. Needs no Spark."""
+    call, names = call.with_file_among([target] if target else [])
+    project = call.project()
+    found = [look(sinks) for sinks in candidates(project, names[0] if names else None)]
+    if call.output.json:
+        call.output.document({"tables": [to_json(one, snapshots) for one in found]})
+        return
+    for one in found:
+        show(call, one, snapshots)
+
+
+def candidates(project: ProjectSpec, target: str | None) -> list[list[SinkSpec]]:
+    """For each table that is asked for, the places where it may be."""
+    by_pipeline = {pipeline.name: pipeline.sink for pipeline in project.pipelines}
+    sinks = list(by_pipeline.values()) + list(project.sinks.values())
+    if target is None:
+        tables = {(sink.catalog.model_dump_json(), sink.full_name): sink for sink in sinks}
+        return [[sink] for sink in tables.values()]
+    if target in by_pipeline:
+        return [[by_pipeline[target]]]
+    if here := [sink for sink in sinks if sink.full_name == target]:
+        return [here]
+    namespace, _, name = target.rpartition(".")
+    if not namespace:
+        known = [*by_pipeline, *(sink.full_name for sink in sinks)]
+        raise UsageError("unknown-table", f"{project.file} has no pipeline or table {target!r}.", fix=nearest(target, known))
+    # A table that no pipeline of the file writes to may still be in one of its catalogs.
+    return [[sink.model_copy(update={"namespace": namespace, "table": name}) for sink in sinks]]
+
+
+def look(places: list[SinkSpec]) -> TableFacts:
+    """The facts of a table at the first place where it is."""
+    from frazil.observe.lake import table_facts
+
+    for sink in places:
+        if (found := table_facts(sink)) is not None:
+            return found
+    where = ", ".join(dict.fromkeys(sink.catalog.address for sink in places))
+    raise DataError(
+        "table-missing", f"There is no table {places[0].full_name} in {where}.", fix="A run makes it, or correct the name."
+    )
+
+
+def history(found: TableFacts, limit: int) -> Iterator[SnapshotFacts]:
+    """The newest snapshots first."""
+    yield from reversed(found.snapshots[-limit:])
+
+
+def to_json(found: TableFacts, limit: int) -> dict[str, Any]:
+    """A table as JSON."""
+    head = found.current
+    fields = asdict(found)
+    del fields["lineage"]
+    return fields | {
+        "rows": head.total_rows if head else 0,
+        "files": head.total_files if head else 0,
+        "bytes": head.total_bytes if head else 0,
+        "snapshot_count": len(found.snapshots),
+        "snapshots": [asdict(snapshot) for snapshot in history(found, limit)],
+    }
+
+
+def show(call: Call, found: TableFacts, limit: int) -> None:
+    """A table for people."""
+    head = found.current
+    call.output.show(
+        facts(
+            [
+                ("table", found.name),
+                ("location", found.location),
+                ("metadata", found.metadata_location),
+                ("format version", found.format_version),
+                ("partitioned by", ", ".join(found.partition) or "nothing"),
+                ("identifier fields", ", ".join(found.identifier_fields)),
+                (
+                    "rows",
+                    f"{head.total_rows:,} in {several(head.total_files, 'file')}, {size(head.total_bytes)}" if head else "0",
+                ),
+            ]
+        )
+    )
+    columns = [(c.id, c.name, c.type, "required" if c.required else "", c.doc) for c in found.columns]
+    call.output.show(table("columns", ("id", "column", "type", "", "comment"), columns, right=("id",)))
+    if found.properties:
+        call.output.show(table("properties", ("property", "value"), sorted(found.properties.items())))
+    if found.ledgers:
+        call.output.show(table("ledger", ("sink", "batch", "epoch", "instance", "committed", "position"), _ledger_rows(found)))
+    title = f"snapshots, the newest {min(limit, len(found.snapshots))} of {len(found.snapshots)}"
+    names = ("", "snapshot", "time", "operation", "rows added", "rows", "files", "sink", "batch", "epoch", "kind")
+    numbers = ("rows added", "rows", "files", "batch", "epoch")
+    call.output.show(table(title, names, [_snapshot_row(one) for one in history(found, limit)], right=numbers))
+
+
+def _ledger_rows(found: TableFacts) -> Iterator[tuple[object, ...]]:
+    for sink_id, state in found.ledgers.items():
+        committed = f"{iso(state.at_ms)} ({ago(seconds_since(state.at_ms))})"
+        yield sink_id, state.batch, state.epoch, state.instance, committed, short(state.end)
+
+
+def _snapshot_row(one: SnapshotFacts) -> tuple[object, ...]:
+    own = [one.frazil.get(f"frazil.{key}", "") for key in ("sink", "batch", "epoch", "kind")]
+    counts = (f"{one.added_rows:,}", f"{one.total_rows:,}", f"{one.total_files:,}")
+    return ("*" if one.current else "", one.id, iso(one.at_ms), one.operation, *counts, *own)

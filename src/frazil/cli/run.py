@@ -1,0 +1,163 @@
+"""`frazil run`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frazil.cli.call import Call, pipelines_named
+from frazil.cli.output import error_document, table
+from frazil.cli.signals import Stopping, run_beside
+from frazil.errors import ConfigErrors, FrazilError
+
+if TYPE_CHECKING:
+    from frazil.model.events import Event, Listener
+    from frazil.model.pipeline import PipelineSpec, ProjectSpec
+    from frazil.model.settings import Settings
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PIPELINE", help="Only these; all that are enabled when left out.", show_default=False),
+]
+
+
+def run(
+    call: Call,
+    names: Names = None,
+    once: Annotated[bool, typer.Option("--once", help="Read what is there now, commit it, and end.")] = False,
+) -> None:
+    """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
+    call, only = call.with_file_among(names or [])
+    project = call.project()
+    refuse_what_cannot_run(project, pipelines_named(project, only))
+    totals = Totals()
+    try:
+        with display(project.settings) as shown:
+            execute(call, project, only, once=once, listeners=[totals, shown])
+    except FrazilError as error:
+        if not call.output.json:
+            raise
+        call.output.document(error_document(error) | totals.to_json())
+        call.output.trace(error)
+        raise typer.Exit(error.exit_code) from error
+    if call.output.json:
+        call.output.document(totals.to_json())
+    else:
+        totals.show(call)
+
+
+def refuse_what_cannot_run(project: ProjectSpec, pipelines: Sequence[PipelineSpec]) -> None:
+    """Raises what this version cannot do yet of these pipelines, before anything is started."""
+    from frazil.doors.yaml import not_yet
+
+    # One that is named runs even when the file does not enable it.
+    chosen = tuple(pipeline.model_copy(update={"enabled": True}) for pipeline in pipelines)
+    if later := not_yet(project.model_copy(update={"pipelines": chosen})):
+        raise ConfigErrors(later)
+
+
+def execute(
+    call: Call,
+    project: ProjectSpec,
+    only: Sequence[str] = (),
+    *,
+    once: bool,
+    listeners: Sequence[Listener],
+    stop: threading.Event | None = None,
+) -> None:
+    """Runs pipelines with everything around them: logs, metrics, health, signals."""
+    from frazil.engine.runner import run_project
+    from frazil.observe.health import Health
+    from frazil.observe.logs import configure
+    from frazil.observe.metrics import Metrics
+    from frazil.observe.web import Web
+
+    settings = project.settings
+    configure("debug" if call.output.debug else settings.log_level, settings.log_format)
+    metrics, health = Metrics(), Health.watching(pipelines_named(project, only))
+    with Stopping(call.output.say, stop) as stopping, Web(served(settings, once=once), metrics, health) as web:
+        for purpose in ("health", "metrics"):
+            if purpose in web.urls:
+                call.output.say(f"{purpose}: {web.urls[purpose]}", "dim")
+        everybody: list[Listener] = [metrics, health, *listeners]
+        run_beside(lambda: run_project(project, once=once, listeners=everybody, stop=stopping.event, only=only))
+
+
+def served(settings: Settings, *, once: bool) -> Settings:
+    """With --once only those servers that the file itself asks for: such runs are short, and several may run side by side."""
+    if not once:
+        return settings
+    unasked = [name for name in ("health", "metrics") if name not in settings.model_fields_set]
+    return settings.model_copy(update={name: getattr(settings, name).model_copy(update={"enabled": False}) for name in unasked})
+
+
+@contextmanager
+def display(settings: Settings) -> Iterator[Listener]:
+    """Live progress on a terminal; elsewhere, and where JSON logs are asked for, one log line an event."""
+    from frazil.observe.logs import LogEvents
+    from frazil.observe.progress import Progress
+
+    if sys.stderr.isatty() and settings.log_format == "text":
+        with Progress() as progress:
+            yield progress
+    else:
+        yield LogEvents()
+
+
+@dataclass(frozen=True)
+class Total:
+    """What one pipeline did in this run."""
+
+    pipeline: str
+    table: str = ""
+    rows: int = 0
+    batches: int = 0
+    batch: int | None = None
+    snapshot: int | None = None
+    ended: bool = False
+    error: str | None = None
+
+
+class Totals:
+    """Listens to events and sums them up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals: dict[str, Total] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Takes note of one event."""
+        with self._lock:
+            self._totals[event.pipeline] = after(self._totals.get(event.pipeline, Total(event.pipeline)), event)
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary."""
+        return {"pipelines": [asdict(total) for total in self._totals.values()]}
+
+    def show(self, call: Call) -> None:
+        """The summary for people."""
+        columns = ("pipeline", "table", "rows", "batches", "last snapshot")
+        rows = [(t.pipeline, t.table, f"{t.rows:,}", f"{t.batches:,}", t.snapshot) for t in self._totals.values()]
+        call.output.show(table("", columns, rows, right=("rows", "batches")))
+
+
+def after(total: Total, event: Event) -> Total:
+    """The sum after an event."""
+    from frazil.model.events import Committed, Started, Stopped
+
+    match event:
+        case Started():
+            return replace(total, table=event.table)
+        case Committed(skipped=False):
+            rows, batches = total.rows + event.counts.written, total.batches + 1
+            return replace(total, rows=rows, batches=batches, batch=event.batch, snapshot=event.snapshot)
+        case Stopped():
+            return replace(total, ended=True, error=event.error)
+        case _:
+            return total

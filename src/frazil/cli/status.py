@@ -1,0 +1,134 @@
+"""`frazil status`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from frazil.cli.call import Call, pipelines_named
+from frazil.cli.check import exit_code
+from frazil.cli.output import error_fields, error_text, table
+from frazil.cli.run import Names
+from frazil.cli.words import ago, iso, seconds_since, short, size
+from frazil.errors import FrazilError
+
+if TYPE_CHECKING:
+    from frazil.model.commit import SinkState
+    from frazil.model.pipeline import PipelineSpec
+    from frazil.observe.lake import TableFacts
+
+# A commit that is so many flush intervals old, and this many seconds at least, is worth a word.
+OLD_INTERVALS, OLD_SECONDS = 10, 120
+# From so many files on it matters when they are far smaller than asked for.
+MANY_FILES, SMALL_SHARE = 100, 8
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a pipeline's table says about it."""
+
+    pipeline: PipelineSpec
+    facts: TableFacts | None = None
+    error: FrazilError | None = None
+
+    @property
+    def ledger(self) -> SinkState | None:
+        """The last entry of this pipeline's sink."""
+        return self.facts.ledgers.get(self.pipeline.sink_id) if self.facts is not None else None
+
+
+def status(call: Call, names: Names = None) -> None:
+    """Show how far every pipeline is, as its table tells it. Needs no Spark and no running pipeline."""
+    call, only = call.with_file_among(names or [])
+    project = call.project()
+    found = [look(pipeline) for pipeline in (pipelines_named(project, only) if only else project.pipelines)]
+    if call.output.json:
+        call.output.document({"pipelines": [to_json(one) for one in found]})
+    else:
+        columns = ("pipeline", "table", "last commit", "batch", "epoch", "rows", "files", "size", "snapshots", "position")
+        numbers = ("batch", "epoch", "rows", "files", "size", "snapshots")
+        call.output.show(table("", columns, [_row(one) for one in found], right=numbers))
+        for one in found:
+            for hint in hints(one):
+                call.output.show(f"{one.pipeline.name}: {hint}")
+            if one.error is not None:
+                call.output.show(error_text(one.error))
+    if code := exit_code(one.error for one in found if one.error is not None):
+        raise typer.Exit(code)
+
+
+def look(pipeline: PipelineSpec) -> Status:
+    """One pipeline's status."""
+    from frazil.observe.lake import table_facts
+
+    try:
+        return Status(pipeline, table_facts(pipeline.sink))
+    except FrazilError as error:
+        return Status(pipeline, error=error)
+
+
+def hints(one: Status) -> Iterator[str]:
+    """What a person should know of it."""
+    if one.error is not None:
+        return
+    if not one.pipeline.enabled:
+        yield "not enabled"
+    if one.facts is None:
+        yield "the table does not exist yet"
+        return
+    state = one.ledger
+    if state is None:
+        yield "this pipeline has never committed to the table"
+        return
+    if one.facts.was_rolled_back(state):
+        yield "the table was rolled back behind the last commit of this pipeline: a run will stop and say so"
+    age = seconds_since(state.at_ms) or 0
+    interval = one.pipeline.sink.flush_interval_secs
+    if age > max(OLD_INTERVALS * interval, OLD_SECONDS):
+        yield f"the last commit was {ago(age)} (flush_interval_secs is {interval}): it is not running, or has nothing to read"
+    head = one.facts.current
+    if head is not None and head.total_files > MANY_FILES:
+        average = head.total_bytes // head.total_files
+        if average * SMALL_SHARE < one.pipeline.sink.target_file_bytes:
+            yield f"{head.total_files:,} files of {size(average)} on average: compaction would make reading faster"
+
+
+def to_json(one: Status) -> dict[str, Any]:
+    """One pipeline's status as JSON."""
+    state, head = one.ledger, one.facts.current if one.facts is not None else None
+    return {
+        "pipeline": one.pipeline.name,
+        "enabled": one.pipeline.enabled,
+        "sink_id": one.pipeline.sink_id,
+        "catalog": one.pipeline.sink.catalog.address,
+        "table": one.pipeline.sink.full_name,
+        "table_exists": None if one.error is not None else one.facts is not None,
+        "last_commit_at": iso(state.at_ms) if state else None,
+        "age_seconds": seconds_since(state.at_ms) if state else None,
+        "batch": state.batch if state else None,
+        "epoch": state.epoch if state else None,
+        "instance": state.instance if state else None,
+        "position": json.loads(state.end) if state and state.end else None,
+        "snapshot": head.id if head else None,
+        "rows": head.total_rows if head else None,
+        "files": head.total_files if head else None,
+        "bytes": head.total_bytes if head else None,
+        "snapshots": len(one.facts.snapshots) if one.facts is not None else None,
+        "hints": list(hints(one)),
+        "error": error_fields(one.error) if one.error is not None else None,
+    }
+
+
+def _row(one: Status) -> tuple[object, ...]:
+    name, full_name = one.pipeline.name, one.pipeline.sink.full_name
+    if one.facts is None:
+        return (name, full_name, "unreadable" if one.error else "never", *[""] * 7)
+    state, head = one.ledger, one.facts.current
+    committed = f"{iso(state.at_ms)} ({ago(seconds_since(state.at_ms))})" if state else "never"
+    counts = (f"{head.total_rows:,}", f"{head.total_files:,}", size(head.total_bytes)) if head else ("0", "0", "0 B")
+    entry = (state.batch, state.epoch) if state else ("", "")
+    return (name, full_name, committed, *entry, *counts, len(one.facts.snapshots), short(state.end if state else ""))

@@ -1,0 +1,200 @@
+"""Connection checks: does the catalog answer, may the table be used, can the storage be written, is the source there?
+
+Every check really connects. Nothing is changed but for one probe file, which is deleted again.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from frazil.engine.catalogs import warehouse_uri
+from frazil.errors import ConfigError, DataError, FrazilError
+from frazil.model.catalog import CatalogType
+from frazil.model.sink import SinkSpec
+from frazil.observe.catalogs import open_catalog, pyiceberg_properties, sqlite_path
+from frazil.observe.faults import storage_failed, translated
+from frazil.observe.lake import local_path, open_table
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+# Catalogs that nobody but the run's own Spark can see.
+INSIDE_THE_RUN = (CatalogType.MEMORY, CatalogType.SPARK)
+
+PROBE_PREFIX = ".frazil-probe-"
+PROBE_CONTENT = b"written by frazil check; safe to delete"
+
+
+@dataclass(frozen=True)
+class Check:
+    """How one step ended: what was found, or the error."""
+
+    subject: str
+    step: str
+    message: str
+    error: FrazilError | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.error is None
+
+    @classmethod
+    def failed(cls, subject: str, step: str, error: FrazilError) -> Check:
+        """A step that did not pass."""
+        return cls(subject, step, error.message, error)
+
+
+def check_sink(name: str, sink: SinkSpec) -> Iterator[Check]:
+    """The steps of one sink, each as soon as it is done. Without a catalog the later ones are left out."""
+    subject = f"sink {name}"
+    steps = {"names": _check_names, "catalog": _check_catalog, "table": _check_table, "storage": _check_storage}
+    for step, attempt in steps.items():
+        try:
+            yield Check(subject, step, attempt(sink))
+        except FrazilError as error:
+            yield Check.failed(subject, step, error)
+            if step in ("names", "catalog"):
+                return
+
+
+def _check_names(sink: SinkSpec) -> str:
+    for key, what in (("namespace", "Namespace"), ("table", "Table name")):
+        if not getattr(sink, key):
+            raise ConfigError(f"{key}-required", f"{what} is required", fix=f"Add {key}: to the sink.")
+    return f"writes to {sink.full_name}"
+
+
+def _check_catalog(sink: SinkSpec) -> str:
+    spec = sink.catalog
+    if spec.type in INSIDE_THE_RUN:
+        return f"a {spec.type.value} catalog exists only inside the run: there is nothing to connect to"
+    if spec.type is CatalogType.HADOOP:
+        return f"a hadoop catalog is only a folder: {spec.address}"
+    if (path := sqlite_path(spec)) is not None:
+        _require_writable_database(path)
+    catalog = open_catalog(sink)
+    if catalog is None:
+        return f"the {spec.type.value} catalog at {spec.address} will be made by the first run"
+    with translated(spec):
+        present = catalog.namespace_exists(sink.namespace_levels)
+    found = f"namespace {sink.namespace} {'exists' if present else 'does not exist yet'}"
+    return f"connected to the {spec.type.value} catalog at {spec.address}; {found}"
+
+
+def _require_writable_database(path: Path) -> None:
+    """SQLite writes its journal beside the file, so that the folder must be writable too."""
+    folder = existing_folder(path.parent)
+    for place in (folder, *((path,) if path.exists() else ())):
+        if not os.access(place, os.W_OK):
+            raise DataError(
+                "no-permission",
+                f"Failed to connect to catalog at {path}: this user may not write to {place}",
+                fix="Give the user the right to write there, or choose another place for the catalog.",
+            )
+
+
+def _check_table(sink: SinkSpec) -> str:
+    if sink.catalog.type in INSIDE_THE_RUN:
+        return f"table {sink.full_name} is looked for by the run"
+    table = open_table(sink)
+    if table is not None:
+        head = table.current_snapshot()
+        snapshot = f"snapshot {head.snapshot_id}" if head else "no snapshot yet"
+        return f"table {sink.full_name} exists: {len(table.schema().fields)} columns, {snapshot}"
+    if not sink.auto_create_table:
+        raise ConfigError(
+            "table-missing",
+            f"Table {sink.full_name} does not exist and auto_create_table is disabled",
+            fix="Create the table, or set auto_create_table: true.",
+        )
+    return f"table {sink.full_name} does not exist yet and will be made by the first run"
+
+
+def _check_storage(sink: SinkSpec) -> str:
+    """Writes, reads and deletes a probe where the table's files are, or will be."""
+    table = open_table(sink) if sink.catalog.type not in INSIDE_THE_RUN else None
+    location = table.location() if table is not None else planned_location(sink)
+    if location is None:
+        return "the catalog decides where a new table is put: its storage can be checked when the table exists"
+    if (path := local_path(location)) is not None:
+        return f"wrote, read and deleted a probe in {probe_folder(path)}"
+    with translated(sink.catalog):
+        from pyiceberg.io import load_file_io
+
+        io = table.io if table is not None else load_file_io(pyiceberg_properties(sink), location)
+        try:
+            probe_store(io, location)
+        except OSError as error:
+            raise storage_failed(error, location) from error
+    return f"wrote, read and deleted a probe in {location}"
+
+
+def planned_location(sink: SinkSpec) -> str | None:
+    """Where a new table will be put, or None when only the catalog knows: a REST catalog's warehouse may be a mere name."""
+    location = sink.location or sink.catalog.location
+    if location is None:
+        return None
+    if sink.location is None and sink.catalog.type is CatalogType.REST:
+        known = ("file", "s3", "s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs")
+        return location if urlsplit(location).scheme in known else None
+    return warehouse_uri(location)
+
+
+def probe_folder(path: Path) -> Path:
+    """Writes, reads and deletes a probe in the folder, or in the nearest one above it that exists; returns which it was."""
+    folder = existing_folder(path)
+    probe = folder / f"{PROBE_PREFIX}{uuid.uuid4()}"
+    try:
+        try:
+            probe.write_bytes(PROBE_CONTENT)
+            _require_same(probe.read_bytes(), str(probe))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise storage_failed(error, str(folder)) from error
+    return folder
+
+
+def probe_store(io: FileIO, location: str) -> None:
+    """Writes, reads and deletes a probe in an object store."""
+    probe = f"{location.rstrip('/')}/{PROBE_PREFIX}{uuid.uuid4()}"
+    with io.new_output(probe).create() as stream:
+        stream.write(PROBE_CONTENT)
+    try:
+        with io.new_input(probe).open() as stream:
+            _require_same(stream.read(), probe)
+    finally:
+        io.delete(probe)
+
+
+def _require_same(content: bytes, probe: str) -> None:
+    if content != PROBE_CONTENT:
+        raise DataError("storage-failed", f"{probe} was read back with other content than was written.")
+
+
+def existing_folder(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists: the run makes the rest."""
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return place
+        if place.exists():
+            raise ConfigError("not-a-folder", f"{place} is a file, and a folder is needed there.", fix="Choose another place.")
+    return path
+
+
+def check_folder(path: Path) -> str:
+    """A source folder that can be listed."""
+    if not path.exists():
+        raise ConfigError("folder-missing", f"The source folder {path} does not exist.", fix="Create it, or correct the path.")
+    if not path.is_dir():
+        raise ConfigError("not-a-folder", f"The source {path} is a file, and a folder is needed.", fix="Name its folder.")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise DataError("no-permission", f"This user may not read the source folder {path}.", fix="Give the user that right.")
+    return f"folder {path} can be read"

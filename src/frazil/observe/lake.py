@@ -1,0 +1,250 @@
+"""Tables without a JVM: what PyIceberg reads of a sink's table and of the ledger in it. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from frazil.engine.catalogs import warehouse_uri
+from frazil.errors import FrazilError
+from frazil.model.catalog import CatalogType
+from frazil.model.commit import STATE_PREFIX, SinkState
+from frazil.model.secrets import masked
+from frazil.model.sink import SinkSpec
+from frazil.observe.catalogs import open_catalog, pyiceberg_properties
+from frazil.observe.faults import translated
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column of a table."""
+
+    id: int
+    name: str
+    type: str
+    required: bool
+    doc: str | None = None
+
+
+@dataclass(frozen=True)
+class SnapshotFacts:
+    """A snapshot: when, what, and the counts of its summary. ``frazil`` is what the sink that made it wrote about itself."""
+
+    id: int
+    parent: int | None
+    sequence: int
+    at_ms: int
+    operation: str
+    current: bool
+    added_rows: int
+    deleted_rows: int
+    total_rows: int
+    added_files: int
+    total_files: int
+    added_bytes: int
+    total_bytes: int
+    frazil: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table as its current metadata describes it. Snapshots are from old to new; properties are masked."""
+
+    name: str
+    uuid: str
+    location: str
+    metadata_location: str
+    format_version: int
+    columns: tuple[ColumnFacts, ...]
+    identifier_fields: tuple[str, ...]
+    partition: tuple[str, ...]
+    properties: Mapping[str, str]
+    snapshots: tuple[SnapshotFacts, ...]
+    ledgers: Mapping[str, SinkState]
+    lineage: frozenset[int]
+
+    @property
+    def current(self) -> SnapshotFacts | None:
+        """The head of the table."""
+        return next((snapshot for snapshot in reversed(self.snapshots) if snapshot.current), None)
+
+    def was_rolled_back(self, state: SinkState) -> bool:
+        """Whether the snapshot of a ledger's last entry is still there, but no longer part of the table's history."""
+        return state.snapshot not in self.lineage and any(known.id == state.snapshot for known in self.snapshots)
+
+
+def table_facts(sink: SinkSpec) -> TableFacts | None:
+    """What there is to know of the sink's table, or None when there is no such table."""
+    table = open_table(sink)
+    return None if table is None else facts_of(table, sink.full_name)
+
+
+def ledgers(sink: SinkSpec) -> dict[str, SinkState]:
+    """The last entry of every sink that writes to this table, by sink id."""
+    table = open_table(sink)
+    return {} if table is None else _ledgers(table.properties, sink.full_name)
+
+
+def ledger(sink: SinkSpec, sink_id: str) -> SinkState | None:
+    """The last entry of one sink, or None when it has never committed."""
+    return ledgers(sink).get(sink_id)
+
+
+def sample(sink: SinkSpec, rows: int) -> list[dict[str, Any]]:
+    """A few rows of the table."""
+    table = open_table(sink)
+    if table is None:
+        return []
+    with translated(sink.catalog):
+        found: list[dict[str, Any]] = table.scan(limit=rows).to_arrow().to_pylist()
+        return found
+
+
+def open_table(sink: SinkSpec) -> Table | None:
+    """The table, or None when the catalog does not know it."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    if sink.catalog.type is CatalogType.HADOOP:
+        with translated(sink.catalog):
+            return _hadoop_table(sink)
+    catalog = open_catalog(sink)
+    if catalog is None:
+        return None
+    with translated(sink.catalog):
+        try:
+            return catalog.load_table((*sink.namespace_levels, sink.table or ""))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+
+def local_path(location: str) -> Path | None:
+    """The path of a location on this machine, or None when it is somewhere else."""
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(location).expanduser() if not parts.scheme else None
+
+
+def _hadoop_table(sink: SinkSpec) -> Table | None:
+    """The newest metadata of a table that is only a folder: the one that the hint names, or whatever is newer."""
+    from pyiceberg.io import load_file_io
+    from pyiceberg.table import StaticTable
+
+    warehouse = warehouse_uri(sink.catalog.location or "").rstrip("/")
+    folder = "/".join((warehouse, *sink.namespace_levels, sink.table or "", "metadata"))
+    properties = pyiceberg_properties(sink)
+    io = load_file_io(properties, folder)
+    version = _version_hint(io, folder)
+    newest: str | None = None
+    while found := next((name for name in _metadata_names(folder, version) if io.new_input(name).exists()), None):
+        newest, version = found, version + 1
+    return None if newest is None else StaticTable.from_metadata(newest, properties)
+
+
+def _version_hint(io: FileIO, folder: str) -> int:
+    """A version to start from: the hint's. Without one the newest of a local folder, elsewhere the first."""
+    hint = io.new_input(f"{folder}/version-hint.text")
+    if hint.exists():
+        with hint.open() as stream:
+            text = stream.read().decode().strip()
+        if text.isdigit():
+            return int(text)
+    path = local_path(folder)
+    names = [entry.name for entry in path.iterdir()] if path is not None and path.is_dir() else []
+    versions = [int(match[1]) for name in names if (match := re.fullmatch(r"v(\d+)(\.gz)?\.metadata\.json", name))]
+    return max(versions, default=1)
+
+
+def _metadata_names(folder: str, version: int) -> tuple[str, str]:
+    return f"{folder}/v{version}.metadata.json", f"{folder}/v{version}.gz.metadata.json"
+
+
+def facts_of(table: Table, name: str) -> TableFacts:
+    """The facts of an open table."""
+    schema = table.schema()
+    own = {key: value for key, value in table.properties.items() if not key.startswith(STATE_PREFIX)}
+    head = table.current_snapshot()
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms))
+    return TableFacts(
+        name=name,
+        uuid=str(table.metadata.table_uuid),
+        location=table.location(),
+        metadata_location=table.metadata_location,
+        format_version=table.metadata.format_version,
+        columns=tuple(ColumnFacts(c.field_id, c.name, _type_text(str(c.field_type)), c.required, c.doc) for c in schema.fields),
+        identifier_fields=tuple(sorted(schema.identifier_field_names())),
+        partition=tuple(_partition_texts(table)),
+        properties=masked(own),
+        snapshots=tuple(_snapshot_facts(snapshot, head) for snapshot in snapshots),
+        ledgers=_ledgers(table.properties, name),
+        lineage=frozenset(_lineage(table, head)),
+    )
+
+
+def _type_text(text: str) -> str:
+    """A type as frazil writes it: PyIceberg also tells the id of every field of a struct, and whether it is required."""
+    return re.sub(r"(?<=[<\s])\d+: (.+?): (?:required|optional) ", r"\1: ", text)
+
+
+def _partition_texts(table: Table) -> Iterator[str]:
+    for part in table.spec().fields:
+        source = table.schema().find_column_name(part.source_id) or f"#{part.source_id}"
+        kind, _, width = str(part.transform).rstrip("]").partition("[")
+        arguments = f"{width}, {source}" if width else source
+        yield source if kind == "identity" else f"{kind}({arguments})"
+
+
+def _snapshot_facts(snapshot: Snapshot, head: Snapshot | None) -> SnapshotFacts:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+
+    def number(key: str) -> int:
+        return int(summary.get(key, 0))
+
+    return SnapshotFacts(
+        id=snapshot.snapshot_id,
+        parent=snapshot.parent_snapshot_id,
+        sequence=snapshot.sequence_number or 0,
+        at_ms=snapshot.timestamp_ms,
+        operation=snapshot.summary.operation.value if snapshot.summary else "",
+        current=head is not None and head.snapshot_id == snapshot.snapshot_id,
+        added_rows=number("added-records"),
+        deleted_rows=number("deleted-records"),
+        total_rows=number("total-records"),
+        added_files=number("added-data-files"),
+        total_files=number("total-data-files"),
+        added_bytes=number("added-files-size"),
+        total_bytes=number("total-files-size"),
+        frazil={key: value for key, value in summary.items() if key.startswith("frazil.")},
+    )
+
+
+def _lineage(table: Table, head: Snapshot | None) -> Iterator[int]:
+    known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    while head is not None:
+        yield head.snapshot_id
+        head = known.get(head.parent_snapshot_id) if head.parent_snapshot_id is not None else None
+
+
+def _ledgers(properties: Mapping[str, str], table: str) -> dict[str, SinkState]:
+    found = {key.removeprefix(STATE_PREFIX): text for key, text in properties.items() if key.startswith(STATE_PREFIX)}
+    return {sink_id: _state(sink_id, text, table) for sink_id, text in found.items()}
+
+
+def _state(sink_id: str, text: str, table: str) -> SinkState:
+    try:
+        return SinkState.from_json(text)
+    except (ValueError, KeyError) as error:
+        raise FrazilError(
+            "ledger-unreadable",
+            f"The property {STATE_PREFIX}{sink_id} of {table} is no ledger entry that this frazil can read: {error}.",
+            fix="Use the frazil that wrote it, or a newer one; or find out who changed the property by hand.",
+        ) from error
