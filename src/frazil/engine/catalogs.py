@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import singledispatch
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -14,19 +13,25 @@ from frazil.model.sink import Compression, SinkSpec
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS"
+
+# Amazon's library refuses to work without a region; a store of one's own does not care which.
+ANY_REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
 class CatalogSettings:
     """One catalog for Spark: its name, its options, and the jars (by component) that it needs.
 
-    ``environment`` is what Google's libraries only read from the process's environment.
+    ``environment`` is what the libraries of Google and Amazon only read from the process's environment; of ``files`` they
+    read the name of a file with that content there.
     """
 
     name: str
     options: dict[str, str]
     components: tuple[str, ...]
-    environment: dict[str, str]
+    environment: dict[str, str] = field(default_factory=dict)
+    files: dict[str, SecretStr] = field(default_factory=dict)
 
     @property
     def spark_conf(self) -> dict[str, str]:
@@ -41,37 +46,57 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     """What Spark must know to write to this sink."""
     catalog = sink.catalog
     if catalog.type is CatalogType.SPARK:
-        return CatalogSettings(catalog.name, {}, ("core",), {})
+        return CatalogSettings(catalog.name, {}, ("core",))
     # Without this a session goes on seeing a table as it was when it first looked at it.
     options = {"cache-enabled": "false"}
     if catalog.location:
-        options["warehouse"] = warehouse_uri(catalog.location)
+        # What a REST catalog calls its warehouse is a name that it knows, not a folder of this machine.
+        is_name = catalog.type is CatalogType.REST
+        options["warehouse"] = catalog.location if is_name else warehouse_uri(catalog.location)
     options |= _type_options(catalog)
     components = ["core"]
     if catalog.type is CatalogType.SQL and _is_postgres(catalog):
         components.append("postgres")
     if sink.compression is Compression.BROTLI:
         components.append("brotli")
-    environment: dict[str, str] = {}
-    scheme = urlsplit(options.get("warehouse", "")).scheme
-    if sink.s3 is not None or scheme in ("s3", "s3a") or catalog.type is CatalogType.GLUE:
+    place = urlsplit(options.get("warehouse", ""))
+    if sink.s3 is not None or place.scheme in ("s3", "s3a") or catalog.type is CatalogType.GLUE:
         components.append("aws")
-        options |= _store_options(sink.s3 or S3Storage())
-    if sink.gcs is not None or scheme == "gs":
+        options |= _s3_options(sink.s3 or S3Storage())
+    if sink.gcs is not None or place.scheme == "gs":
         components.append("gcp")
-        options |= _store_options(sink.gcs or GcsStorage())
-        if sink.gcs and sink.gcs.service_account_path:
-            environment["GOOGLE_APPLICATION_CREDENTIALS"] = sink.gcs.service_account_path
-    if sink.azure is not None or scheme in ("abfs", "abfss", "wasb", "wasbs"):
+        options |= _gcs_options(sink.gcs or GcsStorage())
+    if sink.azure is not None or place.scheme in ("abfs", "abfss", "wasb", "wasbs"):
         components.append("azure")
-        options |= _store_options(sink.azure or AzureStorage())
+        options |= _azure_options(sink.azure or AzureStorage(), place.hostname)
     if catalog.rest:
         options |= catalog.rest.properties
     if catalog.sql:
         options |= catalog.sql.properties
     if catalog.hive:
         options |= catalog.hive.properties
-    return CatalogSettings(catalog.name, options, tuple(components), environment)
+    return CatalogSettings(catalog.name, options, tuple(components), _environment(sink), _files(sink))
+
+
+def _environment(sink: SinkSpec) -> dict[str, str]:
+    """Iceberg's Glue client takes its keys and profile from Amazon's default chain alone, and Google's a key only as a file."""
+    glue = sink.catalog.glue
+    amazon = (
+        _present(
+            {
+                "AWS_ACCESS_KEY_ID": glue.access_key_id,
+                "AWS_SECRET_ACCESS_KEY": glue.secret_access_key,
+                "AWS_PROFILE": glue.profile,
+            }
+        )
+        if glue
+        else {}
+    )
+    return amazon | (_present({GOOGLE_KEY: sink.gcs.service_account_path}) if sink.gcs else {})
+
+
+def _files(sink: SinkSpec) -> dict[str, SecretStr]:
+    return {GOOGLE_KEY: sink.gcs.service_account_key} if sink.gcs and sink.gcs.service_account_key else {}
 
 
 def warehouse_uri(location: str) -> str:
@@ -151,27 +176,17 @@ def _glue_options(glue: GlueCatalog) -> dict[str, str]:
         factory = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
         options |= {"client.factory": factory, "client.assume-role.arn": glue.role_arn}
         options |= _present({"client.assume-role.region": glue.region})
-    if glue.access_key_id and glue.secret_access_key:
-        options |= _present({"glue.access-key-id": glue.access_key_id, "glue.secret-access-key": glue.secret_access_key})
-    elif glue.profile:
-        provider = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
-        options |= {"client.credentials-provider": provider, "client.credentials-provider.profileName": glue.profile}
-    return options
+    # Iceberg's Java library does not know these two, PyIceberg does; for the former they are in the environment.
+    return options | _present({"glue.access-key-id": glue.access_key_id, "glue.secret-access-key": glue.secret_access_key})
 
 
-@singledispatch
-def _store_options(store: object) -> dict[str, str]:
-    raise TypeError(type(store))
-
-
-@_store_options.register
 def _s3_options(s3: S3Storage) -> dict[str, str]:
     return {
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.path-style-access": str(s3.path_style_access).lower(),
     } | _present(
         {
-            "client.region": s3.region,
+            "client.region": s3.region or (ANY_REGION if s3.endpoint else None),
             "s3.endpoint": s3.endpoint,
             "s3.access-key-id": s3.access_key_id,
             "s3.secret-access-key": s3.secret_access_key,
@@ -180,7 +195,6 @@ def _s3_options(s3: S3Storage) -> dict[str, str]:
     )
 
 
-@_store_options.register
 def _gcs_options(gcs: GcsStorage) -> dict[str, str]:
     return {"io-impl": "org.apache.iceberg.gcp.gcs.GCSFileIO"} | _present(
         {
@@ -191,17 +205,29 @@ def _gcs_options(gcs: GcsStorage) -> dict[str, str]:
     )
 
 
-@_store_options.register
-def _azure_options(azure: AzureStorage) -> dict[str, str]:
-    host = f"{azure.storage_account}.dfs.core.windows.net"
+def _azure_options(azure: AzureStorage, warehouse_host: str | None) -> dict[str, str]:
+    """Iceberg knows a store by its host, and takes of a connection string only the address: the rest is picked from it here."""
+    parts = _connection_parts(azure.connection_string)
+    account = azure.storage_account or parts.get("AccountName")
+    host = f"{account}.dfs.{parts.get('EndpointSuffix', 'core.windows.net')}" if account else warehouse_host
+    key = azure.access_key or parts.get("AccountKey")
+    sas_token = azure.sas_token or parts.get("SharedAccessSignature")
+    if key and not account:
+        account = (warehouse_host or "").partition(".")[0] or None
     return {"io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO"} | _present(
         {
-            "adls.auth.shared-key.account.name": azure.storage_account if azure.access_key else None,
-            "adls.auth.shared-key.account.key": azure.access_key,
-            f"adls.sas-token.{host}": azure.sas_token,
-            f"adls.connection-string.{host}": azure.connection_string,
+            "adls.auth.shared-key.account.name": account if key else None,
+            "adls.auth.shared-key.account.key": key,
+            f"adls.sas-token.{host}": sas_token,
+            f"adls.connection-string.{host}": parts.get("DfsEndpoint") or parts.get("BlobEndpoint"),
         }
     )
+
+
+def _connection_parts(connection: SecretStr | None) -> dict[str, str]:
+    """`AccountName=...;AccountKey=...` as a mapping; values may hold `=` themselves."""
+    pairs = (part.partition("=") for part in connection.get_secret_value().split(";")) if connection else ()
+    return {name.strip(): value.strip() for name, _, value in pairs if value}
 
 
 def _present(options: dict[str, str | SecretStr | None]) -> dict[str, str]:

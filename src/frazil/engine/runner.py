@@ -78,8 +78,7 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings) -> SparkS
     catalogs = [catalog_settings(pipeline.sink) for pipeline in pipelines]
     components = [component for catalog in catalogs for component in catalog.components]
     components += ["avro" for pipeline in pipelines if _reads_avro(pipeline)]
-    for catalog in catalogs:
-        export_environment(catalog)
+    export_environment(catalogs)
     return spark_session(settings.spark, components)
 
 

@@ -1,16 +1,20 @@
 """From settings to a SparkSession, and a session of its own for each sink's catalog.
 
-Secrets never go to the command line of the JVM, which every user of the machine can read: they are set on the running
-session, where Spark's redaction covers them.
+Secrets never go to the command line of the JVM, which every user of the machine can read: they are handed to the JVM that
+runs already, where Spark's redaction covers them.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
 
 from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.jars import component_jars, ensure_jars
@@ -44,6 +48,7 @@ DEFAULTS = {
 
 def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)) -> SparkSession:
     """The process's Spark, started when there is none. A session that already runs is used as it is, when it fits."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
@@ -56,20 +61,36 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     conf = launch_conf(settings, (*jars, *(OWN_JARS[name] for name in wanted if name in OWN_JARS)))
-    builder = SparkSession.builder.appName(settings.app_name)
-    for key, value in conf.items():
-        if not is_secret_name(key):
-            builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    for key, value in conf.items():
-        if is_secret_name(key):
-            spark.conf.set(key, value)
-    return spark
+    # The JVM is started with what may stand on its command line; the session in it then gets everything.
+    launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
+    SparkContext._ensure_initialized(conf=launch)
+    return SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
 
 
-def export_environment(catalog: CatalogSettings) -> None:
+def export_environment(catalogs: Iterable[CatalogSettings]) -> None:
     """Sets what a store's library reads from the environment only, before the JVM starts and inherits it."""
-    os.environ.update(catalog.environment)
+    wanted: dict[str, str | SecretStr] = {}
+    for catalog in catalogs:
+        given: dict[str, str | SecretStr] = {**catalog.environment, **catalog.files}
+        for name, value in given.items():
+            if wanted.setdefault(name, value) != value:
+                raise ConfigError(
+                    "credentials-differ",
+                    f"Two sinks need different credentials that can only be given to the whole process, as {name}.",
+                    fix="Run their pipelines in processes of their own: frazil run PIPELINE.",
+                )
+    for name, value in wanted.items():
+        os.environ[name] = value if isinstance(value, str) else _private_file(value)
+
+
+def _private_file(content: SecretStr) -> str:
+    """A file that only this user can read, gone when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="frazil-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / "key.json"
+    path.touch(mode=0o600)
+    path.write_text(content.get_secret_value())
+    return str(path)
 
 
 def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]:
