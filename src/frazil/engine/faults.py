@@ -10,6 +10,7 @@ from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
 from frazil.model.secrets import scrub
 
 ICEBERG = "org.apache.iceberg.exceptions."
+UNREACHABLE = "catalog-unreachable"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class JavaFault:
             if any(known == name or known.endswith(f".{name}") for known in fault.classes for name in names):
                 return fault
         return None
+
+    @property
+    def text(self) -> str:
+        """All messages of the chain."""
+        return "\n".join(fault.message for fault in self.chain)
 
     @property
     def line(self) -> str:
@@ -94,7 +100,7 @@ def _refused(fault: JavaFault, _address: str) -> FrazilError:
 
 def _unreachable(fault: JavaFault, address: str) -> FrazilError:
     return Retryable(
-        "catalog-unreachable",
+        UNREACHABLE,
         f"Failed to connect to catalog at {address}: {fault.chain[-1].line}",
         fix="Check that the catalog runs and can be reached from here, and the credentials.",
     )

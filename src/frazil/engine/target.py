@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from frazil.engine.faults import JavaFault, explain
+from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
 from frazil.engine.schema import added_to, aligned, schema_of
-from frazil.errors import ConfigError, DataError, FrazilError, Halted
+from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.evolution import AddColumn, changes_for
 from frazil.model.sink import Compression, FileFormat, PartitionStrategy, SinkSpec
 from frazil.model.types import NOT_KEYS, StructType, schema_json
@@ -123,7 +123,19 @@ def explain_staging(fault: JavaFault) -> FrazilError:
             if mark in part.message:
                 text = part.message.partition(mark)[2].splitlines()[0]
                 return DataError(code, text, fix="Correct the data, or declare the column with another type.")
-    return explain(fault) or DataError("batch-not-written", f"The batch could not be written: {fault.chain[-1].line}")
+    if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
+        return EnvironmentFault(
+            "codec-missing",
+            "The Spark session was started without the codec for brotli.",
+            fix="Let frazil start Spark, or choose another compression.",
+        )
+    known = explain(fault)
+    if known is not None and known.code != UNREACHABLE:
+        return known
+    text = f"The batch could not be written: {fault.chain[-1].line}"
+    if known is None:
+        return DataError("batch-not-written", text)
+    return Retryable("storage-failed", text, fix="Check that the warehouse can be reached and written to from the executors.")
 
 
 def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
