@@ -27,7 +27,8 @@ bench: setup ## Measure against bare Spark, and write benchmarks/results
 	.venv/bin/python -m benchmarks
 
 docs: setup ## Write docs/reference.md from the model
-	.venv/bin/python -m frazil.doors.yaml.reference
+	.venv/bin/python -m frazil.doors.yaml.reference >docs/reference.md.new
+	mv docs/reference.md.new docs/reference.md
 
 lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=--upgrade takes the newest versions)
 	uv pip compile --quiet pyproject.toml --group dev --all-extras --universal --generate-hashes --no-header $(UPGRADE) -o requirements.lock
