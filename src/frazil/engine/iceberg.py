@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from frazil.engine.commit import Intent, Lineage, NewSnapshot, TableView
+from frazil.engine.commit import Ancestor, Intent, Lineage, NewSnapshot, TableView, lineage_of
 from frazil.engine.faults import ICEBERG, JavaFault, attempt_failed, explain
 from frazil.errors import ConfigError, DataError, FrazilError, Retryable
 from frazil.model.commit import SinkState, state_property, summary_of
@@ -274,8 +274,9 @@ class IcebergPort:
                 head=None if head is None else int(head.snapshotId()),
                 head_sequence=0 if head is None else int(head.sequenceNumber()),
                 state=state,
-                lineage=Lineage.CURRENT if state is None else self._lineage(metadata, head, state.snapshot),
+                lineage=Lineage.CURRENT if state is None else lineage_of(state, self._branch(metadata, head)),
                 base=(metadata, transaction),
+                next_sequence=int(metadata.nextSequenceNumber()),
             )
 
     def apply(self, view: TableView, intent: Intent, state: SinkState) -> NewSnapshot:
@@ -325,21 +326,13 @@ class IcebergPort:
                 fix="It was written by a newer frazil or changed by hand. Restore it from an older metadata file.",
             ) from None
 
-    def _lineage(self, metadata: Any, head: Any, wanted: int) -> Lineage:
-        """Whether the snapshot is the head or an ancestor of it. Where the line of ancestors has expired nobody can tell."""
-        if head is not None and int(head.snapshotId()) == wanted:
-            return Lineage.CURRENT
-        if metadata.snapshot(wanted) is None:
-            return Lineage.EXPIRED
+    def _branch(self, metadata: Any, head: Any) -> Iterator[Ancestor]:
+        """The head and its ancestors, as far back as they have not expired."""
         at = head
         while at is not None:
             parent = at.parentId()
-            if parent is None:
-                return Lineage.ABANDONED
-            if int(parent) == wanted:
-                return Lineage.CURRENT
-            at = metadata.snapshot(parent)
-        return Lineage.ABANDONED if head is None else Lineage.EXPIRED
+            yield Ancestor(int(at.snapshotId()), int(at.sequenceNumber()), None if parent is None else int(parent))
+            at = None if parent is None else metadata.snapshot(parent)
 
     def _require_same_schema(self, metadata: Any, change: AppendFiles) -> None:
         """The field ids in the staged files are those that the columns get only if nobody else has added any meanwhile."""
