@@ -1,0 +1,223 @@
+"""Where the tests write: a catalog as frazil sees it and as others do, another writer, and a source of numbered rows."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
+
+from exactly_once.truth import FOREIGN, OURS
+from frazil.engine.catalogs import catalog_settings
+from frazil.engine.pump import Pump
+from frazil.engine.session import session_for
+from frazil.engine.writer import Part, SinkWriter
+from frazil.errors import FrazilError
+from frazil.model.catalog import CatalogSpec
+from frazil.model.commit import Position, position
+from frazil.model.events import CommitFailed, Committed, Event, FencedOut
+from frazil.model.settings import RetrySettings
+from frazil.model.sink import SinkSpec
+from frazil.sources.base import Slice
+
+SINK_ID = "numbers/lake"
+QUICK = RetrySettings(max_retries=20, initial_backoff_ms=5, max_backoff_ms=50)
+COLUMNS = {"writer": "string", "id": "long"}
+FOREIGN_SCHEMA = pa.schema([("writer", pa.string()), ("id", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One table of a catalog: ``spec`` is the way that frazil takes to it, ``direct`` the way of everybody else."""
+
+    spark: SparkSession
+    spec: CatalogSpec
+    direct: Catalog
+    namespace: str
+
+    @property
+    def name(self) -> str:
+        """The table's name in the catalog."""
+        return f"{self.namespace}.t"
+
+    def table(self) -> Table:
+        """The table as it is now."""
+        return self.direct.load_table(self.name)
+
+    def sink(self, **options: Any) -> SinkSpec:
+        """A sink to the table."""
+        return SinkSpec.model_validate(
+            {"catalog": self.spec, "namespace": self.namespace, "table": "t", "schema": COLUMNS, "batch_size": 10} | options
+        )
+
+    def writer(self, sink_id: str = SINK_ID, retry: RetrySettings = QUICK, **options: Any) -> Recorded:
+        """A new instance of the sink, as a process that starts makes one."""
+        return Recorded(self, sink_id, retry, self.sink(**options))
+
+    def session(self) -> SparkSession:
+        """A Spark session that knows the catalog."""
+        return session_for(self.spark.newSession(), catalog_settings(self.sink()))
+
+    def procedure(self, call: str) -> None:
+        """Runs one of Iceberg's procedures on the table, as an administrator does."""
+        self.session().sql(f"CALL lake.system.{call}").collect()
+
+
+def sqlite_ground(spark: SparkSession, folder: Path) -> Ground:
+    """A catalog of its own in a SQLite file."""
+    uri, warehouse = f"sqlite:///{folder}/catalog.db", (folder / "warehouse").as_uri()
+    spec = CatalogSpec.model_validate({"type": "sql", "sql": {"uri": uri, "warehouse": warehouse}})
+    return Ground(spark, spec, load_catalog("lake", type="sql", uri=uri, warehouse=warehouse), f"n{uuid4().hex}")
+
+
+def rest_ground(spark: SparkSession, uri: str, behind: str, **properties: str) -> Ground:
+    """A namespace of its own in a REST catalog that frazil reaches at one address and others at another."""
+    # The client's own retries of a load wait for seconds; one is enough to have it tried.
+    properties = {"rest.client.max-retries": "1"} | properties
+    spec = CatalogSpec.model_validate({"type": "rest", "rest": {"uri": uri, "properties": properties}})
+    return Ground(spark, spec, load_catalog("behind", type="rest", uri=behind), f"n{uuid4().hex}")
+
+
+class Recorded:
+    """A :class:`SinkWriter` and what it told."""
+
+    def __init__(self, ground: Ground, sink_id: str, retry: RetrySettings, sink: SinkSpec) -> None:
+        self.ground = ground
+        self.events: list[Event] = []
+        self.session = ground.session()
+        self.writer = SinkWriter(self.session, sink, sink_id, name="numbers", retry=retry, listen=self.events.append)
+
+    def open(self) -> int:
+        """Claims the sink, and says how many rows the table holds of it."""
+        return row_of((state := self.writer.open()) and state.end)
+
+    def write(self, first: int, last: int) -> Committed:
+        """Commits the rows from one number up to another."""
+        part = Part("numbers", row_position(first), row_position(last) or "", last - first)
+        return self.writer.write(numbers(self.session, first, last), part)
+
+    def pump(self, rows: int) -> None:
+        """Runs a pipeline from where the table ends up to so many rows."""
+        Pump(self.writer, Numbers(rows, self.session), self.events.append).run(threading.Event(), once=True)
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def committed(self) -> list[Committed]:
+        """The batches that this instance believes to have written."""
+        return [event for event in self.told(Committed) if not event.skipped]
+
+    @property
+    def failures(self) -> list[CommitFailed]:
+        """The attempts that did not succeed."""
+        return self.told(CommitFailed)
+
+    @property
+    def fenced(self) -> list[FencedOut]:
+        """How often this instance found that another had taken over."""
+        return self.told(FencedOut)
+
+
+@dataclass
+class Foreign:
+    """Somebody else who appends to the table."""
+
+    ground: Ground
+    ids: list[int] = field(default_factory=list)
+
+    def append(self) -> None:
+        """Adds a row; another writer's commit in between is a reason to try again."""
+        number = len(self.ids)
+        row = pa.table({"writer": [FOREIGN], "id": [number]}, FOREIGN_SCHEMA)
+        while True:
+            try:
+                self.ground.table().append(row)
+            except CommitFailedException:
+                continue
+            self.ids.append(number)
+            return
+
+    @contextmanager
+    def storm(self) -> Iterator[None]:
+        """Appends without pause, as long as the block."""
+        over, problems = threading.Event(), []
+
+        def work() -> None:
+            try:
+                while not over.is_set():
+                    self.append()
+            except Exception as problem:
+                problems.append(problem)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        assert problems == []
+
+
+class Numbers:
+    """Rows numbered from 0, as a source."""
+
+    fingerprint = "numbers"
+    poll_seconds = 0.01
+
+    def __init__(self, rows: int, session: SparkSession) -> None:
+        self._rows = rows
+        self._session = session
+
+    def plan(self, start: Position | None, limit: int) -> Slice | None:
+        first = row_of(start)
+        count = min(limit, self._rows - first)
+        return Slice(start, row_position(first + count) or "", count) if count > 0 else None
+
+    def finished(self, position: Position | None) -> bool:
+        return row_of(position) >= self._rows
+
+    def total_rows(self, start: Position | None) -> int | None:
+        return self._rows - row_of(start)
+
+    def read(self, part: Slice) -> DataFrame:
+        return numbers(self._session, row_of(part.start), row_of(part.end))
+
+    def observed(self, part: Slice, rows: int) -> None:
+        """The counts are exact."""
+
+    def explain(self, error: Exception) -> FrazilError | None:
+        return None
+
+    def check(self) -> None:
+        """Nothing outside is needed."""
+
+
+def numbers(session: SparkSession, first: int, last: int) -> DataFrame:
+    """Our rows from one number up to another."""
+    return session.range(first, last, 1, 1).selectExpr(f"'{OURS}' AS writer", "id")
+
+
+def row_position(row: int) -> Position | None:
+    """The position after so many rows."""
+    return position({"row": row}) if row else None
+
+
+def row_of(at: Position | None) -> int:
+    """How many rows lie before a position."""
+    return int(json.loads(at)["row"]) if at else 0
+
+
+Make = Callable[[], Ground]

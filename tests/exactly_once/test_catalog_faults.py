@@ -1,0 +1,144 @@
+"""A catalog that misleads: every fault of a commit and of a load, alone and in a row, while somebody else writes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from exactly_once.ground import QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground
+from exactly_once.truth import Truth, assert_exactly_once
+from frazil.doors.api import sink
+from frazil.errors import Fenced, OutcomeUnknown
+from services.faults import APPLIED_FAULTS, COMMIT_FAULTS, LOAD_FAULTS, Fault, applied_late, applied_then, slow
+from services.faulty_rest import FaultyRest
+from services.rest_catalog import RestCatalog
+
+BATCH = 10
+
+
+@pytest.fixture
+def ground(spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest) -> Ground:
+    return rest_ground(spark, faulty_rest.uri, rest_catalog.uri)
+
+
+def names(faults: Iterable[Fault]) -> list[str]:
+    return [fault.name for fault in faults]
+
+
+def met(proxy: FaultyRest) -> list[str]:
+    """The faults that requests have met, by name."""
+    return [exchange.fault.name for exchange in proxy.log if exchange.fault]
+
+
+def test_each_fault_of_a_commit_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
+    foreign = Foreign(ground)
+    writer = ground.writer()
+    writer.open()
+    for number, fault in enumerate(COMMIT_FAULTS):
+        faulty_rest.script([replace(fault, meanwhile=foreign.append)])
+        writer.write(number * BATCH, (number + 1) * BATCH)
+        foreign.append()
+    faulty_rest.settle()
+    assert met(faulty_rest) == names(COMMIT_FAULTS)
+    assert len(writer.committed) == len(COMMIT_FAULTS)
+    assert_exactly_once(ground.table(), SINK_ID, range(len(COMMIT_FAULTS) * BATCH), foreign.ids)
+
+
+def test_each_fault_of_a_claim_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
+    foreign = Foreign(ground)
+    ground.writer().open()
+    for fault in COMMIT_FAULTS:
+        faulty_rest.script([replace(fault, meanwhile=foreign.append)])
+        writer = ground.writer()
+        assert writer.open() == 0
+    faulty_rest.settle()
+    writer.write(0, BATCH)
+    assert met(faulty_rest) == names(COMMIT_FAULTS)
+    assert_exactly_once(ground.table(), SINK_ID, range(BATCH), foreign.ids)
+    ledger = Truth(ground.table()).ledger(SINK_ID)
+    assert ledger is not None
+    assert ledger["epoch"] == len(COMMIT_FAULTS) + 1, "each start is counted once"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_faults_in_a_row(ground: Ground, faulty_rest: FaultyRest, seed: int) -> None:
+    chance = random.Random(seed)
+    foreign = Foreign(ground)
+    quick = [fault for fault in COMMIT_FAULTS if fault.name not in names([slow(0.3), applied_then(503, retry_after=1)])]
+    faults = [replace(fault, meanwhile=chance.choice([None, foreign.append])) for fault in chance.choices(quick, k=24)]
+    faulty_rest.script(faults)
+    rows = 0
+    while faulty_rest.unused:
+        rows += 4 * BATCH
+        ground.writer().pump(rows)
+    faulty_rest.settle()
+    assert met(faulty_rest) == names(faults)
+    assert_exactly_once(ground.table(), SINK_ID, range(rows), foreign.ids)
+
+
+def test_the_outcome_cannot_be_looked_up_at_first(ground: Ground, faulty_rest: FaultyRest) -> None:
+    foreign = Foreign(ground)
+    writer = ground.writer()
+    writer.open()
+    for number, fault in enumerate(LOAD_FAULTS):
+        faulty_rest.script([applied_then(502, html=True, meanwhile=foreign.append)])
+        faulty_rest.script([fault] * 3, on="load")
+        writer.write(number * BATCH, (number + 1) * BATCH)
+        assert faulty_rest.unused == ()
+    assert len(met(faulty_rest)) == 4 * len(LOAD_FAULTS)
+    assert [committed.skipped for committed in writer.committed] == [False] * len(LOAD_FAULTS)
+    assert_exactly_once(ground.table(), SINK_ID, range(len(LOAD_FAULTS) * BATCH), foreign.ids)
+
+
+def test_a_commit_that_arrives_after_another_instance_took_over(ground: Ground, faulty_rest: FaultyRest) -> None:
+    older = ground.writer(retry=QUICK.model_copy(update={"max_retries": 0}))
+    older.open()
+    faulty_rest.script([applied_late(504)])
+    with pytest.raises(OutcomeUnknown) as stopped:
+        older.write(0, BATCH)
+    assert stopped.value.exit_code == 75
+
+    newer = ground.writer()
+    assert newer.open() == 0
+    newer.write(0, BATCH)
+    faulty_rest.release()
+    newer.write(BATCH, 2 * BATCH)
+    with pytest.raises(Fenced):
+        older.write(0, BATCH)
+    assert len(older.fenced) == 1
+    assert_exactly_once(ground.table(), SINK_ID, range(2 * BATCH))
+
+
+def test_a_commit_that_arrives_before_the_next_instance_looks(ground: Ground, faulty_rest: FaultyRest) -> None:
+    older = ground.writer(retry=QUICK.model_copy(update={"max_retries": 0}))
+    older.open()
+    faulty_rest.script([applied_late(504)])
+    with pytest.raises(OutcomeUnknown):
+        older.write(0, BATCH)
+    faulty_rest.release()
+
+    newer = ground.writer()
+    assert newer.open() == BATCH, "it goes on behind the batch of which nobody knew"
+    newer.write(BATCH, 2 * BATCH)
+    assert_exactly_once(ground.table(), SINK_ID, range(2 * BATCH))
+
+
+def test_a_single_write_can_be_repeated_by_its_name(ground: Ground, faulty_rest: FaultyRest) -> None:
+    foreign = Foreign(ground)
+    described = (
+        replace(sink(), retry=QUICK)
+        .to(f"lake.{ground.name}")
+        .catalog(ground.spec)
+        .options(schema={"writer": "string", "id": "long"})
+    )
+    for number, fault in enumerate(APPLIED_FAULTS):
+        again = replace(described, frame=numbers(ground.spark, number * BATCH, (number + 1) * BATCH))
+        faulty_rest.script([replace(fault, meanwhile=foreign.append)])
+        first, second = again.write(batch=f"load-{number}"), again.write(batch=f"load-{number}")
+        assert (first.skipped, second.skipped) == (False, True)
+    assert met(faulty_rest) == names(APPLIED_FAULTS)
+    assert_exactly_once(ground.table(), f"python/{ground.name}", range(len(APPLIED_FAULTS) * BATCH), foreign.ids)
