@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from frazil.errors import FrazilError
 from frazil.model.commit import Position
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Source(Protocol):
 
     Delivery: a slice between two positions reads the same rows every time, so that a batch that was staged but not
     committed can be read again. Parallelism: whatever the data frame has.
+
+    How it is asked: ``plan`` with the position of the ledger, as often as wanted, until a batch is due; ``read`` for the
+    last slice planned; and, when that is committed, ``plan`` with its end. One source object serves one pipeline in one
+    process.
     """
 
     @property
@@ -55,7 +60,16 @@ class Source(Protocol):
         """How many rows a batch run from here will read, where that is known without reading them."""
 
     def read(self, part: Slice) -> DataFrame:
-        """The rows of a slice."""
+        """The rows of a slice. A slice without rows may have no columns either."""
+
+    def observed(self, part: Slice, rows: int) -> None:
+        """Tells how many rows a slice really had, so that a source that estimates does it better next time."""
+
+    def explain(self, error: Exception) -> FrazilError | None:
+        """What an error means that came while the last slice was read, or None when it is not the source's.
+
+        Spark is lazy: what is wrong with a file or a query shows when the rows are written, not when they are asked for.
+        """
 
     def check(self) -> None:
         """Raises a FrazilError when the source cannot be reached or is not there."""

@@ -1,0 +1,247 @@
+"""A folder of files, read as they arrive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pyspark.sql import DataFrame, SparkSession
+
+from frazil.errors import ConfigError, DataError, FrazilError
+from frazil.model.commit import Position
+from frazil.model.secrets import scrub
+from frazil.model.source import FilesSource, SourceFormat
+from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
+from frazil.sources.base import Slice
+from frazil.sources.failures import one_line, whole_text
+from frazil.sources.formats import check_options, corrupt_records, declared_schema, read_files
+from frazil.sources.listing import FileEntry, Folder, file_key, list_folder
+from frazil.sources.merge import conflicting_files
+
+# Until rows were seen: lines of JSON and CSV are about so long, and a row of Parquet or Avro takes about as much.
+BYTES_PER_ROW = 200.0
+# Spark looks at each file of a slice before it reads; more of them would make that longer than the reading.
+FILES_IN_A_SLICE = 1000
+EXCERPT = 200
+
+_GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
+_CORRUPT = ("MALFORMED_RECORD", "MALFORMED_CSV_RECORD")
+_UNREADABLE = ("FAILED_READ_FILE", "Could not read file", "Could not read footer")
+
+
+@dataclass
+class _Sizes:
+    """How long a row is, learned from what was read."""
+
+    bytes: int = 0
+    rows: int = 0
+
+    @property
+    def per_row(self) -> float:
+        return self.bytes / self.rows if self.rows else BYTES_PER_ROW
+
+
+class Files:
+    """Files of a folder, each read once, in the order of their modification time.
+
+    Delivery: a slice is a list of whole files, and files do not change; one that does stops the pipeline. Which files were
+    read stands in the ledger. Parallelism: Spark's, by files and blocks of files.
+    """
+
+    def __init__(self, spec: FilesSource, spark: SparkSession, clock: Callable[[], float] = time.time) -> None:
+        check_options(spec)
+        self._spec = spec
+        self._spark = spark
+        self._clock = clock
+        self._folder = Folder(spec.path, spec.pattern, spec.recursive)
+        self._start: Position | None = None
+        self._watch: Watch | None = None
+        self._planned: Slice | None = None
+        self._sizes = _Sizes()
+        self._footers: dict[FileEntry, int] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        """Which files are looked for. How they are read may change."""
+        text = json.dumps([self._folder.name, self._spec.pattern, self._spec.recursive])
+        return f"files:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    @property
+    def poll_seconds(self) -> float:
+        """As the user says."""
+        return self._spec.poll_interval_secs
+
+    def plan(self, start: Position | None, limit: int) -> Slice | None:
+        """The oldest new files, up to about ``limit`` rows, and at least one."""
+        watch = self._follow(start)
+        pending = watch.pending(list_folder(self._folder, self._spark))
+        if not pending:
+            return None
+        taken, rows = self._take(pending, limit)
+        bookmark = watch.bookmark.after(taken, watch.window_ms, self._now_ms())
+        self._planned = Slice(start, bookmark.to_position(), rows, full=len(taken) < len(pending), detail=tuple(taken))
+        return self._planned
+
+    def _follow(self, start: Position | None) -> Watch:
+        """What is known after ``start``: the same start asks again, the end of the last slice means that it was committed."""
+        planned, watch = self._planned, self._watch
+        if watch is not None and planned is not None and start == planned.end:
+            watch.advance(planned.detail, Bookmark.from_position(planned.end))
+            self._planned = None
+        elif watch is None or start != self._start:
+            bookmark = BEGINNING if start is None else Bookmark.from_position(start)
+            watch = Watch(bookmark, self._spec.late_window_secs * 1000, self._now_ms())
+        self._start, self._watch = start, watch
+        return watch
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+    def _take(self, pending: Sequence[FileEntry], limit: int) -> tuple[list[FileEntry], int]:
+        taken: list[FileEntry] = []
+        total = 0
+        for entry in pending[:FILES_IN_A_SLICE]:
+            rows = self._rows_of(entry)
+            if taken and total + rows > limit:
+                break
+            taken.append(entry)
+            total += rows
+        return taken, total
+
+    def _rows_of(self, entry: FileEntry) -> int:
+        exact = self._footer_rows(entry)
+        return exact if exact is not None else max(1, round(entry.size / self._sizes.per_row))
+
+    def _footer_rows(self, entry: FileEntry) -> int | None:
+        """The count in the footer of a local Parquet file."""
+        if self._spec.format is not SourceFormat.PARQUET or self._folder.local is None:
+            return None
+        if entry not in self._footers:
+            import pyarrow as arrow
+            from pyarrow import parquet
+
+            try:
+                self._footers[entry] = parquet.read_metadata(self._folder.local / entry.path).num_rows
+            except (arrow.ArrowInvalid, OSError):
+                # Not a whole Parquet file, or gone: reading it says so, with the name.
+                return None
+        return self._footers[entry]
+
+    def finished(self, position: Position | None) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Never: a file may always come."""
+        return False
+
+    def total_rows(self, start: Position | None) -> int | None:
+        """Known for local Parquet files, whose footers tell."""
+        pending = self._follow(start).pending(list_folder(self._folder, self._spark))
+        counts = [self._footer_rows(entry) for entry in pending]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def read(self, part: Slice) -> DataFrame:
+        """The rows of the files."""
+        self._planned = part
+        self._require_unchanged(part.detail)
+        try:
+            return read_files(self._spark, self._spec, [entry.uri for entry in part.detail])
+        except Exception as error:
+            if isinstance(error, FrazilError) or (known := self.explain(error)) is None:
+                raise
+            raise known from error
+
+    def _require_unchanged(self, files: Sequence[FileEntry]) -> None:
+        """Local files are looked at once more: what was planned is what is read."""
+        if self._folder.local is None:
+            return
+        for entry in files:
+            try:
+                stat = (self._folder.local / entry.path).stat()
+            except FileNotFoundError as error:
+                raise _gone(entry.uri) from error
+            if (stat.st_mtime_ns // 1_000_000, stat.st_size) != (entry.mtime_ms, entry.size):
+                raise DataError(
+                    "file-changed",
+                    f"The file {entry.uri} changed while it was about to be read.",
+                    fix="Write files under a name that begins with _ or ends with .tmp, and rename them when they are whole.",
+                )
+
+    def observed(self, part: Slice, rows: int) -> None:
+        """Learns how long rows are; an old measure counts for less and less."""
+        self._sizes.bytes = self._sizes.bytes // 2 + sum(entry.size for entry in part.detail)
+        self._sizes.rows = self._sizes.rows // 2 + rows
+        for entry in part.detail:
+            self._footers.pop(entry, None)
+
+    def explain(self, error: Exception) -> FrazilError | None:
+        """Names the file, and shows the record, that could not be read."""
+        text = whole_text(error)
+        if "CANNOT_MERGE_SCHEMAS" in text:
+            return conflicting_files(f"their columns differ in type ({one_line(error)})")
+        if "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE" in text:
+            return ConfigError("source-schema", one_line(error), fix="Declare types that files of this format can have.")
+        entry = self._named_in(text)
+        if any(sign in text for sign in _CORRUPT):
+            return self._bad_record(entry)
+        return None if entry is None else self._file_error(entry, text, error)
+
+    def _file_error(self, entry: FileEntry, text: str, error: Exception) -> FrazilError | None:
+        if any(sign in text for sign in _GONE):
+            return _gone(entry.uri)
+        if any(sign in text for sign in _UNREADABLE):
+            return DataError(
+                "file-unreadable",
+                f"The file {entry.uri} could not be read as {self._spec.format.value}: {one_line(error)}",
+                fix="Move it out of the folder, or correct the source's format, schema and options.",
+            )
+        return None
+
+    def _named_in(self, text: str) -> FileEntry | None:
+        """The file of the last slice that a message names. Spark writes some names with percent signs."""
+        files: Sequence[FileEntry] = self._planned.detail if self._planned is not None else ()
+        for entry in files:
+            path = file_key(entry.uri)
+            if path in text or quote(path) in text:
+                return entry
+        return None
+
+    def _bad_record(self, entry: FileEntry | None) -> DataError:
+        """The first record that cannot be read, looked for again: Spark's own message does not show it."""
+        files: Sequence[FileEntry] = self._planned.detail if self._planned is not None else ()
+        for candidate in (entry,) if entry is not None else files:
+            if record := self._corrupt_record(candidate):
+                shown = record if len(record) <= EXCERPT else f"{record[:EXCERPT]}..."
+                return _bad(f"The file {candidate.uri} has a record that cannot be read as {self._described()}: {shown}")
+        where = f"The file {entry.uri}" if entry is not None else f"A new file of {self._folder.name}"
+        return _bad(f"{where} has a record that cannot be read as {self._described()}.")
+
+    def _corrupt_record(self, entry: FileEntry) -> str | None:
+        try:
+            found = corrupt_records(self._spark, self._spec, entry.uri).limit(1).collect()
+        except Exception:  # noqa: BLE001 - the error that is being explained is the one to tell, with or without an excerpt
+            return None
+        return scrub(str(found[0].record).strip()) if found else None
+
+    def _described(self) -> str:
+        name = {SourceFormat.JSON: "JSON", SourceFormat.CSV: "CSV"}.get(self._spec.format, self._spec.format.value)
+        return f"{name} of the declared columns" if declared_schema(self._spec) is not None else name
+
+    def check(self) -> None:
+        """The folder must be there and readable."""
+        list_folder(self._folder, self._spark)
+
+
+def _bad(message: str) -> DataError:
+    return DataError("bad-record", message, fix="Correct the record under a new file name, or move the file out of the folder.")
+
+
+def _gone(uri: str) -> DataError:
+    return DataError(
+        "file-missing",
+        f"The file {uri} was there when the batch was planned, and cannot be found now.",
+        fix="Put it back, or start again without it. Remove files only after they are committed; "
+        "on a cluster every worker must see the folder.",
+    )

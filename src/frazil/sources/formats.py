@@ -1,0 +1,186 @@
+"""Reading files of one format as one data frame, whatever their columns are.
+
+Spark's readers have habits that lose data without a word: they take the columns of the first Parquet or Avro file for those
+of all, give CSV columns by position whatever the header says, and turn what they cannot read into nulls. Here columns go by
+name, those of all files are there, and what cannot be read stops the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
+
+from frazil.engine.types import spark_type
+from frazil.errors import ConfigError
+from frazil.model.source import FilesSource, SourceFormat
+from frazil.model.types import parse_type
+from frazil.sources.listing import file_key
+from frazil.sources.merge import merged_schema
+
+CORRUPT = "__frazil_corrupt_record"
+
+# Whatever the session is set to: a file that cannot be read, or is not there, is an error.
+_ALWAYS = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    # Names of folders such as `day=1` do not become columns.
+    "recursiveFileLookup": "true",
+    # A file's name is a name and no pattern: `a[1].json` means itself.
+    "__globPaths__": "false",
+}
+_DEFAULTS = {
+    SourceFormat.JSON: {"mode": "FAILFAST", "columnNameOfCorruptRecord": CORRUPT},
+    # Without pruning every column of a line is looked at, so that a broken line shows whichever columns are asked for.
+    SourceFormat.CSV: {
+        "mode": "FAILFAST",
+        "columnNameOfCorruptRecord": CORRUPT,
+        "header": "true",
+        "inferSchema": "true",
+        "columnPruning": "false",
+    },
+    SourceFormat.PARQUET: {"mergeSchema": "true"},
+    SourceFormat.AVRO: {},
+}
+_RESERVED = {
+    "path": "path",
+    "paths": "path",
+    "basepath": "path",
+    "pathglobfilter": "pattern",
+    "recursivefilelookup": "recursive",
+    "modifiedafter": "pattern",
+    "modifiedbefore": "pattern",
+    "maxfilespertrigger": "the sink's batch_size",
+    "ignorecorruptfiles": "",
+    "ignoremissingfiles": "",
+    "columnnameofcorruptrecord": "",
+    "__globpaths__": "",
+}
+
+
+def check_options(spec: FilesSource) -> None:
+    """A ConfigError when an option would take over what the source does itself, or hide rows."""
+    for name, value in spec.options.items():
+        if name.lower() == "mode" and value.upper() != "FAILFAST":
+            raise ConfigError(
+                "source-option",
+                f"The reader option mode: {value} would hide records that cannot be read.",
+                fix="Leave it out: a record that cannot be read stops the pipeline and is shown.",
+            )
+        if name.lower() in _RESERVED:
+            instead = _RESERVED[name.lower()]
+            raise ConfigError(
+                "source-option",
+                f"The reader option {name} cannot be set: the source decides which files are read and how errors are told.",
+                fix=f"Use {instead} instead." if instead else "Leave it out.",
+            )
+
+
+def declared_schema(spec: FilesSource) -> StructType | None:
+    """The declared columns, or None when they are found in the files. Nulls are the table's affair."""
+    if not spec.columns:
+        return None
+    return StructType([StructField(column.name, spark_type(parse_type(column.type))) for column in spec.columns])
+
+
+def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> DataFrame:
+    """The rows of the files."""
+    declared = declared_schema(spec)
+    if _by_header_names(spec):
+        return _csv_by_name(spark, spec, uris, declared)
+    if declared is not None:
+        return _reader(spark, spec).schema(declared).load(list(uris))
+    if spec.format is SourceFormat.AVRO and not _option(spec, "avroSchema"):
+        schemas = [_reader(spark, spec).load([uri]).schema for uri in uris]
+        return _reader(spark, spec).schema(merged_schema(schemas)).load(list(uris))
+    return _reader(spark, spec).load(list(uris))
+
+
+def corrupt_records(spark: SparkSession, spec: FilesSource, uri: str) -> DataFrame:
+    """The records of a JSON or CSV file that cannot be read, as ``record``: to show one of them."""
+    declared = declared_schema(spec)
+    if spec.format is SourceFormat.CSV:
+        plain = _reader(spark, spec).load([uri]).schema
+        columns = _with_types_of(plain, declared) if _by_header_names(spec) else declared or plain
+    else:
+        # Without declared columns only a record that is no JSON at all is corrupt, and any column does.
+        columns = declared or StructType([StructField("__frazil_any", StringType())])
+    schema = StructType([*columns.fields, StructField(CORRUPT, StringType())])
+    rows = _reader(spark, spec, mode="PERMISSIVE").schema(schema).load([uri])
+    # A value is parsed, and found to be corrupt, only in a column that is asked for.
+    values = sf.struct(*(_column(field.name) for field in columns.fields)).alias("values")
+    return rows.select(values, sf.col(CORRUPT).alias("record")).where("record IS NOT NULL")
+
+
+def _reader(spark: SparkSession, spec: FilesSource, **more: str) -> DataFrameReader:
+    """A reader with the defaults, the user's options over them, and over those what must be. Spark ignores the case of names."""
+    layers = (_DEFAULTS[spec.format], spec.options, more, _ALWAYS)
+    options: dict[str, str] = {name.lower(): value for layer in layers for name, value in layer.items()}
+    return spark.read.format(spec.format.value).options(**options)
+
+
+def _option(spec: FilesSource, name: str, default: str = "") -> str:
+    return next((value for key, value in spec.options.items() if key.lower() == name.lower()), default)
+
+
+def _column(name: str) -> Column:
+    return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def _by_header_names(spec: FilesSource) -> bool:
+    return spec.format is SourceFormat.CSV and _option(spec, "header", "true").lower() == "true"
+
+
+def _csv_by_name(spark: SparkSession, spec: FilesSource, uris: Sequence[str], declared: StructType | None) -> DataFrame:
+    """Files with the same header are read together; then the columns are put together by name."""
+    groups = _by_first_line(spark, spec, uris)
+    infer = {} if declared is None else {"inferSchema": "false"}
+    found = [_reader(spark, spec, **infer).load(group).schema for group in groups]
+    wanted = declared if declared is not None else merged_schema(found, or_text=True)
+    # The first line is not all of a header that goes over several: then each file's own is compared.
+    enforce = "false" if _option(spec, "multiLine").lower() == "true" else "true"
+    frames = [
+        _reader(spark, spec, enforceSchema=enforce).schema(_with_types_of(schema, wanted)).load(group)
+        for schema, group in zip(found, groups, strict=True)
+    ]
+    rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
+    present = set(rows.columns)
+    return rows.select(
+        *(
+            _column(field.name) if field.name in present else sf.lit(None).cast(field.dataType).alias(field.name)
+            for field in wanted.fields
+        )
+    )
+
+
+def _by_first_line(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> list[list[str]]:
+    """The files in groups of the same first line that is neither blank nor a comment, as Spark finds a header."""
+    if len(uris) == 1:
+        return [list(uris)]
+    reader = spark.read.format("text").options(**_ALWAYS)
+    if separator := _option(spec, "lineSep"):
+        reader = reader.option("lineSep", separator)
+    comment = _option(spec, "comment")
+    # A file's first block is read by one task from its beginning, so that the lowest number is its first line.
+    lines = (
+        reader.load(list(uris))
+        .where("_metadata.file_block_start = 0 AND trim(value) <> ''")
+        .where(~sf.startswith(sf.col("value"), sf.lit(comment)) if comment else sf.lit(True))
+        .select(sf.col("_metadata.file_path").alias("file"), "value", sf.monotonically_increasing_id().alias("line"))
+    )
+    first_lines = lines.groupBy("file").agg(sf.min_by("value", "line").alias("first")).collect()
+    header_of = {file_key(unquote(row.file)): row["first"] for row in first_lines}
+    groups: dict[str, list[str]] = {}
+    for uri in uris:
+        # A file of blank lines has no header and no rows: it may go with any.
+        groups.setdefault(header_of.get(file_key(uri), next(iter(header_of.values()), "")), []).append(uri)
+    return list(groups.values())
+
+
+def _with_types_of(schema: StructType, wanted: StructType | None) -> StructType:
+    types = {} if wanted is None else {field.name: field.dataType for field in wanted.fields}
+    return StructType([StructField(field.name, types.get(field.name, field.dataType)) for field in schema.fields])

@@ -1,0 +1,41 @@
+"""From a source's description to the source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from frazil.errors import ConfigError
+from frazil.model.source import FilesSource, GeneratorSource, QuerySource, SourceSpec, TableSource
+from frazil.sources.base import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUNS = "generator, files, table, query"
+
+
+def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
+    """The source that the description means. Nothing is read or connected to yet."""
+    match spec:
+        case GeneratorSource():
+            from frazil.sources.generator import Generator
+
+            return Generator(spec, spark)
+        case FilesSource():
+            from frazil.sources.files import Files
+
+            return Files(spec, spark)
+        case TableSource():
+            from frazil.sources.table import SparkTable
+
+            return SparkTable(spec, spark)
+        case QuerySource():
+            from frazil.sources.query import Query
+
+            return Query(spec, spark)
+        case _:
+            raise ConfigError(
+                "connector-not-available",
+                f"The connector {spec.connector} can be described and checked, but this version cannot run it.",
+                fix=f"This version runs: {RUNS}.",
+            )

@@ -1,0 +1,219 @@
+"""A table that Spark knows: an Iceberg table from snapshot to snapshot, any other one once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from frazil.errors import ConfigError, FrazilError, Halted
+from frazil.model.commit import Position, position
+from frazil.model.source import TableSource
+from frazil.sources.base import Slice
+from frazil.sources.failures import one_line, whole_text
+
+READ_ALL = position({"read": "all"})
+
+# Snapshots that only add rows, or only move them between files. The others replace or delete rows.
+_HARMLESS = ("append", "replace")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot, as the table's metadata tells it."""
+
+    id: int
+    parent: int | None
+    operation: str
+    added_rows: int
+    total_rows: int | None
+
+
+def snapshots_between(start: int, head: int, known: dict[int, Snapshot], table: str) -> list[Snapshot]:
+    """The snapshots after ``start`` up to ``head``, oldest first. Halted when ``start`` is not behind ``head``."""
+    line: list[Snapshot] = []
+    at: int | None = head
+    while at != start:
+        if at is None or at not in known:
+            raise _no_way_from(start, known, table)
+        line.append(known[at])
+        at = known[at].parent
+    return line[::-1]
+
+
+def _no_way_from(start: int, known: dict[int, Snapshot], table: str) -> Halted:
+    if start in known:
+        what = f"The snapshot {start} of {table}, where the last batch ended, is not in the history of its current one"
+        return Halted("source-rolled-back", f"{what}: the table was rolled back or its branch replaced.", fix=_START_OVER)
+    what = f"The snapshot {start} of {table}, where the last batch ended, or one after it is gone"
+    return Halted("source-snapshot-expired", f"{what}: it expired, or the table was made anew.", fix=_START_OVER)
+
+
+_START_OVER = (
+    "What was added since cannot be told apart. Compare the tables, then start again with a new sink id, "
+    "which reads the whole source. Keep snapshots for longer than a pipeline may stand still."
+)
+
+
+class SparkTable:
+    """A table of Spark's catalogs.
+
+    Delivery: Iceberg snapshots do not change, so a slice between two of them reads the same rows. First the whole table is
+    read, then what was appended since; compactions are passed over. Any other table is read once as it is. Parallelism:
+    the table's own.
+    """
+
+    poll_seconds = 2.0
+
+    def __init__(self, spec: TableSource, spark: SparkSession) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._iceberg: bool | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The table's name."""
+        return f"table:{self._spec.table}"
+
+    def plan(self, start: Position | None, limit: int) -> Slice | None:
+        """The whole table at first, then the snapshots since, as many as hold about ``limit`` rows."""
+        if not self._is_iceberg():
+            return None if start == READ_ALL else Slice(start, READ_ALL, None)
+        head, known = self._history()
+        if head is None:
+            return None
+        if start is None:
+            return Slice(None, position({"snapshot": head}), known[head].total_rows if head in known else None)
+        line = snapshots_between(_snapshot_of(start), head, known, self._spec.table)
+        if not line:
+            return None
+        self._require_appends(line)
+        taken, rows = _take(line, limit)
+        return Slice(start, position({"snapshot": taken[-1].id}), rows, full=len(taken) < len(line))
+
+    def _require_appends(self, line: list[Snapshot]) -> None:
+        changed = [snapshot for snapshot in line if snapshot.operation not in _HARMLESS]
+        if changed and self._spec.on_change == "stop":
+            first = changed[0]
+            raise Halted(
+                "source-rows-changed",
+                f"The snapshot {first.id} of {self._spec.table} ({first.operation}) replaced or deleted rows, "
+                "which an append cannot follow.",
+                fix="Set on_change: ignore to go on with what is appended, or start again with a new sink id.",
+            )
+
+    def finished(self, position: Position | None) -> bool:
+        """When a table that is no Iceberg table was read."""
+        return position == READ_ALL
+
+    def total_rows(self, start: Position | None) -> int | None:
+        """From the summaries of an Iceberg table's snapshots."""
+        if not self._is_iceberg():
+            return 0 if start == READ_ALL else None
+        head, known = self._history()
+        if head is None:
+            return 0
+        if start is None:
+            return known[head].total_rows if head in known else None
+        line = snapshots_between(_snapshot_of(start), head, known, self._spec.table)
+        return sum(snapshot.added_rows for snapshot in line if snapshot.operation == "append")
+
+    def read(self, part: Slice) -> DataFrame:
+        """The rows of a slice."""
+        if part.end == READ_ALL:
+            return self._table()
+        end = str(_snapshot_of(part.end))
+        reader = self._spark.read.format("iceberg")
+        if part.start is None:
+            return reader.option("snapshot-id", end).table(self._spec.table)
+        start = str(_snapshot_of(part.start))
+        return reader.option("start-snapshot-id", start).option("end-snapshot-id", end).table(self._spec.table)
+
+    def observed(self, part: Slice, rows: int) -> None:
+        """Nothing to learn: snapshots count their rows."""
+
+    def explain(self, error: Exception) -> FrazilError | None:
+        """Data files that were removed while they were read."""
+        text = whole_text(error)
+        if "NotFoundException" in text and "Failed to open" in text:
+            return Halted(
+                "source-files-gone",
+                f"A data file of {self._spec.table} is gone while it is read: {one_line(error)}",
+                fix="A snapshot expired too early. Start again; keep snapshots for longer than a batch takes.",
+            )
+        return None
+
+    def check(self) -> None:
+        """The table must be there."""
+        self._table()
+
+    def _table(self) -> DataFrame:
+        try:
+            return self._spark.table(self._spec.table)
+        except AnalysisException as error:
+            raise _not_readable(self._spec.table, error) from error
+
+    def _is_iceberg(self) -> bool:
+        if self._iceberg is None:
+            try:
+                described = self._spark.sql(f"DESCRIBE TABLE EXTENDED {self._spec.table}").collect()
+            except AnalysisException as error:
+                raise _not_readable(self._spec.table, error) from error
+            self._iceberg = any(row.col_name == "Provider" and row.data_type.lower() == "iceberg" for row in described)
+        return self._iceberg
+
+    def _history(self) -> tuple[int | None, dict[int, Snapshot]]:
+        """The current snapshot, and all that the table still has. In this order: a snapshot that comes between is known."""
+        # A catalog that caches tables would answer for ever with what it saw first.
+        self._spark.catalog.refreshTable(self._spec.table)
+        head = self._spark.sql(f"SELECT snapshot_id FROM {self._spec.table}.refs WHERE name = 'main'").first()
+        rows = self._spark.sql(
+            f"SELECT snapshot_id, parent_id, operation, summary['added-records'] AS added, summary['total-records'] AS total"
+            f" FROM {self._spec.table}.snapshots"
+        ).collect()
+        known = {
+            row.snapshot_id: Snapshot(
+                row.snapshot_id,
+                row.parent_id,
+                row.operation or "",
+                int(row.added or 0),
+                None if row.total is None else int(row.total),
+            )
+            for row in rows
+        }
+        return (None if head is None else head.snapshot_id), known
+
+
+def _take(line: list[Snapshot], limit: int) -> tuple[list[Snapshot], int]:
+    taken: list[Snapshot] = []
+    total = 0
+    for snapshot in line:
+        rows = snapshot.added_rows if snapshot.operation == "append" else 0
+        if taken and total + rows > limit:
+            break
+        taken.append(snapshot)
+        total += rows
+    return taken, total
+
+
+def _snapshot_of(text: Position) -> int:
+    value = json.loads(text)
+    if not isinstance(value, dict) or not isinstance(value.get("snapshot"), int):
+        raise Halted(
+            "position-unknown",
+            f"The table's ledger holds a position that is not one of an Iceberg table: {text[:200]}",
+            fix="The source is not what it was. Give this pipeline a sink id of its own.",
+        )
+    return int(value["snapshot"])
+
+
+def _not_readable(table: str, error: AnalysisException) -> ConfigError:
+    if error.getCondition() in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"):
+        return ConfigError(
+            "source-missing",
+            f"Spark knows no table {table}.",
+            fix="Write it as catalog.namespace.table, and check that the catalog is configured.",
+        )
+    return ConfigError("source-not-readable", f"The table {table} cannot be read: {one_line(error)}")
