@@ -1,9 +1,8 @@
-"""The Python door: `frazil.sink(df).to("lake.db.t").write()`, a callable for foreachBatch, and `frazil.run("file.yaml")`."""
+"""The Python door: `frazil.sink(df).to("lake.db.t").write()`, and a callable for foreachBatch."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,26 +172,6 @@ class _Cell:
 def sink(frame: DataFrame | None = None) -> Sink:
     """Begins the description of a sink, with the data frame to write or, for foreachBatch, without."""
     return Sink(frame)
-
-
-def run(
-    file: str | Path,
-    *,
-    once: bool = False,
-    only: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    listeners: Sequence[Listener] = (),
-    stop: threading.Event | None = None,
-) -> None:
-    """Runs the pipelines of a file, as `frazil run` does."""
-    from frazil.doors.yaml import load, not_yet
-    from frazil.engine.runner import run_project, selected
-
-    project = load(file, env)
-    chosen = {pipeline.name for pipeline in selected(project, only)}
-    for problem in not_yet(project.model_copy(update={"pipelines": tuple(p for p in project.pipelines if p.name in chosen)})):
-        raise problem
-    run_project(project, once=once, listeners=listeners, stop=stop, only=only)
 
 
 def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:

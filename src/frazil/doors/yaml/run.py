@@ -1,0 +1,30 @@
+"""Runs a pipeline file from Python, as `frazil run` does from the shell."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from frazil.doors.yaml.load import load
+from frazil.doors.yaml.support import not_yet
+from frazil.model.events import Listener
+
+
+def run(
+    file: str | Path,
+    *,
+    once: bool = False,
+    only: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    listeners: Sequence[Listener] = (),
+    stop: threading.Event | None = None,
+) -> None:
+    """Runs the enabled pipelines of a file (or those named) until each is done or ``stop`` is set."""
+    from frazil.engine.runner import run_project, selected
+
+    project = load(file, env)
+    chosen = {pipeline.name for pipeline in selected(project, only)}
+    for problem in not_yet(project.model_copy(update={"pipelines": tuple(p for p in project.pipelines if p.name in chosen)})):
+        raise problem
+    run_project(project, once=once, listeners=listeners, stop=stop, only=only)
