@@ -99,10 +99,28 @@ class PartitionField(Model):
         return f"{self.transform.value}({size}{self.source})"
 
 
+def whole_fields(value: Any) -> Any:
+    """`[day(ts), bucket(16, id)]` is cut at every comma by YAML and by whoever splits a text: the parts of a call are joined."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple):
+        return value
+    fields: list[Any] = []
+    for item in value:
+        last = fields[-1] if fields else None
+        if isinstance(item, str) and isinstance(last, str) and last.count("(") > last.count(")"):
+            fields[-1] = f"{last}, {item.strip()}"
+        else:
+            fields.append(item)
+    return fields
+
+
 def parse_partition_text(text: str) -> dict[str, Any]:
     """Reads `transform(width, column)`; the width may also come second, as PyIceberg and dlt users write it."""
     call = _CALL.match(text)
     if call is None:
+        if "(" in text or ")" in text:
+            raise ValueError(f"cannot read {text!r}; write a column, transform(column) or transform(width, column)")
         return {"source": text.strip()}
     name = call["name"].lower()
     arguments = [part.strip() for part in call["arguments"].split(",")] if call["arguments"] else []

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
-from frazil.model.partition import PartitionField, Transform
+from frazil.model.partition import PartitionField, Transform, whole_fields
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
 
@@ -159,6 +159,11 @@ class SinkSpec(Model):
     @classmethod
     def _columns_by_name(cls, value: Any) -> Any:
         return columns_by_name(value)
+
+    @field_validator("partition_by", mode="before")
+    @classmethod
+    def _whole_fields(cls, value: Any) -> Any:
+        return whole_fields(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> SinkSpec:

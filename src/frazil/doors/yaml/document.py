@@ -59,7 +59,7 @@ def keeps_secret(key: str) -> bool:
     """Whether the value of such a key is not to be shown: names of secrets, and what looks like a misspelt one."""
     name = key.lower()
     return (
-        is_secret_name(name) or name in _SHORT_SECRETS or bool(difflib.get_close_matches(name, _SECRET_OPTIONS, n=1, cutoff=0.8))
+        is_secret_name(name) or name in _SHORT_SECRETS or bool(difflib.get_close_matches(name, _SECRET_OPTIONS, n=1, cutoff=0.85))
     )
 
 
@@ -208,13 +208,16 @@ def _broken(document: Document, error: Any) -> ConfigError:
             message += f" ({error.context} that begins on line {error.context_mark.line + 1})"
     fix = next((hint for words_of, hint in _HINTS.items() if words_of in words), "")
     _hide_secret_lines(document)
-    return ConfigError("bad-yaml", message, fix=fix, location=document.place(span))
+    place = document.place(span)
+    if "while parsing a flow" in words and "${" in place.text:
+        fix = 'Within brackets a variable needs quotes: {key: "${VAR}"}.'
+    return ConfigError("bad-yaml", message, fix=fix, location=place)
 
 
 def _hide_secret_lines(document: Document) -> None:
     """Without nodes only the look of a line tells that it holds a secret."""
     for number, line in enumerate(re.split(r"\r\n|\n|\r", document.text)):
-        for match in re.finditer(r"""([\w.-]+)["']?\s*:\s*(\S[^,}]*)""", line):
+        for match in re.finditer(r"""([\w.-]+)["']?\s*:\s*(?=(\S[^,}]*))""", line):
             if keeps_secret(match[1]) and not ONLY_NAMES.fullmatch(match[2].strip().strip("\"'")):
                 document.hide(Span(number, match.start(2)), Span(number, match.end(2)))
 

@@ -53,7 +53,9 @@ def expand(text: str, env: Mapping[str, str]) -> Expansion:
             used[match["name"]] = outcome
         return outcome
 
-    return Expansion(_VARIABLE.sub(replacement, text), used, tuple(problems))
+    expanded = _VARIABLE.sub(replacement, text)
+    unreadable = [problem for problem in problems if problem.code == "bad-variable"]
+    return Expansion(expanded, used, tuple(unreadable[:1] or problems))
 
 
 def _value(match: re.Match[str], env: Mapping[str, str]) -> str | Unresolved:
@@ -65,7 +67,7 @@ def _value(match: re.Match[str], env: Mapping[str, str]) -> str | Unresolved:
     if operator == "?" and not value:
         return Unresolved("unset-variable", f"{name}: {argument or 'this variable is required'}", f"Set {name}.")
     if value is None:
-        fix = f"Set {name}, or give a default: ${{{name}:-default}}. A dollar sign that is no variable is written $$."
+        fix = f"Set {name}, or give a default: ${{{name}:-default}}. A mere dollar sign is written $$."
         return Unresolved("unset-variable", f"The variable {name} is not set", fix)
     return value
 
@@ -73,5 +75,5 @@ def _value(match: re.Match[str], env: Mapping[str, str]) -> str | Unresolved:
 def _unreadable(text: str) -> Unresolved:
     ends = "}" in text
     what = "A variable is written in a way that cannot be read" if ends else "A variable has no closing brace"
-    fix = "Known forms: ${VAR}, ${VAR:-default}, ${VAR:?message}. A dollar sign that is no variable is written $$."
+    fix = "Forms: ${VAR}, ${VAR:-default}, ${VAR:?message}; a default holds no variable. A mere dollar sign is written $$."
     return Unresolved("bad-variable", what, fix)

@@ -100,7 +100,7 @@ def _in_section(step: str | int, section: Mapping[str, Any]) -> Path:
 
 
 def _repaired(document: Document, found: Iterable[_Finding]) -> bool:
-    """Null means left out; a plain scalar that no text may be is tried as the number or boolean that YAML sees in it."""
+    """Null means left out; a plain scalar that cannot be taken as text is tried as the number that YAML sees in it."""
     repaired = False
     for finding in found:
         path = finding.path
@@ -109,10 +109,10 @@ def _repaired(document: Document, found: Iterable[_Finding]) -> bool:
         if finding.value is None and isinstance(path[-1], str) and path[-1] in document.at(path[:-1]):
             document.drop(path)
             repaired = True
-        elif path in document.plain:
-            typed = plain_value(document.plain.pop(path))
-            if typed is not None and not isinstance(typed, str):
-                document.put(path, typed)
+        elif finding.type in ("literal_error", "int_parsing", "float_parsing") and path in document.plain:
+            number = plain_value(document.plain.pop(path))
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                document.put(path, number)
                 repaired = True
     return repaired
 
@@ -127,6 +127,7 @@ def _told(document: Document, found: list[_Finding]) -> list[ConfigError]:
         if any(path[: len(unresolved)] == unresolved for unresolved in document.unresolved):
             continue
         deeper = any(other != path and other[: len(path)] == path for other in by_path)
+        deeper = deeper or any(finding.type == "missing" for finding in findings)
         kept = [f for f in findings if not (deeper and (f.type in _EXPECTED or f.type == "literal_error"))]
         listed = [f for f in kept if f.type in ("literal_error", "enum")]
         types = [f for f in kept if f.type in _EXPECTED]

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from frazil.doors.yaml.anatomy import alternatives, key_of, keys_of, known_values, limits, models_of
 from frazil.doors.yaml.file import SOURCES, BrokerEntry, PipelineEntry, PipelineFile, SinkEntry, SourceEntry
+from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import AddField, FilterRows, RemoveField, RenameField
 
@@ -37,18 +38,20 @@ Section = tuple[str, type[BaseModel]]
 def reference() -> str:
     """The page."""
     parts = [_HEAD]
-    seen: set[type[BaseModel]] = set()
+    seen: set[type[BaseModel]] = {model for _, model in _transforms()}
     parts += [_section(title, model, depth=2) for title, model in _file_sections()]
     parts += [_section(f"`{connector}`", model, depth=3) for connector, model in SOURCES.items()]
-    parts += [_section(title, model, depth=3) for title, model in _below("", seen, *SOURCES.values())]
-    parts += [_section("Sinks", SinkEntry, depth=2), _section("`iceberg`", SinkSpec, depth=3)]
-    parts += [_section(title, model, depth=3) for title, model in _below("", seen, SinkSpec)]
+    parts += _sections(seen, *SOURCES.values())
+    parts += [_section("Sinks", SinkEntry, depth=2), *_sections(seen, SinkEntry), _section("`iceberg`", SinkSpec, depth=3)]
+    parts += _sections(seen, SinkSpec)
     parts += [_section("Pipelines", PipelineEntry, depth=2), _TRANSFORMS]
     parts += [_section(f"`{kind}`", model, depth=3) for kind, model in _transforms()]
-    settings = PipelineFile.model_fields["settings"].annotation
-    parts += [_section("Settings", each, depth=2) for each in models_of(settings)]
-    parts += [_section(title, model, depth=3) for each in models_of(settings) for title, model in _below("", seen, each)]
+    parts += [_section("Settings", Settings, depth=2), *_sections(seen, Settings)]
     return "\n".join(parts)
+
+
+def _sections(seen: set[type[BaseModel]], *models: type[BaseModel]) -> list[str]:
+    return [_section(title, model, depth=3) for title, model in _below("", seen, *models)]
 
 
 def _file_sections() -> list[Section]:

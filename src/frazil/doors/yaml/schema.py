@@ -52,6 +52,8 @@ def _short_forms(definitions: dict[str, Schema]) -> None:
         columns["anyOf"] = [{"type": columns.pop("type"), "items": columns.pop("items")}, _columns_by_name(definitions)]
     file = definitions["PipelineFile"]["properties"]
     file["version"] = {"enum": ["1.0", "1", 1], "description": file["version"]["description"]}
+    levels = definitions["Settings"]["properties"]["log_level"]["enum"]
+    levels += ["warn", "WARN", *(level.upper() for level in levels)]
     for model in ("SourceEntry", "SinkEntry", "PipelineEntry"):
         options = definitions[model]["properties"]
         options["rate_limit"] = _rate_limit(options["rate_limit"])
