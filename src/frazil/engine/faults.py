@@ -86,6 +86,16 @@ def _s3_denied(fault: JavaFault, _address: str) -> FrazilError | None:
     )
 
 
+def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
+    if "UUID does not match" not in fault.message:
+        return None
+    return Halted(
+        "table-replaced",
+        f"The table was dropped and made again while the sink was writing: {fault.line}",
+        fix="Start the pipeline again if the new table is the one to write to.",
+    )
+
+
 def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
     return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
 
@@ -113,6 +123,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     ((f"{ICEBERG}NotAuthorizedException",), _not_authorized),
     ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
     (("S3Exception",), _s3_denied),
+    (("java.lang.IllegalStateException",), _replaced),
     ((f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NotFoundException"), _table_missing),
     ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
     ((f"{ICEBERG}ValidationException", f"{ICEBERG}BadRequestException"), _refused),

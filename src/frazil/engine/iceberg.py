@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from frazil.engine.commit import Ancestor, Intent, Lineage, NewSnapshot, TableView, lineage_of
+from frazil.engine.commit import Ancestor, AttemptFailed, FailureKind, Intent, Lineage, NewSnapshot, TableView, lineage_of
 from frazil.engine.faults import ICEBERG, JavaFault, attempt_failed, explain
-from frazil.errors import ConfigError, DataError, FrazilError, Retryable
+from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
 from frazil.model.commit import SinkState, state_property, summary_of
 from frazil.model.evolution import AddColumn
 from frazil.model.types import Column, StructType, schema_json, type_from_json
@@ -58,6 +58,21 @@ class SchemaMoved(Retryable):
     """The table's schema changed between staging and commit, so that the files must be written again."""
 
 
+class _Statics:
+    """What is static in Iceberg's library, looked up once: each name on the way to a class is a call of its own to the JVM."""
+
+    def __init__(self, jvm: Any, gateway: Any) -> None:
+        iceberg = jvm.org.apache.iceberg
+        self.schema_to_json = iceberg.SchemaParser.toJson
+        self.build_metadata_from = iceberg.TableMetadata.buildFrom
+        self.coordinator = iceberg.spark.FileRewriteCoordinator.get()
+        # `SparkTableCache.get()` is static, and py4j finds the instance method of the same name first: hence reflection.
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        java_class = jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache", True, loader)
+        method = java_class.getMethod("get", gateway.new_array(jvm.java.lang.Class, 0))
+        self.table_cache = method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0))
+
+
 class Lake:
     """One catalog through one Spark session."""
 
@@ -69,6 +84,7 @@ class Lake:
         self._gateway: Any = spark.sparkContext._gateway
         with java_errors(address), active(spark):
             self._catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, catalog_name)
+            self._statics = _Statics(jvm, self._gateway)
 
     def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
         """The table, or None when it does not exist."""
@@ -136,6 +152,15 @@ class Lake:
         return self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(levels), table)
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """The columns and the partitioning of a table, under the ids that the table has given them."""
+
+    ids: tuple[int, int]
+    schema: StructType
+    partition: tuple[tuple[str, str], ...]
+
+
 class IcebergTable:
     """One table: what it is, staging of files for it, and the port of the commit loop."""
 
@@ -144,31 +169,39 @@ class IcebergTable:
         self._jvm = lake._jvm
         self._table = table
         self._operations = table.operations()
-
-    @property
-    def uuid(self) -> str:
+        self._read_layout: _Layout | None = None
+        self.uuid = str(self._operations.current().uuid())
         """Which table this is, whatever its name."""
-        return str(self._operations.current().uuid())
 
     @property
     def schema(self) -> StructType:
         """The current columns."""
-        parsed = type_from_json(json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(self._table.schema())))
-        if not isinstance(parsed, StructType):
-            raise TypeError(parsed)
-        return parsed
+        return self._layout.schema
 
     @property
     def partition(self) -> tuple[tuple[str, str], ...]:
         """The current partition spec: source column and transform, e.g. `("id", "bucket[16]")`."""
-        schema = self._table.schema()
-        fields = self._table.spec().fields()
-        return tuple((str(schema.findColumnName(field.sourceId())), str(field.transform().toString())) for field in fields)
+        return self._layout.partition
+
+    @property
+    def _layout(self) -> _Layout:
+        """Read again only when another schema or spec is the current one: a schema or spec never changes under its id."""
+        metadata = self._operations.current()
+        ids = (int(metadata.currentSchemaId()), int(metadata.defaultSpecId()))
+        if self._read_layout is None or self._read_layout.ids != ids:
+            schema = metadata.schema()
+            columns = type_from_json(json.loads(self.lake._statics.schema_to_json(schema)))
+            if not isinstance(columns, StructType):
+                raise TypeError(columns)
+            fields = _items(metadata.spec().fields())
+            partition = tuple((str(schema.findColumnName(f.sourceId())), str(f.transform().toString())) for f in fields)
+            self._read_layout = _Layout(ids, columns, partition)
+        return self._read_layout
 
     @property
     def identifier_fields(self) -> tuple[str, ...]:
         """The columns that identify a row."""
-        return tuple(sorted(str(name) for name in self._table.schema().identifierFieldNames()))
+        return tuple(sorted(str(name) for name in _items(self._table.schema().identifierFieldNames())))
 
     @property
     def properties(self) -> dict[str, str]:
@@ -182,13 +215,18 @@ class IcebergTable:
 
     def committed_ends(self, sink_id: str) -> frozenset[str]:
         """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""
-        summaries = [snapshot.summary() for snapshot in self._table.snapshots()]
+        summaries = [snapshot.summary() for snapshot in _items(self._table.snapshots())]
         return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
 
     def refresh(self) -> None:
         """Looks at the table again."""
         with java_errors(self.lake.address):
             self._table.refresh()
+
+    def look(self) -> None:
+        """Makes sure that the metadata is at hand: some catalogs' clients forget it with a commit, and ask again when needed."""
+        with java_errors(self.lake.address):
+            self._operations.current()
 
     def port(self, sink_id: str) -> IcebergPort:
         """The commit loop's side of this table for one sink."""
@@ -203,12 +241,12 @@ class IcebergTable:
         metadata = self._operations.current()
         target = self._with_columns(added) if added else self._table
         group = str(uuid.uuid4())
-        cache = self._table_cache()
-        coordinator = self._jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+        cache, coordinator = self.lake._statics.table_cache, self.lake._statics.coordinator
         cache.add(group, target)
         try:
-            frame.write.format("iceberg").options(**options).mode("append").save(group)
-            files = tuple(coordinator.fetchNewFiles(target, group))
+            with active(frame.sparkSession):
+                frame.write.format("iceberg").options(**options).mode("append").save(group)
+            files = tuple(_items(coordinator.fetchNewFiles(target, group)))
         finally:
             coordinator.clearRewrite(target, group)
             cache.remove(group)
@@ -239,14 +277,6 @@ class IcebergTable:
         text = json.dumps(schema_json(StructType((column,))))
         return self._jvm.org.apache.iceberg.SchemaParser.fromJson(text).findType(1)
 
-    def _table_cache(self) -> Any:
-        """`SparkTableCache.get()` is static, and py4j finds the instance method of the same name first: hence reflection."""
-        gateway = self.lake._gateway
-        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        java_class = self._jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache", True, loader)
-        method = java_class.getMethod("get", gateway.new_array(self._jvm.java.lang.Class, 0))
-        return method.invoke(None, gateway.new_array(self._jvm.java.lang.Object, 0))
-
 
 class IcebergPort:
     """The commit loop's side of one table for one sink (see :class:`frazil.engine.commit.TablePort`).
@@ -257,7 +287,6 @@ class IcebergPort:
 
     def __init__(self, table: IcebergTable, sink_id: str) -> None:
         self._table = table
-        self._jvm = table._jvm
         self._sink_id = sink_id
         self._property = state_property(sink_id)
 
@@ -299,7 +328,7 @@ class IcebergPort:
         properties = dict(intent.change.properties) if isinstance(intent.change, SetProperties) else {}
         with attempt_errors(self._table.lake.address):
             # The transaction's metadata has the columns that `apply` added to it, if any.
-            builder = self._jvm.org.apache.iceberg.TableMetadata.buildFrom(transaction.table().operations().current())
+            builder = self._table.lake._statics.build_metadata_from(transaction.table().operations().current())
             builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
             builder = builder.setProperties(properties | {self._property: state.to_json()})
             self._table._operations.commit(metadata, builder.build())
@@ -337,7 +366,17 @@ class IcebergPort:
     def _require_same_schema(self, metadata: Any, change: AppendFiles) -> None:
         """The field ids in the staged files are those that the columns get only if nobody else has added any meanwhile."""
         if int(metadata.currentSchemaId()) != change.schema_id or int(metadata.lastColumnId()) != change.last_column_id:
-            raise SchemaMoved("schema-moved", "The table's schema was changed by somebody else while a batch was being written.")
+            moved = SchemaMoved(
+                "schema-moved", "The table's schema was changed by somebody else while a batch was being written."
+            )
+            raise AttemptFailed(FailureKind.CONFLICT, moved, final=True)
+
+
+def _items(iterable: Any) -> Iterator[Any]:
+    """What a Java iterable holds. Python's own way to the end goes through an exception, which takes dozens of calls."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 @contextmanager
@@ -391,10 +430,13 @@ def java_errors(address: str) -> Iterator[None]:
 
 @contextmanager
 def attempt_errors(address: str) -> Iterator[None]:
-    """Turns the JVM's exceptions into outcomes of an attempt."""
+    """Turns the JVM's exceptions into outcomes of an attempt, or into what stops the sink at once."""
     try:
         yield
-    except FrazilError:
+    except (FrazilError, AttemptFailed):
         raise
     except Exception as error:
-        raise attempt_failed(fault_of(error), address) from error
+        failed = attempt_failed(fault_of(error), address)
+        if isinstance(failed.outcome.error, Halted):
+            raise failed.outcome.error from error
+        raise failed from error

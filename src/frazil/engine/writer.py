@@ -10,15 +10,16 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from frazil.engine import target
-from frazil.engine.commit import AttemptFailed, Failed, Intent, commit
+from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit
 from frazil.engine.iceberg import AppendFiles, IcebergTable, Lake, SchemaMoved, SetProperties, fault_of
 from frazil.engine.partition import distribution_options
 from frazil.engine.shape import drops_rows, shaped
-from frazil.errors import DataError, Fenced, FrazilError
+from frazil.errors import DataError, Fenced, FrazilError, Retryable
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
 from frazil.model.settings import RetrySettings
@@ -103,7 +104,8 @@ class SinkWriter:
             try:
                 return self._write(frame, part, explain, began)
             except SchemaMoved:
-                self._require_table().refresh()  # the files carry field ids that now mean something else: write them again
+                # The files carry field ids that now mean something else: they are written again.
+                self._patiently(self._require_table().refresh)
 
     def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
         change, counts = self._stage(frame, part, explain)
@@ -136,6 +138,7 @@ class SinkWriter:
 
     def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> tuple[AppendFiles, RowCounts]:
         table = self._require_table()
+        self._patiently(table.look)
         seen = None
         if drops_rows(self._transforms):
             seen = Observation()
@@ -195,8 +198,22 @@ class SinkWriter:
         return result
 
     def _failed_attempt(self, failed: Failed, attempt: int) -> None:
-        message = failed.error.message
-        self._listen(CommitFailed(self.name, failed.kind.value, message, attempt, will_retry=not failed.final))
+        again = not failed.final or isinstance(failed.error, SchemaMoved)
+        self._listen(CommitFailed(self.name, failed.kind.value, failed.error.message, attempt, will_retry=again))
+
+    def _patiently(self, look: Callable[[], None]) -> None:
+        """Looks at the table between two commits with the patience of a commit."""
+        for failures in count(1):
+            try:
+                look()
+            except Retryable as error:
+                final = failures > self._retry.max_retries
+                self._failed_attempt(Failed(FailureKind.UNREACHABLE, error, final), failures)
+                if final:
+                    raise
+                self._sleep(backoff_seconds(self._retry, failures))
+            else:
+                return
 
     def _require_table(self) -> IcebergTable:
         if self._table is None:
