@@ -1,4 +1,4 @@
-"""Proof of the real engine: no row lost, none doubled and no file missing, whatever the catalog answers and whenever a process dies."""
+"""The real engine loses no row, doubles none and leaves no file missing: faulty catalogs, killed processes, second instances."""
 
 import pytest
 

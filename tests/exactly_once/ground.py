@@ -68,6 +68,16 @@ class Ground:
         """A Spark session that knows the catalog."""
         return session_for(self.spark.newSession(), catalog_settings(self.sink()))
 
+    def head(self) -> int:
+        """The id of the current snapshot."""
+        snapshot = self.table().current_snapshot()
+        assert snapshot is not None
+        return snapshot.snapshot_id
+
+    def expire(self, retain_last: int = 1) -> None:
+        """Removes all snapshots but the last, however young."""
+        self.procedure(f"expire_snapshots('{self.name}', TIMESTAMP '2100-01-01 00:00:00', {retain_last})")
+
     def procedure(self, call: str) -> None:
         """Runs one of Iceberg's procedures on the table, as an administrator does."""
         self.session().sql(f"CALL lake.system.{call}").collect()

@@ -1,0 +1,215 @@
+"""What happens to a table behind the engine's back: expiry, rollback, replacement, races, storms, a catalog that goes away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.types import StringType
+from pyspark.sql import SparkSession
+
+from exactly_once.ground import QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, sqlite_ground
+from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
+from frazil.engine.writer import Part
+from frazil.errors import Fenced, Halted, OutcomeUnknown, Retryable
+from services.faults import Fault, applied_then_cut_off, cut_off, refused
+from services.faulty_rest import FaultyRest
+from services.rest_catalog import RestCatalog
+
+FEW = QUICK.model_copy(update={"max_retries": 2})
+FOR_GOOD = 1000
+
+
+@pytest.fixture
+def ground(spark: SparkSession, tmp_path: Path) -> Ground:
+    return sqlite_ground(spark, tmp_path)
+
+
+@pytest.fixture
+def behind_proxy(spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest) -> Ground:
+    return rest_ground(spark, faulty_rest.uri, rest_catalog.uri)
+
+
+@pytest.fixture(params=["sqlite", "rest"])
+def either(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Ground:
+    if request.param == "sqlite":
+        return sqlite_ground(spark, tmp_path)
+    catalog = request.getfixturevalue("rest_catalog")
+    return rest_ground(spark, catalog.uri, catalog.uri)
+
+
+def test_the_ledger_outlives_the_expiry_of_its_snapshots(ground: Ground) -> None:
+    foreign = Foreign(ground)
+    writer = ground.writer()
+    writer.pump(30)
+    foreign.append()
+    ground.expire()
+    assert len(ground.table().snapshots()) == 1
+    writer.write(30, 40)
+    foreign.append()
+    ground.expire()
+    later = ground.writer()
+    assert later.open() == 40
+    later.write(40, 50)
+    truth = Truth(ground.table())
+    assert truth.rows == rows_of(OURS, range(50)) + rows_of(FOREIGN, foreign.ids)
+    assert_every_snapshot_readable(truth)
+
+
+def test_a_rollback_halts_the_sink_until_it_is_undone(ground: Ground) -> None:
+    writer = ground.writer()
+    writer.pump(10)
+    before = ground.head()
+    writer.pump(20)
+    last = ground.head()
+    ground.procedure(f"rollback_to_snapshot('{ground.name}', {before})")
+    Foreign(ground).append()
+    for halted in (lambda: writer.write(20, 30), lambda: ground.writer().open()):
+        with pytest.raises(Halted) as stopped:
+            halted()
+        assert stopped.value.code == "rolled-back"
+    assert Truth(ground.table()).rows == rows_of(OURS, range(10)) + rows_of(FOREIGN, [0])
+
+    ground.procedure(f"set_current_snapshot('{ground.name}', {last})")
+    ground.writer().pump(30)
+    assert Truth(ground.table()).rows == rows_of(OURS, range(30))
+
+
+def test_a_rollback_is_seen_after_what_it_left_behind_has_expired(ground: Ground) -> None:
+    foreign = Foreign(ground)
+    writer = ground.writer()
+    writer.pump(10)
+    before = ground.head()
+    writer.pump(20)
+    ground.procedure(f"rollback_to_snapshot('{ground.name}', {before})")
+    for _ in range(3):
+        foreign.append()
+    ground.expire(retain_last=4)
+    assert ground.head() != before
+    with pytest.raises(Halted) as stopped:
+        ground.writer().open()
+    assert stopped.value.code == "rolled-back"
+    assert Truth(ground.table()).rows == rows_of(OURS, range(10)) + rows_of(FOREIGN, foreign.ids)
+
+
+def test_a_table_that_was_made_again_is_not_written_to(either: Ground) -> None:
+    writer = either.writer()
+    writer.pump(10)
+    either.direct.drop_table(either.name)
+    either.writer().open()
+    with pytest.raises(Halted) as stopped:
+        writer.write(10, 20)
+    assert stopped.value.code == "table-replaced"
+    assert either.table().scan().to_arrow().num_rows == 0
+
+
+def test_of_two_writers_the_older_is_fenced(either: Ground) -> None:
+    older, newer = either.writer(), either.writer()
+    older.pump(10)
+    assert newer.open() == 10
+    with pytest.raises(Fenced):
+        older.write(10, 20)
+    assert len(older.fenced) == 1
+    newer.write(10, 20)
+    with pytest.raises(Fenced):
+        older.write(20, 30)
+    assert_exactly_once(either.table(), SINK_ID, range(20))
+
+
+@pytest.mark.parametrize(("fault", "applied"), [(applied_then_cut_off(), True), (cut_off(), False)], ids=str)
+def test_a_catalog_that_goes_away_during_a_commit(
+    behind_proxy: Ground, faulty_rest: FaultyRest, fault: Fault, applied: bool
+) -> None:
+    writer = behind_proxy.writer(retry=FEW)
+    writer.pump(10)
+    faulty_rest.script([replace(fault, meanwhile=lambda: faulty_rest.script([refused(500)] * FOR_GOOD, on="load"))])
+    with pytest.raises(OutcomeUnknown) as stopped:
+        writer.write(10, 20)
+    assert stopped.value.exit_code == 75
+    with pytest.raises(Retryable) as unreachable:
+        behind_proxy.writer(retry=FEW).open()
+    assert (unreachable.value.code, unreachable.value.exit_code) == ("catalog-unreachable", 75)
+
+    faulty_rest.script([], on="load")
+    later = behind_proxy.writer()
+    assert later.open() == (20 if applied else 10)
+    later.pump(30)
+    assert_exactly_once(behind_proxy.table(), SINK_ID, range(30))
+
+
+def test_two_first_writers_make_one_table(either: Ground) -> None:
+    """Each has an id of its own and takes the columns from its data."""
+    writers = [either.writer(f"numbers/{letter}", schema={}) for letter in "ab"]
+    together = threading.Barrier(len(writers))
+
+    def work(number: int) -> None:
+        writer, first = writers[number], 10 * number
+        together.wait()
+        frame = numbers(writer.session, first, first + 10)
+        writer.writer.ensure(frame)
+        writer.writer.write(frame, Part("numbers", None, '{"row":10}', 10))
+
+    run_together([lambda: work(0), lambda: work(1)])
+    truth = Truth(either.table())
+    assert truth.rows == rows_of(OURS, range(20))
+    assert [truth.ledger(f"numbers/{letter}")["batch"] for letter in "ab"] == [1, 1]
+
+
+def test_a_storm_of_foreign_commits_neither_starves_nor_breaks_ours(either: Ground) -> None:
+    foreign = Foreign(either)
+    writer = either.writer()
+    writer.open()
+    with foreign.storm():
+        writer.pump(100)
+    assert any(failed.kind == "conflict" for failed in writer.failures), "there was no contention"
+    assert len(foreign.ids) > 10
+    assert_exactly_once(either.table(), SINK_ID, range(100), foreign.ids)
+
+
+def test_two_sinks_share_a_table(either: Ground) -> None:
+    writers = [either.writer(f"numbers/{letter}") for letter in "ab"]
+    writers[0].open()
+    run_together([lambda: writers[0].pump(50), lambda: writers[1].pump(50)])
+    truth = Truth(either.table())
+    assert truth.rows == rows_of(OURS, [*range(50), *range(50)])
+    assert [truth.ledger(f"numbers/{letter}")["batch"] for letter in "ab"] == [5, 5]
+    assert_every_snapshot_readable(truth)
+
+
+def test_columns_added_by_somebody_else_while_a_batch_adds_its_own(behind_proxy: Ground, faulty_rest: FaultyRest) -> None:
+    writer = behind_proxy.writer()
+    writer.pump(10)
+
+    def add_column() -> None:
+        with behind_proxy.table().update_schema() as update:
+            update.add_column("theirs", StringType())
+
+    faulty_rest.script([replace(refused(409), meanwhile=add_column)])
+    frame = numbers(writer.session, 10, 20).selectExpr("*", "concat('n', id) AS mine")
+    writer.writer.write(frame, Part("numbers", '{"row":10}', '{"row":20}', 10))
+    assert_exactly_once(behind_proxy.table(), SINK_ID, range(20))
+    rows = behind_proxy.table().scan().to_arrow().sort_by("id").to_pylist()
+    assert [row["mine"] for row in rows] == [None] * 10 + [f"n{number}" for number in range(10, 20)]
+    assert {row["theirs"] for row in rows} == {None}
+
+
+def run_together(work: Sequence[Callable[[], None]]) -> None:
+    """Runs each in a thread of its own, and raises what one of them raised."""
+    problems: list[BaseException] = []
+
+    def guarded(one: Callable[[], None]) -> None:
+        try:
+            one()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for problem in problems:
+        raise problem
