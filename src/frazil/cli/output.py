@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +71,7 @@ def console_for_messages() -> Console:
 
 
 def _width(terminal: bool) -> int | None:
-    return None if terminal or os.environ.get("COLUMNS") else PIPE_WIDTH
+    return None if terminal else PIPE_WIDTH
 
 
 def text(value: object, style: str = "") -> Text:

@@ -49,12 +49,11 @@ def status(call: Call, names: Names = None) -> None:
     if call.output.json:
         call.output.document({"pipelines": [to_json(one) for one in found]})
     else:
-        columns = ("pipeline", "table", "last commit", "batch", "epoch", "rows", "files", "size", "snapshots", "position")
-        numbers = ("batch", "epoch", "rows", "files", "size", "snapshots")
-        call.output.show(table("", columns, [_row(one) for one in found], right=numbers))
+        columns = ("pipeline", "table", "last commit", "batch", "rows", "files", "size")
+        call.output.show(table("", columns, [_row(one) for one in found], right=("batch", "rows", "files", "size")))
         for one in found:
-            for hint in hints(one):
-                call.output.show(f"{one.pipeline.name}: {hint}")
+            for line in (*_details(one), *hints(one)):
+                call.output.show(f"{one.pipeline.name}: {line}")
             if one.error is not None:
                 call.output.show(error_text(one.error))
     if code := exit_code(one.error for one in found if one.error is not None):
@@ -126,9 +125,15 @@ def to_json(one: Status) -> dict[str, Any]:
 def _row(one: Status) -> tuple[object, ...]:
     name, full_name = one.pipeline.name, one.pipeline.sink.full_name
     if one.facts is None:
-        return (name, full_name, "unreadable" if one.error else "never", *[""] * 7)
+        return name, full_name, "unreadable" if one.error else "never"
     state, head = one.ledger, one.facts.current
-    committed = f"{iso(state.at_ms)} ({ago(seconds_since(state.at_ms))})" if state else "never"
+    committed = (ago(seconds_since(state.at_ms)), state.batch) if state else ("never", "")
     counts = (f"{head.total_rows:,}", f"{head.total_files:,}", size(head.total_bytes)) if head else ("0", "0", "0 B")
-    entry = (state.batch, state.epoch) if state else ("", "")
-    return (name, full_name, committed, *entry, *counts, len(one.facts.snapshots), short(state.end if state else ""))
+    return name, full_name, *committed, *counts
+
+
+def _details(one: Status) -> Iterator[str]:
+    state = one.ledger
+    if state is not None:
+        reached = short(state.end, 100) or "nothing yet"
+        yield f"committed {iso(state.at_ms)} by instance {state.instance}, epoch {state.epoch}, up to {reached}"

@@ -5,9 +5,10 @@ Everything here only looks. A SQLite catalog is opened read-only, and the tables
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from frazil.engine.catalogs import catalog_settings, jdbc_uri
@@ -35,7 +36,7 @@ def open_catalog(sink: SinkSpec) -> Catalog | None:
         return _opened(sink.catalog, pyiceberg_properties(sink))
 
 
-def _opened(spec: CatalogSpec, properties: dict[str, str]) -> Catalog | None:
+def _opened(spec: CatalogSpec, properties: dict[str, Any]) -> Catalog | None:
     match spec.type:
         case CatalogType.REST:
             return _rest_catalog(spec, properties)
@@ -65,7 +66,7 @@ def _opened(spec: CatalogSpec, properties: dict[str, str]) -> Catalog | None:
             )
 
 
-def _rest_catalog(spec: CatalogSpec, properties: dict[str, str]) -> Catalog:
+def _rest_catalog(spec: CatalogSpec, properties: dict[str, Any]) -> Catalog:
     from pyiceberg.catalog.rest import RestCatalog
     from requests import get
 
@@ -74,7 +75,7 @@ def _rest_catalog(spec: CatalogSpec, properties: dict[str, str]) -> Catalog:
     return RestCatalog(spec.name, **properties)
 
 
-def _sql_catalog(spec: CatalogSpec, properties: dict[str, str]) -> Catalog | None:
+def _sql_catalog(spec: CatalogSpec, properties: dict[str, Any]) -> Catalog | None:
     import logging
 
     path = sqlite_path(spec)
@@ -89,10 +90,10 @@ def _sql_catalog(spec: CatalogSpec, properties: dict[str, str]) -> Catalog | Non
     return catalog if inspect(catalog.engine).has_table("iceberg_tables") else None
 
 
-def pyiceberg_properties(sink: SinkSpec) -> dict[str, str]:
+def pyiceberg_properties(sink: SinkSpec) -> dict[str, Any]:
     """The properties of the sink's catalog as PyIceberg spells them."""
     options = catalog_settings(sink).options
-    properties = {_OTHER_NAMES.get(key, key): value for key, value in options.items() if key not in _JAVA_ONLY}
+    properties: dict[str, Any] = {_OTHER_NAMES.get(key, key): value for key, value in options.items() if key not in _JAVA_ONLY}
     if sink.catalog.type is CatalogType.SQL:
         properties["uri"] = sqlalchemy_uri(options)
     if sink.s3 is not None:
@@ -102,12 +103,25 @@ def pyiceberg_properties(sink: SinkSpec) -> dict[str, str]:
     return properties | _gcs_properties(sink) | _azure_properties(sink) | _glue_properties(sink)
 
 
-def _gcs_properties(sink: SinkSpec) -> dict[str, str]:
-    """A key file or no credentials at all is gcsfs's matter; Arrow knows Google's default chain, which serves the rest."""
-    if sink.gcs is None or not (sink.gcs.service_account_path or sink.gcs.no_auth):
+def _gcs_properties(sink: SinkSpec) -> dict[str, Any]:
+    """A key, or no credentials at all, is gcsfs's matter; Arrow knows Google's default chain, which serves the rest."""
+    gcs = sink.gcs
+    if gcs is None or not (gcs.service_account_path or gcs.service_account_key or gcs.no_auth):
         return {}
-    token = sink.gcs.service_account_path or "anon"
+    token: Any = gcs.service_account_path or "anon"
+    if gcs.service_account_key is not None:
+        token = _google_key(gcs.service_account_key.get_secret_value())
     return {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO", "gcs.oauth2.token": token}
+
+
+def _google_key(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        message = "gcs.service_account_key is not the JSON of a service account's key."
+        raise ConfigError(
+            "bad-service-account-key", message, fix="Give the file's content, or its name as service_account_path."
+        ) from None
 
 
 def _azure_properties(sink: SinkSpec) -> dict[str, str]:

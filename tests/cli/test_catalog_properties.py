@@ -1,0 +1,94 @@
+"""A sink's catalog and store in PyIceberg's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.errors import ConfigError
+from frazil.model.sink import SinkSpec
+from frazil.observe.catalogs import pyiceberg_properties
+
+
+def properties(catalog: dict[str, Any], **options: Any) -> dict[str, Any]:
+    return pyiceberg_properties(SinkSpec.model_validate({"catalog": catalog, "namespace": "a", "table": "b", **options}))
+
+
+def chosen(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: found[name] for name in names if name in found}
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ({"credential": "id:secret"}, {"credential": "id:secret"}),
+        ({"credential": "bearer"}, {"token": "bearer"}),
+        ({"credential": "bearer", "properties": {"oauth2-server-uri": "https://a/t"}}, {"credential": "bearer"}),
+        ({"credential": "bearer", "oauth2_server_uri": "https://a/t"}, {"credential": "bearer"}),
+        ({"token": "bearer"}, {"token": "bearer"}),
+    ],
+)
+def test_a_credential_is_a_token_unless_there_is_somewhere_to_trade_it(rest: dict[str, Any], expected: dict[str, str]) -> None:
+    found = properties({"type": "rest", "rest": {"uri": "http://catalog:8181", "warehouse": "analytics", **rest}})
+    assert chosen(found, "credential", "token") == expected
+    assert chosen(found, "uri", "warehouse") == {"uri": "http://catalog:8181", "warehouse": "analytics"}
+    assert "type" not in found
+
+
+@pytest.mark.parametrize("uri", ["sqlite:////data/my lake/c.db", "jdbc:sqlite:/data/my lake/c.db", "sqlite:/data/my lake/c.db"])
+def test_every_way_to_write_a_sqlite_file_is_opened_read_only(uri: str) -> None:
+    found = properties({"type": "sql", "sql": {"uri": uri, "warehouse": "/data"}})
+    assert found["uri"] == "sqlite:///file:/data/my%20lake/c.db?mode=ro&uri=true"
+
+
+def test_a_relative_sqlite_file_is_below_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = properties({"type": "sql", "sql": {"uri": "sqlite:///lake/c.db", "warehouse": "lake"}})
+    assert found["uri"] == f"sqlite:///file:{tmp_path}/lake/c.db?mode=ro&uri=true"
+    assert found["warehouse"] == (tmp_path / "lake").as_uri()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        {"uri": "postgresql://bob:p%40ss%2Fword@db:5433/lake?sslmode=require"},
+        {"uri": "postgresql://db:5433/lake?sslmode=require", "user": "bob", "password": "p@ss/word"},
+        {"uri": "jdbc:postgresql://db:5433/lake?sslmode=require", "user": "bob", "password": "p@ss/word"},
+    ],
+)
+def test_postgres_is_reached_with_psycopg2(sql: dict[str, str]) -> None:
+    found = properties({"type": "sql", "sql": {**sql, "warehouse": "/data"}})
+    assert found["uri"] == "postgresql+psycopg2://bob:p%40ss%2Fword@db:5433/lake?sslmode=require"
+    assert not [name for name in found if name.startswith("jdbc.")]
+
+
+def test_s3_keys_and_addressing() -> None:
+    catalog = {"type": "rest", "rest": {"uri": "http://c"}}
+    keys = {"access_key_id": "a", "secret_access_key": "s", "session_token": "t"}
+    minio = properties(catalog, s3={"endpoint": "http://minio:9000", "path_style_access": True, "region": "eu", **keys})
+    assert chosen(minio, "s3.endpoint", "s3.access-key-id", "s3.secret-access-key", "s3.session-token", "client.region") == {
+        "s3.endpoint": "http://minio:9000",
+        "s3.access-key-id": "a",
+        "s3.secret-access-key": "s",
+        "s3.session-token": "t",
+        "client.region": "eu",
+    }
+    assert minio["s3.force-virtual-addressing"] == "false"
+    assert properties(catalog, s3={"endpoint": "http://store"})["s3.force-virtual-addressing"] == "true"
+
+
+def test_azure_and_google() -> None:
+    catalog = {"type": "rest", "rest": {"uri": "http://c"}}
+    azure = properties(catalog, azure={"storage_account": "acc", "access_key": "k"})
+    assert chosen(azure, "adls.account-name", "adls.account-key") == {"adls.account-name": "acc", "adls.account-key": "k"}
+    assert properties(catalog, azure={"storage_account": "acc", "sas_token": "s"})["adls.sas-token"] == "s"
+    assert "py-io-impl" not in properties(catalog, gcs={"project_id": "p"})
+    assert properties(catalog, gcs={"service_account_path": "/k.json"})["gcs.oauth2.token"] == "/k.json"
+    assert properties(catalog, gcs={"service_account_key": '{"type": "service_account"}'})["gcs.oauth2.token"] == {
+        "type": "service_account"
+    }
+    with pytest.raises(ConfigError) as refused:
+        properties(catalog, gcs={"service_account_key": "c4nary-in-the-mine"})
+    assert "c4nary" not in str(refused.value)

@@ -1,0 +1,92 @@
+"""`frazil demo`: a table in seconds, a second time too, and every command that it prints works as printed."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli.commands import FRAZIL, Frazil
+from cli.tables import sqlite_catalog
+from services.processes import start
+
+START_SECONDS = 180
+
+
+def event_numbers(folder: Path) -> list[int]:
+    """What another reader finds in the table."""
+    scan = sqlite_catalog(folder / "lake").load_table("demo.events").scan(selected_fields=("event_number",))
+    return sorted(scan.to_arrow()["event_number"].to_pylist())
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_demo_shows_rows_snapshots_and_commands_that_work(frazil: Frazil, tmp_path: Path) -> None:
+    told = frazil("demo", "--seconds", "3")
+    assert told.code == 0, told.err
+    assert all(word in told.out for word in ("event_number", "rows added", "page_view", "Next:"))
+    assert "batch 1 committed" in told.err
+    first = event_numbers(tmp_path)
+    assert first == list(range(len(first)))
+    assert first
+    printed = [line.strip() for line in told.out[told.out.index("Next:") :].splitlines()[1:]]
+    status, inspect, reader, run = [line for line in printed if not line.startswith("#")]
+    assert "demo.events" in shell(status, tmp_path)
+    assert "the newest" in shell(inspect, tmp_path)
+    assert "page_view" in shell(reader, tmp_path)
+
+    again = frazil("demo", "--seconds", "1", "--json")
+    assert again.code == 0, again.err
+    second = event_numbers(tmp_path)
+    assert second == list(range(len(second)))
+    assert len(second) == len(first) + again.json["pipelines"][0]["rows"] > len(first)
+    assert again.json["next"]["go on writing; Ctrl-C stops it"] == run
+
+    process = start("run", shlex.split(run), tmp_path / "run.log")
+    try:
+        process.await_line("batch_committed", START_SECONDS)
+    finally:
+        code = process.stop(signal.SIGTERM, timeout=60)
+    assert code == 0
+    assert "stopping after the batch" in process.log_text()
+    third = event_numbers(tmp_path)
+    assert third == list(range(len(third)))
+    assert len(third) > len(second)
+
+
+def shell(command: str, cwd: Path) -> str:
+    """What a user sees who types it."""
+    done = subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_changed_demo_file_is_kept(frazil: Frazil, tmp_path: Path) -> None:
+    lake = tmp_path / "elsewhere" / "lake"
+    assert frazil("demo", "--seconds", "1", "--dir", lake).code == 0
+    file = lake / "demo.yaml"
+    file.write_text(file.read_text().replace("rows_per_second: 2000", "rows_per_second: 500"))
+    assert frazil("validate", file).code == 0
+    assert frazil("demo", "--seconds", "1", "--dir", lake).code == 0
+    assert "rows_per_second: 500" in file.read_text()
+
+
+def test_a_demo_that_cannot_write_says_so(frazil: Frazil, tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("a file")
+    told = frazil("demo")
+    assert (told.code, "cannot-write" in told.err) == (1, True)
+
+
+def test_the_second_ctrl_c_ends_a_run_at_once(frazil: Frazil, tmp_path: Path) -> None:
+    assert frazil("init").code == 0
+    command = [str(FRAZIL), "run", "-c", "frazil.yaml"]
+    file = tmp_path / "frazil.yaml"
+    file.write_text(file.read_text().replace("settings:", "settings:\n  health: {port: 0}\n  metrics: {port: 0}"))
+    process = start("run", command, tmp_path / "run.log")
+    process.await_line("metrics: http", START_SECONDS)
+    process.process.send_signal(signal.SIGINT)
+    process.await_line("Ctrl-C again to end at once", 30)
+    assert process.stop(signal.SIGINT, timeout=10) == 130

@@ -1,0 +1,177 @@
+"""`frazil plan` and `frazil run` with the real engine: what they print, how they end, and that a refusal writes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cli.commands import Frazil, everything_in, sql_pipeline
+from cli.tables import sqlite_catalog
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def event_numbers(folder: Path) -> list[int]:
+    """What another reader finds in the table."""
+    scan = sqlite_catalog(folder).load_table("shop.events").scan(selected_fields=("event_number",))
+    return sorted(scan.to_arrow()["event_number"].to_pylist())
+
+
+def files_pipeline(folder: Path, rows: list[dict[str, object]], *options: str) -> Path:
+    """A pipeline from a folder of JSON into the SQLite catalog."""
+    (folder / "in").mkdir(exist_ok=True)
+    number = len(list((folder / "in").iterdir()))
+    (folder / "in" / f"{number}.json").write_text("\n".join(json.dumps(row) for row in rows))
+    file = sql_pipeline(folder, *options)
+    text = file.read_text().replace("connector: generator", "connector: files")
+    file.write_text(text.replace("{rows: 1000, rows_per_second: 1000}", f"{{path: '{folder / 'in'}', format: json}}"))
+    return file
+
+
+def test_a_run_writes_and_a_second_one_goes_on(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path, "batch_size: 400", rows=1000)
+    told = frazil("run", "--once", "--json")
+    assert told.code == 0, told.err
+    [total] = told.json["pipelines"]
+    assert (total["pipeline"], total["table"], total["rows"], total["error"]) == ("load", "shop.events", 1000, None)
+    assert total["batches"] == 3
+    assert total["snapshot"] == frazil("status", "--json").json["pipelines"][0]["snapshot"]
+    assert event_numbers(tmp_path) == list(range(1000))
+    again = frazil("run", "--once")
+    assert (again.code, again.err.count("batch_committed")) == (0, 0)
+    assert "shop.events" in again.out
+    assert event_numbers(tmp_path) == list(range(1000))
+
+
+def test_the_file_may_stand_among_the_pipelines(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path, rows=10, name="other.yaml")
+    assert frazil("run", "--once", "other.yaml", "load").code == 0
+    assert event_numbers(tmp_path) == list(range(10))
+
+
+def test_what_init_writes_runs_as_it_stands(frazil: Frazil) -> None:
+    assert frazil("init").code == 0
+    told = frazil("run", "--once", "--json")
+    assert told.code == 0, told.text
+    assert told.json["pipelines"][0]["rows"] == 20_000
+
+
+def test_a_once_run_serves_only_what_the_file_asks_for(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path, rows=10)
+    assert "http://" not in frazil("run", "--once").err
+    file.write_text(file.read_text() + "settings: {metrics: {port: 0}}\n")
+    err = frazil("run", "--once").err
+    assert "metrics: http://127.0.0.1:" in err
+    assert "health: http" not in err
+
+
+def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path, "partition_by: [day(event_time)]", rows=500)
+    before = everything_in(tmp_path)
+    told = frazil("plan", "--json")
+    assert told.code == 0, told.err
+    [plan] = told.json["pipelines"]
+    assert (plan["create_table"], plan["create_namespaces"], plan["partition"]) == (True, ["shop"], ["day(event_time)"])
+    assert (plan["rows"], plan["start"], plan["epoch"]) == (500, None, 1)
+    assert {"name": "event_number", "type": "long", "required": True, "change": "create"} in plan["columns"]
+    text = frazil("plan").out
+    assert all(word in text for word in ("create shop.events", "create shop", "day(event_time)", "the beginning", "500"))
+    assert everything_in(tmp_path) == before
+    assert frazil("run", "--once").code == 0
+    after = everything_in(tmp_path)
+    [plan] = frazil("plan", "--json").json["pipelines"]
+    assert (plan["create_table"], plan["epoch"]) == (False, 2)
+    assert json.loads(plan["start"])["row"] == 500
+    assert "keep shop.events" in frazil("plan").out
+    assert everything_in(tmp_path) == after
+
+
+def test_a_catalog_that_does_not_answer(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path)
+    lines = ["rest: {uri: 'http://127.0.0.1:9'}" if "sql: {" in line else line for line in file.read_text().splitlines()]
+    text = "\n".join(line.replace("type: sql", "type: rest") for line in lines).replace("rest: {uri", "        rest: {uri")
+    file.write_text(text + "\nsettings: {retry: {max_retries: 1, initial_backoff_ms: 1}}\n")
+    for command in (("run", "--once"), ("plan",)):
+        told = frazil(*command)
+        assert told.code == 75, told.err
+        assert "Failed to connect to catalog at http://127.0.0.1:9" in told.err
+        assert "Traceback" not in told.err
+
+
+def test_a_missing_table_that_may_not_be_made(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path, "auto_create_table: false")
+    told = frazil("run", "--once")
+    assert told.code == 78, told.err
+    assert "Table shop.events does not exist and auto_create_table is disabled" in told.err
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_source_folder_that_does_not_exist(frazil: Frazil, tmp_path: Path) -> None:
+    file = files_pipeline(tmp_path, [])
+    file.write_text(file.read_text().replace(str(tmp_path / "in"), str(tmp_path / "nowhere")))
+    told = frazil("run", "--once")
+    assert told.code == 78, told.err
+    assert "nowhere" in told.err
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_transform_that_does_not_fit_its_column(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path, "partition_by: [day(country)]")
+    for command in (("plan",), ("run", "--once")):
+        told = frazil(*command)
+        assert told.code == 78, told.err
+        assert "day(country) cannot be applied" in told.err
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_table_of_another_shape_in_strict_mode(frazil: Frazil, tmp_path: Path) -> None:
+    files_pipeline(tmp_path, [{"id": 1}], "schema_evolution: strict")
+    assert frazil("run", "--once").code == 0
+    files_pipeline(tmp_path, [{"id": 2, "surprise": "x"}], "schema_evolution: strict")
+    before = sqlite_catalog(tmp_path).load_table("shop.events")
+    told = frazil("run", "--once")
+    assert told.code == 1, told.err
+    assert "Schema evolution not allowed in strict mode" in told.err
+    after = sqlite_catalog(tmp_path).load_table("shop.events")
+    assert after.schema() == before.schema()
+    assert after.scan().to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_store_that_may_not_be_written(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path)
+    # Not even the superuser may write there.
+    file.write_text(file.read_text().replace(f"{tmp_path}/warehouse", "/proc/warehouse"))
+    told = frazil("run", "--once")
+    assert told.code == 1, told.err
+    assert "/proc/warehouse" in told.err
+    assert "Traceback" not in told.err
+
+
+def test_one_that_fails_does_not_hide_the_other_in_json(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path, rows=50)
+    text = file.read_text().replace("pipelines:\n", "pipelines:\n  lost: {source: numbers, sink: strict}\n")
+    catalog = f"{{type: sql, sql: {{uri: 'sqlite:///{tmp_path}/catalog.db', warehouse: '{tmp_path}/warehouse'}}}}"
+    config = f"{{catalog: {catalog}, namespace: shop, table: lost, auto_create_table: false}}"
+    sink = f"  strict:\n    connector: iceberg\n    config: {config}\n"
+    file.write_text(text.replace("\npipelines:", f"\n{sink}pipelines:"))
+    told = frazil("run", "--once", "--json")
+    assert told.code == 78
+    assert told.json["error"]["message"] == "Table shop.lost does not exist and auto_create_table is disabled"
+    assert {total["pipeline"]: total["rows"] for total in told.json["pipelines"]} == {"load": 50, "lost": 0}
+
+
+def test_a_hadoop_table_is_looked_at_without_spark(frazil: Frazil, tmp_path: Path, spark: SparkSession) -> None:
+    file = sql_pipeline(tmp_path, "batch_size: 100", rows=300)
+    lines = [line for line in file.read_text().splitlines() if "sql: {" not in line]
+    file.write_text("\n".join(lines).replace("type: sql", f"type: hadoop\n        warehouse: '{tmp_path}/warehouse'"))
+    assert frazil("run", "--once").code == 0
+    [pipeline] = frazil("status", "--json").json["pipelines"]
+    assert (pipeline["rows"], pipeline["batch"], pipeline["position"]["row"]) == (300, 3, 300)
+    (tmp_path / "warehouse" / "shop" / "events" / "metadata" / "version-hint.text").unlink()
+    [found] = frazil("inspect", "--json").json["tables"]
+    assert found["rows"] == 300
+    assert found["metadata_location"].endswith(f"v{found['snapshot_count'] + 1}.metadata.json")
+    assert frazil("check", "--json").json["ok"] is True
