@@ -105,3 +105,20 @@ def below(value: Any, prefix: str) -> Iterator[str]:
             for key, inner in item.items():
                 yield f"{prefix}{key}"
                 yield from below(inner, f"{prefix}{key}.")
+
+
+def test_the_blocks_of_the_guide_load() -> None:
+    guide = blocks(ROOT / "docs" / "pipelines.md")
+    assert len(guide) >= 4
+    env = {"CATALOG_URI": "http://catalog:8181", "CATALOG_CREDENTIAL": "id:secret"}
+    for block in guide:
+        if block.startswith("#"):
+            continue
+        text = block.replace("config: ...", "config: {catalog: {type: memory}, namespace: n, table: t}")
+        if block.startswith("pipelines:"):
+            text += "sources: {orders: {connector: generator}}\n"
+            text += "sinks: {lake: {connector: iceberg, config: {catalog: {type: memory}, namespace: n, table: t}}}\n"
+        project = load_text(text, "guide.yaml", env)
+        assert project.sinks
+        named = {pipeline.name for pipeline in project.pipelines}
+        assert named in ({"lake"}, {"orders_to_lake"}, {"clicks-to-lake", "lake"}, set()), block

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from frazil.doors.yaml import document as yaml_document
 from frazil.doors.yaml.anatomy import keys_of
@@ -16,7 +18,7 @@ from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.pipeline import ProjectSpec
 from frazil.model.secrets import remember, scrub, secret_values
 from frazil.model.sink import SinkSpec
-from frazil.model.source import SourceSpec
+from frazil.model.source import KafkaSource, SourceSpec
 
 
 def load(path: Path | str, env: Mapping[str, str] | None = None) -> ProjectSpec:
@@ -115,15 +117,15 @@ def _source(document: Document, name: str) -> SourceSpec | None:
     if "connector" in entry["config"]:
         document.problems.append(unknown_key(document, (*path, "connector"), keys_of(model)))
         return None
-    _take_broker(document, model.model_fields.keys() & {"bootstrap_servers"} != set(), name)
+    if model is KafkaSource and "bootstrap_servers" not in entry["config"]:
+        _take_broker(document, entry["config"])
     return checked(model, document, path)
 
 
-def _take_broker(document: Document, speaks_kafka: bool, name: str) -> None:
-    """A Kafka source without servers of its own reads from the broker of the file."""
+def _take_broker(document: Document, config: dict[str, Any]) -> None:
+    """A Kafka source without servers of its own reads from the broker of the file; what is wrong there is told there."""
     broker = document.value.get("broker")
-    config = document.at(("sources", name, "config"))
-    if not speaks_kafka or "bootstrap_servers" in config or not isinstance(broker, dict):
+    if not isinstance(broker, dict):
         return
     servers = broker.get("bootstrap_servers")
     if isinstance(servers, list) and all(isinstance(server, str) for server in servers):
@@ -147,4 +149,6 @@ def _position(problem: ConfigError) -> tuple[int, int]:
 
 def _scrubbed(problem: ConfigError) -> ConfigError:
     message, fix = printable(scrub(problem.message)), printable(scrub(problem.fix))
-    return ConfigError(problem.code, message, fix=fix, location=problem.location)
+    place = problem.location
+    location = replace(place, text=scrub(place.text)) if place is not None else None
+    return ConfigError(problem.code, message, fix=fix, location=location)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from frazil.model.base import InconsistencyError
+from frazil.model.catalog import CatalogSpec, CatalogType
+from frazil.model.pipeline import PipelineSpec
+from frazil.model.settings import RetrySettings, Settings, SparkSettings
+from frazil.model.sink import CODECS, Compression, FileFormat, SinkSpec
+from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, QuerySource, SourceFormat
+
+CATALOG = {"type": "memory"}
+
+
+def sink(**options: Any) -> SinkSpec:
+    return SinkSpec.model_validate({"catalog": CATALOG, **options})
+
+
+def complaint(**options: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        sink(**options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "least", "greatest"),
+    [("batch_size", 1, 1_000_000), ("target_file_size_mb", 1, 1024), ("flush_interval_secs", 1, 3600)],
+)
+def test_ranges(option: str, least: int, greatest: int) -> None:
+    for value in (least, greatest):
+        assert getattr(sink(**{option: value}), option) == value
+    for value in (least - 1, greatest + 1):
+        assert option in complaint(**{option: value})
+
+
+@pytest.mark.parametrize("option", ["namespace", "table", "id"])
+def test_names_have_1_to_255_characters(option: str) -> None:
+    for value in ("x", "x" * 255):
+        assert getattr(sink(**{option: value}), option) == value
+    for value in ("", "x" * 256):
+        assert option in complaint(**{option: value})
+
+
+def test_defaults() -> None:
+    value = sink()
+    assert (value.batch_size, value.flush_interval_secs, value.target_file_size_mb) == (10_000, 60, 128)
+    assert (value.partitioning, value.num_buckets, value.time_granularity) == ("none", 16, "day")
+    assert (value.commit_mode, value.schema_evolution, value.compression) == ("append", "add_columns", "snappy")
+    assert (value.auto_create_table, value.format_version, value.file_format) == (True, 2, "parquet")
+
+
+def test_a_file_is_never_larger_than_the_cap() -> None:
+    assert sink(target_file_size_mb=1024).target_file_bytes == 512 * 1024 * 1024
+    assert sink(target_file_size_mb=3).target_file_bytes == 3 * 1024 * 1024
+
+
+def test_a_value_cannot_be_changed_or_extended() -> None:
+    value = sink()
+    with pytest.raises(ValidationError):
+        value.batch_size = 5  # type: ignore[misc]
+    assert "tabel" in complaint(tabel="x")
+
+
+def test_everything_that_does_not_fit_is_told_at_once() -> None:
+    told = complaint(partitioning="bucket", commit_mode="upsert", namespace="a..b", max_batch_size=1)
+    for words in ("Partition fields are required", "must specify a key", "a level is empty", "cannot be below batch_size"):
+        assert words in told
+
+
+def test_problems_know_their_key() -> None:
+    with pytest.raises(ValidationError) as caught:
+        sink(partitioning="bucket")
+    (error,) = caught.value.errors()
+    cause = error["ctx"]["error"]
+    assert isinstance(cause, InconsistencyError)
+    assert [problem.at for problem in cause.problems] == [("partitioning",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ({}, []),
+        ({"partitioning": "table_default"}, []),
+        ({"partitioning": "identity", "partition_fields": ["a", "b"]}, ["a", "b"]),
+        ({"partitioning": "bucket", "partition_fields": ["a"], "num_buckets": 64}, ["bucket(64, a)"]),
+        ({"partitioning": "bucket", "partition_fields": ["a"]}, ["bucket(16, a)"]),
+        ({"partitioning": "time", "partition_fields": ["a"], "time_granularity": "hour"}, ["hour(a)"]),
+        ({"partition_by": ["day(a)", "bucket(4", "b)"]}, ["day(a)", "bucket(4, b)"]),
+    ],
+)
+def test_partitioning(options: dict[str, Any], fields: list[str]) -> None:
+    assert [str(field) for field in sink(**options).partition] == fields
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"partitioning": "time"}, "Partition fields are required for identity/bucket/time partitioning"),
+        ({"partition_fields": ["a"]}, "partition_fields has no meaning with partitioning: none"),
+        ({"partitioning": "identity", "partition_fields": ["a"], "partition_by": ["a"]}, "say the same thing twice"),
+        ({"num_buckets": 4}, "num_buckets has no meaning"),
+        ({"time_granularity": "hour"}, "time_granularity has no meaning"),
+        ({"schema": {"a": "int", "A": "int"}}, "column 'a' is declared twice"),
+        ({"schema": {"a": "int"}, "key_fields": ["b"]}, "key field 'b' is not among the declared columns"),
+        ({"schema": {"a": "double"}, "key_fields": ["a"]}, "column a has type double which cannot be used as an Iceberg"),
+        ({"schema": {"a": "int"}, "partition_by": ["b"]}, "partition column 'b' is not among the declared columns"),
+        ({"schema": {"a": ["int"]}}, "schema"),
+        ({"schema": {"a": None}}, "schema"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_together(options: dict[str, Any], words: str) -> None:
+    assert words in complaint(**options)
+
+
+def test_codecs_of_the_formats() -> None:
+    for file_format in FileFormat:
+        for codec in Compression:
+            if codec in CODECS[file_format]:
+                assert sink(file_format=file_format, compression=codec).compression is codec
+            else:
+                assert f"cannot be compressed with {codec}" in complaint(file_format=file_format, compression=codec)
+
+
+def test_declared_columns_as_a_list_or_by_name() -> None:
+    by_name = sink(schema={"id": "bigint", "note": {"type": "string", "doc": "d"}})
+    as_list = sink(schema=[{"name": "id", "type": "bigint"}, {"name": "note", "type": "string", "doc": "d"}])
+    assert by_name == as_list
+    assert by_name.declared_schema is not None
+    assert str(by_name.declared_schema) == "struct<id: long, note: string>"
+    files = FilesSource.model_validate({"path": "p", "format": "json", "schema": {"id": "long"}})
+    assert [column.name for column in files.columns] == ["id"]
+
+
+def test_properties_are_texts() -> None:
+    written = {"a": 1, "b": True, "c": "x", "d": 1.5}
+    texts = {"a": "1", "b": "true", "c": "x", "d": "1.5"}
+    assert sink(write_properties=written).write_properties == texts
+    assert SparkSettings.model_validate({"conf": written}).conf == texts
+    assert FilesSource(path="p", format=SourceFormat.CSV, options=written).options == texts  # type: ignore[arg-type]
+    assert "write_properties" in complaint(write_properties={"a": None})
+    assert "write_properties" in complaint(write_properties={"a": [1]})
+
+
+def test_batches_while_catching_up() -> None:
+    assert sink(batch_size=10).rows_per_batch == 10
+    assert sink(batch_size=10, max_batch_size=50).rows_per_batch == 50
+
+
+def test_the_identity_of_a_sink() -> None:
+    pipeline = PipelineSpec(
+        name="p", source_name="a", source=GeneratorSource(), sink_name="s", sink=sink(namespace="x.y", table="t")
+    )
+    assert pipeline.sink_id == "p/s"
+    assert pipeline.sink.full_name == "x.y.t"
+    assert pipeline.sink.namespace_levels == ("x", "y")
+    assert pipeline.model_copy(update={"sink": sink(id="mine")}).sink_id == "mine"
+
+
+def test_jdbc_is_another_name_of_sql() -> None:
+    written = {"type": "jdbc", "jdbc": {"uri": "jdbc:sqlite:x.db", "warehouse": "w"}}
+    catalog = CatalogSpec.model_validate(written)
+    assert (catalog.type, catalog.location) == (CatalogType.SQL, "w")
+    assert written["type"] == "jdbc"
+
+
+def test_the_warehouse_of_the_section_wins() -> None:
+    catalog = CatalogSpec.model_validate({"type": "hadoop", "warehouse": "outer", "hadoop": {"warehouse": "inner"}})
+    assert catalog.location == "inner"
+    assert CatalogSpec.model_validate({"type": "hadoop", "warehouse": "outer"}).location == "outer"
+
+
+def test_sources_that_contradict_themselves() -> None:
+    with pytest.raises(ValidationError, match="exclude each other"):
+        QuerySource(query="q", cursor="c", every_run=True)
+    with pytest.raises(ValidationError, match="belong together"):
+        KafkaSource(bootstrap_servers="b", topics=("t",), start_offset="timestamp")
+
+
+def test_settings() -> None:
+    assert Settings.model_validate({"log_level": "WARN"}).log_level == "warning"
+    for value in (0.5, float("inf"), float("nan")):
+        with pytest.raises(ValidationError):
+            RetrySettings(backoff_multiplier=value)
