@@ -24,7 +24,8 @@ ALLOWED = {
     "errors": (),
     "version": (),
     "model": BASE,
-    "sources": MODEL,
+    # Declared columns become Spark's types in one place for both.
+    "sources": ("frazil.engine.types", *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
