@@ -100,10 +100,10 @@ def _files(sink: SinkSpec) -> dict[str, SecretStr]:
 
 
 def warehouse_uri(location: str) -> str:
-    """A location that every reader understands: a plain path becomes a `file:` URI."""
+    """A location that every reader understands: a plain path becomes a `file:` URI, unquoted, as Iceberg keeps locations."""
     if urlsplit(location).scheme:
         return location
-    return Path(location).expanduser().resolve().as_uri()
+    return f"file://{Path(location).expanduser().resolve()}"
 
 
 def _type_options(catalog: CatalogSpec) -> dict[str, str]:

@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 # What no repository has and is shipped instead, by the component that it belongs to; scripts/build_brotli_codec.py makes it.
 OWN_JARS = {"brotli": Path(__file__).parent / "jvm" / "brotli-codec.jar"}
+
+# Pipelines run in threads of their own; two of them must not describe their catalogs in the same session at once.
+_choosing = threading.Lock()
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -127,16 +131,24 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
     Sessions share executors and jars, but not catalogs: two sinks may both call their catalog `lake`.
     """
     wanted = catalog.spark_conf
-    if not wanted and not spark.conf.get(f"spark.sql.catalog.{catalog.name}", None):
-        raise ConfigError(
-            "catalog-unknown",
-            f"The Spark session knows no catalog {catalog.name!r}.",
-            fix=f"Set spark.sql.catalog.{catalog.name} and its options in spark.conf, or describe the catalog in the sink.",
-        )
-    present = {key: spark.conf.get(key, None) for key in wanted}
-    if present == wanted:
-        return spark
-    session = spark if not any(present.values()) else spark.newSession()
-    for key, value in wanted.items():
-        session.conf.set(key, value)
-    return session
+    prefix = f"spark.sql.catalog.{catalog.name}"
+    with _choosing:
+        known = _options_under(spark, prefix)
+        if known == wanted or (known and not wanted):
+            return spark
+        if not wanted:
+            raise ConfigError(
+                "catalog-unknown",
+                f"The Spark session knows no catalog {catalog.name!r}.",
+                fix=f"Set {prefix} and its options in spark.conf, or describe the catalog in the sink.",
+            )
+        session = spark.newSession() if known else spark
+        for key in _options_under(session, prefix):
+            session.conf.unset(key)
+        for key, value in wanted.items():
+            session.conf.set(key, value)
+        return session
+
+
+def _options_under(spark: SparkSession, prefix: str) -> dict[str, str]:
+    return {key: value for key, value in spark.conf.getAll.items() if key == prefix or key.startswith(f"{prefix}.")}
