@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from frazil.engine.catalogs import warehouse_uri
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
 from frazil.engine.schema import added_to, aligned, schema_of
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
-from frazil.model.evolution import AddColumn, changes_for
-from frazil.model.sink import Compression, FileFormat, PartitionStrategy, SinkSpec
-from frazil.model.types import NOT_KEYS, StructType, schema_json
+from frazil.model.commit import STATE_PREFIX
+from frazil.model.evolution import AddColumn, changes_for, optional
+from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, PartitionStrategy, SinkSpec
+from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type, schema_json
+
+FILE_BYTES = "write.target-file-size-bytes"
 
 # The names of codecs in each format's own writer, where they differ.
 _CODEC_NAMES: dict[tuple[FileFormat, Compression], str] = {
@@ -23,12 +27,18 @@ _CODEC_NAMES: dict[tuple[FileFormat, Compression], str] = {
 }
 
 
+# What Iceberg shows or takes as a property, but does not keep as one.
+_RESERVED = ("format-version", "uuid", "snapshot-count", "current-snapshot-id", "current-schema", "default-partition-spec",
+             "default-sort-order", "current-snapshot-summary", "current-snapshot-timestamp-ms")  # fmt: skip
+
+
 def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
     """The sink's table, checked against what the sink asks for; None when it has to be made."""
     if not sink.namespace:
         raise ConfigError("namespace-required", "Namespace is required")
     if not sink.table:
         raise ConfigError("table-required", "Table name is required")
+    _require_properties(sink)
     table = lake.load(sink.namespace_levels, sink.table)
     if table is None:
         if not sink.auto_create_table:
@@ -54,23 +64,37 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType) -> IcebergTable:
         keys=sink.key_fields,
         partition=partition,
         properties=table_properties(sink),
-        location=sink.location,
+        location=warehouse_uri(sink.location) if sink.location else None,
     )
 
 
 def frame_schema(frame: DataFrame) -> StructType:
-    """The columns of a new table that is made for this data."""
+    """The columns of a new table that is made for this data. None is required: that the first rows have no null is no promise."""
     schema = schema_of(frame)
     if not schema.fields:
         raise DataError("no-columns", "The data has no columns, so that no table can be made for it.")
-    names = [field.name.lower() for field in schema.fields]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise DataError(
-            "columns-differ-by-case",
-            f"The data has columns that differ only in case: {', '.join(twice)}.",
-            fix="Rename one of them with a rename_field transform.",
-        )
-    return schema
+    _require_distinct(schema)
+    return StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in schema.fields))
+
+
+def _require_distinct(kind: Type, path: str = "") -> None:
+    """Spark does not tell columns apart by case: a table with such columns could be written, and never be read."""
+    match kind:
+        case StructType():
+            names = [field.name.lower() for field in kind.fields]
+            if twice := sorted({field.name for field in kind.fields if names.count(field.name.lower()) > 1}):
+                inside = f" inside {path!r}" if path else ""
+                raise DataError(
+                    "columns-differ-by-case",
+                    f"These columns{inside} have the same name, but for upper and lower case: {', '.join(twice)}.",
+                    fix="Rename one of them with a rename_field transform.",
+                )
+            for field in kind.fields:
+                _require_distinct(field.type, f"{path}.{field.name}".lstrip("."))
+        case ListType():
+            _require_distinct(kind.element, f"{path}.element")
+        case MapType():
+            _require_distinct(kind.value, f"{path}.value")
 
 
 def table_properties(sink: SinkSpec) -> dict[str, str]:
@@ -80,19 +104,34 @@ def table_properties(sink: SinkSpec) -> dict[str, str]:
         "format-version": str(sink.format_version),
         "write.format.default": sink.file_format.value,
         f"{prefix}.compression-codec": codec(sink),
-        "write.target-file-size-bytes": str(sink.target_file_bytes),
+        FILE_BYTES: str(sink.target_file_bytes),
     } | sink.write_properties
 
 
 def write_options(sink: SinkSpec) -> dict[str, str]:
-    """The options of one write: the sink's own settings hold for its files also when the table has others."""
-    return {
-        "write-format": sink.file_format.value,
-        "compression-codec": codec(sink),
-        "target-file-size-bytes": str(sink.target_file_bytes),
+    """The options of one write: what the sink says holds for its files also when the table says otherwise.
+
+    A table property that the sink sets itself is what it says, too, and the more exact: an option would override it.
+    """
+    by_option = {
+        "write-format": ("write.format.default", sink.file_format.value),
+        "compression-codec": (f"write.{sink.file_format.value}.compression-codec", codec(sink)),
+    }
+    options = {name: value for name, (prop, value) in by_option.items() if prop not in sink.write_properties}
+    return options | {
+        "target-file-size-bytes": str(_file_bytes(sink)),
         # Nulls in required columns are found row by row, with the column's name; a nullable column alone is no reason to stop.
         "check-nullability": "false",
     }
+
+
+def _file_bytes(sink: SinkSpec) -> int:
+    given = sink.write_properties.get(FILE_BYTES)
+    if given is None:
+        return sink.target_file_bytes
+    if not given.isdecimal() or int(given) == 0:
+        raise ConfigError("write-property", f"write_properties: {FILE_BYTES} is not a number of bytes: {given!r}")
+    return min(int(given), MAX_FILE_MB * 1024 * 1024)
 
 
 def lacking_properties(table: IcebergTable, sink: SinkSpec) -> dict[str, str]:
@@ -109,10 +148,13 @@ def codec(sink: SinkSpec) -> str:
 def fitted(table: IcebergTable, sink: SinkSpec, frame: DataFrame) -> tuple[DataFrame, tuple[AddColumn, ...]]:
     """The frame in the table's shape, and the columns that the table must get for it."""
     castable = frozenset(column.name for column in sink.columns)
-    schema = table.schema
-    added = changes_for(schema, schema_of(frame), sink.schema_evolution, castable)
+    schema, data = table.schema, schema_of(frame)
+    _require_distinct(data)
+    added = changes_for(schema, data, sink.schema_evolution, castable)
     for addition in added:
         schema = added_to(schema, addition.parent, addition.column)
+    if added:
+        _require_distinct(schema)
     return aligned(frame, schema), added
 
 
@@ -121,7 +163,7 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     for part in fault.chain:
         for mark, code in (("[frazil-cast] ", "value-not-convertible"), ("[frazil-null] ", "required-null")):
             if mark in part.message:
-                text = part.message.partition(mark)[2].splitlines()[0]
+                text = part.message.partition(mark)[2].splitlines()[0].partition(" SQLSTATE: ")[0]
                 return DataError(code, text, fix="Correct the data, or declare the column with another type.")
     if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
         return EnvironmentFault(
@@ -136,6 +178,14 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     if known is None:
         return DataError("batch-not-written", text)
     return Retryable("storage-failed", text, fix="Check that the warehouse can be reached and written to from the executors.")
+
+
+def _require_properties(sink: SinkSpec) -> None:
+    """Properties that Iceberg keeps for itself, or frazil, are not the user's to set."""
+    for name in sink.write_properties:
+        if name in _RESERVED or name.startswith(STATE_PREFIX):
+            fix = "Use the option format_version." if name == "format-version" else "Leave it out."
+            raise ConfigError("write-property", f"write_properties: {name} is not a property that can be set.", fix=fix)
 
 
 def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:

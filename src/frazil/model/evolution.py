@@ -53,7 +53,7 @@ def difference(table: StructType, data: StructType, parent: str = "") -> Differe
         target = known.get(column.name)
         if target is None:
             # Rows that are already there have no value for it.
-            result += Difference(added=(AddColumn(parent, Column(column.name, _optional(column.type), doc=column.doc)),))
+            result += Difference(added=(AddColumn(parent, Column(column.name, optional(column.type), doc=column.doc)),))
         else:
             result += _type_difference(target.type, column.type, _path(parent, column.name))
     return result
@@ -136,14 +136,15 @@ def _told(added: tuple[AddColumn, ...], mismatched: list[Mismatch]) -> str:
     return "; ".join(parts)
 
 
-def _optional(kind: Type) -> Type:
+def optional(kind: Type) -> Type:
+    """The type with nothing in it required."""
     match kind:
         case StructType():
-            return StructType(tuple(Column(c.name, _optional(c.type), doc=c.doc) for c in kind.fields))
+            return StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in kind.fields))
         case ListType():
-            return ListType(_optional(kind.element))
+            return ListType(optional(kind.element))
         case MapType():
-            return MapType(_optional(kind.key), _optional(kind.value))
+            return MapType(optional(kind.key), optional(kind.value))
         case Primitive() | _:
             return kind
 
