@@ -86,6 +86,8 @@ class Pump:
                 continue
             rows = self._write(part)
             flushed = self._clock()
+            if once and not part.full and self._position == part.end:
+                return  # all that was there is written; what came meanwhile is for the next run
             self._keep_rate(rows, stop)
 
     def _due(self, part: Slice, remaining: float) -> bool:
