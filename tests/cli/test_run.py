@@ -68,6 +68,15 @@ def test_a_once_run_serves_only_what_the_file_asks_for(frazil: Frazil, tmp_path:
     assert "health: http" not in err
 
 
+def test_json_logs_are_json_from_the_first_line_to_the_last(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path, rows=10)
+    file.write_text(file.read_text() + "settings: {metrics: {port: 0}, log_format: json}\n")
+    told = frazil("run", "--once", "--json")
+    events = [json.loads(line)["event"] for line in told.err.splitlines()]
+    assert events == ["serving", "starting", "pipeline_started", "batch_committed", "pipeline_stopped"]
+    assert told.json["pipelines"][0]["rows"] == 10
+
+
 def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, "partition_by: [day(event_time)]", rows=500)
     before = everything_in(tmp_path)
@@ -76,7 +85,9 @@ def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_
     [plan] = told.json["pipelines"]
     assert (plan["create_table"], plan["create_namespaces"], plan["partition"]) == (True, ["shop"], ["day(event_time)"])
     assert (plan["rows"], plan["start"], plan["epoch"]) == (500, None, 1)
-    assert {"name": "event_number", "type": "long", "required": True, "change": "create"} in plan["columns"]
+    assert ("event_number", "long", "create") in [
+        (column["name"], column["type"], column["change"]) for column in plan["columns"]
+    ]
     text = frazil("plan").out
     assert all(word in text for word in ("create shop.events", "create shop", "day(event_time)", "the beginning", "500"))
     assert everything_in(tmp_path) == before
@@ -161,6 +172,26 @@ def test_one_that_fails_does_not_hide_the_other_in_json(frazil: Frazil, tmp_path
     assert told.code == 78
     assert told.json["error"]["message"] == "Table shop.lost does not exist and auto_create_table is disabled"
     assert {total["pipeline"]: total["rows"] for total in told.json["pipelines"]} == {"load": 50, "lost": 0}
+
+
+@pytest.mark.parametrize(
+    ("config", "passes"),
+    [
+        ("connector: query\n    config: {query: 'select 1 as id'}", True),
+        ("connector: query\n    config: {query: 'selekt 1'}", False),
+        ("connector: table\n    config: {table: lake.shop.nothing}", False),
+    ],
+    ids=["query", "wrong query", "missing table"],
+)
+def test_check_looks_at_tables_and_queries_with_spark(frazil: Frazil, tmp_path: Path, config: str, passes: bool) -> None:
+    file = sql_pipeline(tmp_path)
+    old = "connector: generator\n    config: {rows: 1000, rows_per_second: 1000}"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, config))
+    told = frazil("check", "--source", "numbers", "--json")
+    assert told.json["ok"] is passes
+    assert (told.code == 0) is passes
+    assert "Traceback" not in told.text
 
 
 def test_a_hadoop_table_is_looked_at_without_spark(frazil: Frazil, tmp_path: Path, spark: SparkSession) -> None:

@@ -82,7 +82,7 @@ def demo(
     demo_call = Call(file, call.output)
     project = demo_call.project()
     pipeline = project.pipelines[0]
-    call.output.say(f"{file}: made-up shop events into {pipeline.sink.full_name} for {seconds:g} s; Spark is starting ...")
+    call.output.say(f"{file}: made-up shop events into {pipeline.sink.full_name} for {seconds:g} s")
     totals, stop = Totals(), threading.Event()
     from frazil.observe.progress import Progress
 

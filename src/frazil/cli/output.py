@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from frazil.errors import ConfigErrors, FrazilError, SourceLocation
-from frazil.model.secrets import scrub
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -53,7 +52,7 @@ class Output:
     def trace(self, error: BaseException) -> None:
         """Where an error came from, with --debug."""
         if self.debug:
-            sys.stderr.write(scrub("".join(traceback.format_exception(error))))
+            sys.stderr.write(without_secrets("".join(traceback.format_exception(error))))
 
 
 def console_for_data() -> Console:
@@ -78,7 +77,7 @@ def text(value: object, style: str = "") -> Text:
     """Text that is neither markup nor secret."""
     from rich.text import Text
 
-    return Text(scrub(str(value)), style=style)
+    return Text(without_secrets(str(value)), style=style)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
@@ -147,6 +146,13 @@ def caret_lines(place: SourceLocation) -> str:
     return f"  {number} | {place.text}\n  {' ' * len(number)} | {before}^"
 
 
+def without_secrets(content: str) -> str:
+    """The text as it may be printed."""
+    from frazil.model.secrets import scrub
+
+    return scrub(content)
+
+
 def scrubbed(value: Any) -> Any:
     """The value ready for JSON, every text in it without secrets."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -155,10 +161,10 @@ def scrubbed(value: Any) -> Any:
         case None | bool() | int() | float():
             return value
         case str():
-            return scrub(value)
+            return without_secrets(value)
         case Mapping():
-            return {scrub(str(key)): scrubbed(item) for key, item in value.items()}
+            return {without_secrets(str(key)): scrubbed(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [scrubbed(item) for item in value]
         case _:
-            return scrub(str(value))
+            return without_secrets(str(value))

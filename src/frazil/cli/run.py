@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,12 +81,26 @@ def execute(
     settings = project.settings
     configure("debug" if call.output.debug else settings.log_level, settings.log_format)
     metrics, health = Metrics(), Health.watching(pipelines_named(project, only))
-    with Stopping(call.output.say, stop) as stopping, Web(served(settings, once=once), metrics, health) as web:
+    say = announcer(call, settings)
+    with (
+        Stopping(lambda message: say("stopping", message), stop) as stopping,
+        Web(served(settings, once=once), metrics, health) as web,
+    ):
         for purpose in ("health", "metrics"):
             if purpose in web.urls:
-                call.output.say(f"{purpose}: {web.urls[purpose]}", "dim")
+                say("serving", f"{purpose}: {web.urls[purpose]}")
+        say("starting", "starting Spark ...")
         everybody: list[Listener] = [metrics, health, *listeners]
         run_beside(lambda: run_project(project, once=once, listeners=everybody, stop=stopping.event, only=only))
+
+
+def announcer(call: Call, settings: Settings) -> Callable[[str, str], None]:
+    """Says things on stderr: as a log entry where logs are JSON, so that whoever reads them meets nothing else."""
+    if settings.log_format == "json":
+        from frazil.observe.logs import logger
+
+        return lambda event, message: logger().info(event, message=message)
+    return lambda _, message: call.output.say(message, "dim")
 
 
 def served(settings: Settings, *, once: bool) -> Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import re
 from pathlib import Path
@@ -36,6 +35,8 @@ def versions() -> dict[str, str | None]:
 
 def package_version(name: str) -> str | None:
     """The version of an installed package."""
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
