@@ -71,6 +71,8 @@ class Remembered:
     def from_token(cls, token: str) -> Remembered:
         """Reads a token of the ledger."""
         raw = urlsafe_b64decode(token)
+        if len(raw) != 18:
+            raise ValueError(f"a remembered file has 18 bytes, not {len(raw)}")
         return cls(raw[:8].hex(), int.from_bytes(raw[8:14], signed=True), int.from_bytes(raw[14:18]))
 
 

@@ -118,9 +118,9 @@ def corrupt_records(spark: SparkSession, spec: FilesSource, uri: str) -> DataFra
 
 def _reader(spark: SparkSession, spec: FilesSource, **more: str) -> DataFrameReader:
     """A reader with the defaults, the user's options over them, and over those what must be. Spark ignores the case of names."""
-    layers = (_DEFAULTS[spec.format], spec.options, more, _ALWAYS)
+    layers = (_DEFAULTS[spec.format], spec.options, more)
     options: dict[str, str] = {name.lower(): value for layer in layers for name, value in layer.items()}
-    return spark.read.format(spec.format.value).options(**options)
+    return spark.read.format(spec.format.value).options(**options, **_ALWAYS)
 
 
 def _option(spec: FilesSource, name: str, default: str = "") -> str:

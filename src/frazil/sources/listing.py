@@ -89,11 +89,11 @@ def missing_folder(name: str) -> ConfigError:
 
 
 def _local_files(root: Path) -> Iterator[FileEntry]:
-    if not root.exists():
-        raise missing_folder(str(root))
-    if not root.is_dir():
-        raise ConfigError("source-not-a-folder", f"{root} is not a folder.", fix="Give the folder that holds the files.")
     try:
+        if not root.exists():
+            raise missing_folder(str(root))
+        if not root.is_dir():
+            raise ConfigError("source-not-a-folder", f"{root} is not a folder.", fix="Give the folder that holds the files.")
         yield from _scan(root, "")
     except PermissionError as error:
         raise ConfigError(

@@ -127,7 +127,7 @@ class SparkTable:
         end = str(_snapshot_of(part.end))
         reader = self._spark.read.format("iceberg")
         if part.start is None:
-            return reader.option("snapshot-id", end).table(self._spec.table)
+            return reader.option("versionAsOf", end).table(self._spec.table)
         start = str(_snapshot_of(part.start))
         return reader.option("start-snapshot-id", start).option("end-snapshot-id", end).table(self._spec.table)
 

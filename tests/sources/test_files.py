@@ -1,0 +1,395 @@
+"""Folders of files, read as they arrive, by a real Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from frazil.errors import ConfigError, DataError, FrazilError
+from frazil.model.source import FilesSource
+from frazil.sources.base import Slice
+from frazil.sources.files import Files
+
+MINUTE = 60
+NOW = 1_800_000_000
+
+
+class Inbox:
+    """A folder, and what a pipeline does with it: plan, read, commit."""
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: str = "json", **settings: Any) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.spec = FilesSource.model_validate({"path": str(folder), "format": kind, **settings})
+        self.ledger: str | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        self.source = Files(self.spec, self.spark, clock=lambda: NOW)
+
+    def put(self, name: str, text: str, mtime: float = NOW) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (mtime, mtime))
+        return path
+
+    def plan(self, limit: int = 1_000_000) -> Slice | None:
+        return self.source.plan(self.ledger, limit)
+
+    def batch(self, limit: int = 1_000_000) -> list[str]:
+        """Commits one batch; the names of its files."""
+        part = self.plan(limit)
+        if part is None:
+            return []
+        self.ledger = part.end
+        return [entry.path for entry in part.detail]
+
+    def frame(self) -> DataFrame:
+        part = self.plan()
+        assert part is not None
+        return self.source.read(part)
+
+    def rows(self) -> list[Row]:
+        return self.frame().collect()
+
+    def failure(self) -> FrazilError:
+        """The error that a user sees, wherever Spark noticed."""
+        try:
+            frame = self.frame()
+        except FrazilError as error:
+            return error
+        with pytest.raises(Exception) as caught:
+            frame.write.format("noop").mode("overwrite").save()
+        explained = self.source.explain(caught.value)
+        assert explained is not None
+        return explained
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "in box"
+    path.mkdir()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+# Which files, when.
+
+
+def test_an_empty_folder_has_nothing(spark: SparkSession, folder: Path) -> None:
+    assert Inbox(spark, folder).batch() == []
+
+
+def test_each_file_is_read_once_over_restarts(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("b.json", '{"id":1}\n', NOW - 20)
+    inbox.put("a.json", '{"id":2}\n', NOW - 10)
+    assert inbox.batch() == ["b.json", "a.json"]
+    assert inbox.batch() == []
+    inbox.restart()
+    assert inbox.batch() == []
+    inbox.put("moved-in.json", '{"id":3}\n', NOW - 30 * MINUTE)
+    inbox.put("c.json", '{"id":4}\n', NOW)
+    assert inbox.batch() == ["moved-in.json", "c.json"]
+
+
+def test_a_batch_that_was_not_committed_is_planned_again(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("a.json", '{"id":1}\n')
+    first = inbox.plan()
+    inbox.put("b.json", '{"id":2}\n', NOW + 1)
+    second = inbox.plan()
+    assert first is not None
+    assert second is not None
+    assert [len(part.detail) for part in (first, second)] == [1, 2]
+    assert inbox.source.read(first).collect() == [Row(id=1)], "the first slice still means the same"
+
+
+def test_a_file_older_than_the_window_is_found_while_running(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, late_window_secs=60)
+    inbox.put("a.json", '{"id":1}\n', NOW)
+    assert inbox.batch() == ["a.json"]
+    assert inbox.batch() == []
+    # The clock of the test stands at 2027; what arrives now must look as if it arrived after that.
+    inbox.source._watch.since_ms = 0  # type: ignore[union-attr]
+    inbox.put("ancient.json", '{"id":2}\n', NOW - 90_000)
+    assert inbox.batch() == ["ancient.json"]
+    assert inbox.batch() == []
+
+
+def test_the_limit_takes_whole_files_and_at_least_one(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    for number in range(4):
+        inbox.put(f"{number}.json", '{"id":1, "text":"' + "x" * 400 + '"}\n', NOW + number)
+    part = inbox.plan(limit=1)
+    assert part is not None
+    assert (len(part.detail), part.full) == (1, True)
+    assert inbox.batch(limit=4) == ["0.json", "1.json"]
+    part = inbox.plan(limit=100)
+    assert part is not None
+    assert (len(part.detail), part.full) == (2, False)
+
+
+def test_estimates_learn_from_what_was_read(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("a.json", '{"id":1}\n' * 100)
+    part = inbox.plan()
+    assert part is not None
+    assert part.rows is not None
+    assert part.rows < 10
+    inbox.source.observed(part, 100)
+    again = inbox.plan()
+    assert again is not None
+    assert again.rows == 100
+
+
+def test_local_parquet_files_tell_how_many_rows_they_have(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "parquet")
+    spark.range(321).coalesce(1).write.mode("append").parquet(f"file:{folder}")
+    part = inbox.plan()
+    assert part is not None
+    assert part.rows == inbox.source.total_rows(None) == 321
+    assert inbox.source.total_rows(part.end) == 0
+
+
+def test_a_changed_file_stops(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    path = inbox.put("a.json", '{"id":1}\n')
+    part = inbox.plan()
+    assert part is not None
+    path.write_text('{"id":1}\n{"id":2}\n')
+    with pytest.raises(DataError, match=r"a\.json changed while") as caught:
+        inbox.source.read(part)
+    assert caught.value.code == "file-changed"
+    inbox.ledger = part.end
+    with pytest.raises(DataError, match=r"a\.json was read before") as caught:
+        inbox.plan()
+    assert caught.value.code == "file-changed"
+    path.unlink()
+    assert inbox.batch() == [], "moving it out is the way on"
+
+
+def test_a_missing_folder_is_told_by_check_and_by_plan(spark: SparkSession, tmp_path: Path) -> None:
+    inbox = Inbox(spark, tmp_path / "none")
+    for ask in (inbox.source.check, inbox.plan):
+        with pytest.raises(ConfigError, match=r"none does not exist") as caught:
+            ask()
+        assert caught.value.code == "source-missing"
+
+
+def test_another_place_or_pattern_is_another_source(spark: SparkSession, folder: Path) -> None:
+    one = Inbox(spark, folder).source.fingerprint
+    assert Inbox(spark, folder, "csv", options={"sep": ";"}).source.fingerprint == one, "how it is read may change"
+    assert Inbox(spark, folder, path=folder.as_uri()).source.fingerprint == one
+    assert Inbox(spark, folder, pattern="*.json").source.fingerprint != one
+    assert Inbox(spark, folder / "x").source.fingerprint != one
+
+
+# What is read.
+
+
+def test_json_columns_are_those_of_all_files(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("a.json", '{"id":1,"at":{"x":1}}\n')
+    inbox.put("b.json", '{"id":2.5,"new":["p"]}\n')
+    rows = sorted(inbox.rows(), key=lambda row: row.id)
+    assert rows == [Row(at=Row(x=1), id=1.0, new=None), Row(at=None, id=2.5, new=["p"])]
+
+
+def test_declared_json_columns_are_read_as_declared(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, schema={"id": "decimal(10, 2)", "when": "timestamptz", "missing": "list<int>"})
+    inbox.put("a.json", '{"id":1.25,"when":"2027-01-15T08:00:00+02:00","extra":1}\n')
+    frame = inbox.frame()
+    assert frame.dtypes == [("id", "decimal(10,2)"), ("when", "timestamp"), ("missing", "array<int>")]
+    row = frame.selectExpr("cast(id AS string) AS id", "unix_seconds(when) AS s", "missing").collect()[0]
+    assert row == Row(id="1.25", s=1_799_992_800, missing=None)
+
+
+@pytest.mark.parametrize("name", ["a b.json", "a%20b.json", "a[1].json", "a{b,c}.json", "ü?*.json", "a,b.json", "a#b.json"])
+def test_names_are_taken_as_they_are(spark: SparkSession, folder: Path, name: str) -> None:
+    inbox = Inbox(spark, folder, schema={"id": "int"})
+    inbox.put(name, '{"id":1}\n')
+    assert inbox.rows() == [Row(id=1)]
+    inbox.put(name + "x", '{"id":oops}\n', NOW + 1)
+    assert name in inbox.failure().message
+
+
+def test_folders_within_do_not_become_columns(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, recursive=True)
+    inbox.put("day=1/a.json", '{"id":1}\n')
+    inbox.put("day=2/b.json", '{"id":2}\n')
+    assert sorted(inbox.rows()) == [Row(id=1), Row(id=2)]
+
+
+def test_csv_columns_go_by_the_header(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "csv")
+    inbox.put("a.csv", "id,name\n1,one\n2,two\n")
+    inbox.put("b.csv", "name,id\nthree,3\n")
+    inbox.put("c.csv", "\nid,price\n4,1.5\n")
+    inbox.put("blank.csv", "\n\n")
+    frame = inbox.frame()
+    assert dict(frame.dtypes) == {"id": "int", "name": "string", "price": "double"}
+    rows = sorted(tuple(row[name] for name in ("id", "name", "price")) for row in frame.collect())
+    assert rows == [(1, "one", None), (2, "two", None), (3, "three", None), (4, None, 1.5)]
+
+
+def test_csv_types_that_do_not_meet_become_text_as_it_stands(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "csv")
+    inbox.put("a.csv", "id,code\n1,007\n")
+    inbox.put("b.csv", "code,id\nx7,2\n")
+    assert sorted((row.id, row.code) for row in inbox.rows()) == [(1, "007"), (2, "x7")]
+
+
+def test_declared_csv_columns_go_by_name_too(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "csv", schema={"id": "long", "name": "string", "none": "date"}, options={"sep": ";"})
+    inbox.put("a.csv", "name;extra;id\none;x;1\n")
+    frame = inbox.frame()
+    assert frame.dtypes == [("id", "bigint"), ("name", "string"), ("none", "date")]
+    assert frame.collect() == [Row(id=1, name="one", none=None)]
+
+
+def test_csv_without_a_header_goes_by_position(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "csv", options={"header": False}, schema={"id": "long", "name": "string"})
+    inbox.put("a.csv", "1,one\n")
+    inbox.put("b.csv", "2,two\n")
+    assert sorted(inbox.rows()) == [Row(id=1, name="one"), Row(id=2, name="two")]
+
+
+def test_files_with_nothing_but_blank_lines_have_no_rows(spark: SparkSession, folder: Path) -> None:
+    for kind in ("json", "csv"):
+        inbox = Inbox(spark, folder, kind, pattern=f"*.{kind}")
+        inbox.put(f"a.{kind}", "\n")
+        inbox.put(f"b.{kind}", "\n")
+        assert inbox.rows() == []
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_an_evolved_file_shows_its_new_columns(spark: SparkSession, folder: Path, kind: str) -> None:
+    inbox = Inbox(spark, folder, kind)
+    for query in ("1L AS id, named_struct('x', 1) AS s", "2L AS id, 'n' AS name, named_struct('x', 2, 'y', 'z') AS s"):
+        spark.sql(f"SELECT {query}").write.format(kind).mode("append").save(f"file:{folder}")
+    rows = sorted((row.id, row.name, row.s.x, row.s.y) for row in inbox.rows())
+    assert rows == [(1, None, 1, None), (2, "n", 2, "z")]
+
+
+def test_avro_columns_widen(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "avro")
+    spark.sql("SELECT 1 AS id, float(1) AS f").write.format("avro").mode("append").save(f"file:{folder}")
+    spark.sql("SELECT 5000000000L AS id, 2D AS f").write.format("avro").mode("append").save(f"file:{folder}")
+    assert sorted((row.id, row.f) for row in inbox.rows()) == [(1, 1.0), (5_000_000_000, 2.0)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_columns_that_do_not_fit_together_stop_until_they_are_declared(spark: SparkSession, folder: Path, kind: str) -> None:
+    spark.sql("SELECT 1 AS id").write.format(kind).mode("append").save(f"file:{folder}")
+    spark.sql("SELECT 'x' AS id").write.format(kind).mode("append").save(f"file:{folder}")
+    failure = Inbox(spark, folder, kind).failure()
+    assert (type(failure), failure.code) == (DataError, "file-schemas-conflict")
+    assert "schema" in failure.fix
+
+
+def test_parquet_of_two_widths_is_read_once_declared(spark: SparkSession, folder: Path) -> None:
+    spark.sql("SELECT 1 AS id").write.mode("append").parquet(f"file:{folder}")
+    spark.sql("SELECT 5000000000L AS id").write.mode("append").parquet(f"file:{folder}")
+    assert sorted(Inbox(spark, folder, "parquet", schema={"id": "long"}).rows()) == [Row(id=1), Row(id=5_000_000_000)]
+
+
+# What cannot be read.
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "text", "shown"),
+    [
+        ("json", {}, '{"id":1}\n{"id": \n', '{"id":'),
+        ("json", {"id": "int", "n": "int"}, '{"id":1}\n{"id":2,"n":"x"}\n', '{"id":2,"n":"x"}'),
+        ("csv", {}, "a,b\n1,2\n3\n", ": 3"),
+        ("csv", {"b": "int"}, "a,b\n1,2\nlong text,x\n", "long text,x"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_shown_with_its_file(
+    spark: SparkSession, folder: Path, kind: str, schema: dict[str, str], text: str, shown: str
+) -> None:
+    inbox = Inbox(spark, folder, kind, schema=schema)
+    inbox.put("good.x", text.splitlines()[0] + "\n" + (text.splitlines()[1] + "\n" if kind == "csv" else ""))
+    inbox.put("bad one.x", text)
+    failure = inbox.failure()
+    assert (type(failure), failure.code) == (DataError, "bad-record")
+    assert "bad one.x" in failure.message
+    assert failure.message.endswith(shown)
+
+
+def test_a_long_record_is_cut(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("a.json", '{"id":"' + "x" * 5000 + "\n")
+    assert len(inbox.failure().message) < 500
+
+
+@pytest.mark.parametrize("schema", [{}, {"id": "int"}])
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_a_file_of_another_format_is_named(spark: SparkSession, folder: Path, kind: str, schema: dict[str, str]) -> None:
+    inbox = Inbox(spark, folder, kind, schema=schema)
+    inbox.put("not.really", "just text, and enough of it")
+    failure = inbox.failure()
+    assert (type(failure), failure.code) == (DataError, "file-unreadable")
+    assert "not.really" in failure.message
+    assert "Exception" not in failure.message
+    assert "\n" not in failure.message
+
+
+def test_a_file_removed_between_plan_and_read_is_named(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, schema={"id": "int"})
+    path = inbox.put("a.json", '{"id":1}\n')
+    part = inbox.plan()
+    assert part is not None
+    frame = inbox.source.read(part)
+    path.unlink()
+    with pytest.raises(Exception) as caught:
+        frame.collect()
+    explained = inbox.source.explain(caught.value)
+    assert explained is not None
+    with pytest.raises(DataError) as at_once:
+        inbox.source.read(part)
+    for error in (explained, at_once.value):
+        assert error.code == "file-missing"
+        assert "a.json" in error.message
+
+
+def test_what_is_not_about_files_is_left_to_others(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("a.json", '{"id":1}\n')
+    inbox.plan()
+    assert inbox.source.explain(RuntimeError("the catalog is down")) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [({"mode": "PERMISSIVE"}, "hide"), ({"Mode": "dropmalformed"}, "hide"), ({"pathGlobFilter": "*.x"}, "pattern")],
+)
+def test_options_that_would_hide_rows_are_refused(spark: SparkSession, folder: Path, options: dict[str, str], hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Inbox(spark, folder, options=options)
+    assert caught.value.code == "source-option"
+    assert hint in str(caught.value)
+
+
+def test_a_type_that_the_format_cannot_have_is_a_config_error(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "csv", schema={"id": "struct<a: int>"})
+    inbox.put("a.csv", "id\n1\n")
+    failure = inbox.failure()
+    assert (type(failure), failure.code) == (ConfigError, "source-schema")
+
+
+def test_a_position_is_small_and_readable(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("a.json", '{"id":1}\n')
+    inbox.batch()
+    assert inbox.ledger is not None
+    assert json.loads(inbox.ledger).keys() == {"mark_ms", "seen"}
