@@ -89,7 +89,7 @@ def _columns(
             return (), ("The columns are not known before the source has data.",)
         partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
         return _planned(schema, "create", ()), ()
-    added = target.fitted(table, sink, frame)[1] if frame is not None else ()
+    added = target.fit(table, sink, frame).added if frame is not None else ()
     return _planned(table.schema, "keep", added), ()
 
 

@@ -42,9 +42,14 @@ def _inner_added(kind: Type, path: str, column: TableColumn) -> Type:
             raise TypeError(f"{kind} has no fields")
 
 
-def aligned(frame: DataFrame, table: StructType) -> DataFrame:
-    """The frame with exactly the table's columns in its order: absent ones null, nested ones aligned, required ones checked."""
-    given = {column.name: column for column in schema_of(frame).fields}
+def alignment(data: StructType, table: StructType) -> tuple[Column, ...] | None:
+    """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
+
+    None when the data's columns already are the table's, so that nothing needs to be selected.
+    """
+    given = {column.name: column for column in data.fields}
+    if [*given] == [target.name for target in table.fields] and all(_fits(given[target.name], target) for target in table.fields):
+        return None
     columns = []
     for target in table.fields:
         source = given.get(target.name)
@@ -55,7 +60,11 @@ def aligned(frame: DataFrame, table: StructType) -> DataFrame:
         if target.required and not source.required:
             value = _not_null(value, target.name)
         columns.append(value.alias(target.name))
-    return frame.select(*columns)
+    return tuple(columns)
+
+
+def _fits(source: TableColumn, target: TableColumn) -> bool:
+    return _same_shape(source.type, target.type) and (source.required or not target.required)
 
 
 def _aligned_value(value: Column, data: Type, table: Type, path: str) -> Column:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 
 from frazil.engine.catalogs import warehouse_uri
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import added_to, aligned, schema_of
+from frazil.engine.schema import added_to, alignment, schema_of
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.commit import STATE_PREFIX
 from frazil.model.evolution import AddColumn, changes_for, optional
@@ -145,17 +148,37 @@ def codec(sink: SinkSpec) -> str:
     return _CODEC_NAMES.get((sink.file_format, sink.compression), sink.compression.value)
 
 
-def fitted(table: IcebergTable, sink: SinkSpec, frame: DataFrame) -> tuple[DataFrame, tuple[AddColumn, ...]]:
-    """The frame in the table's shape, and the columns that the table must get for it."""
+@dataclass(frozen=True)
+class Fit:
+    """How data of one schema goes into a table of another: the columns to select (None: all), and those that the table lacks."""
+
+    data: StructType
+    table: StructType
+    columns: tuple[SparkColumn, ...] | None
+    added: tuple[AddColumn, ...]
+
+    def holds_for(self, data: StructType, table: StructType) -> bool:
+        """Whether the same fit is right for these."""
+        return (self.data, self.table) == (data, table)
+
+    def applied(self, frame: DataFrame) -> DataFrame:
+        """The frame in the table's shape."""
+        return frame if self.columns is None else frame.select(*self.columns)
+
+
+def fit(table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None = None) -> Fit:
+    """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
+    have, data = table.schema, schema_of(frame)
+    if last is not None and last.holds_for(data, have):
+        return last
     castable = frozenset(column.name for column in sink.columns)
-    schema, data = table.schema, schema_of(frame)
     _require_distinct(data)
-    added = changes_for(schema, data, sink.schema_evolution, castable)
+    schema, added = have, changes_for(have, data, sink.schema_evolution, castable)
     for addition in added:
         schema = added_to(schema, addition.parent, addition.column)
     if added:
         _require_distinct(schema)
-    return aligned(frame, schema), added
+    return Fit(data, have, alignment(data, schema), added)
 
 
 def explain_staging(fault: JavaFault) -> FrazilError:

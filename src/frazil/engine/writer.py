@@ -67,6 +67,7 @@ class SinkWriter:
         self._sleep = sleep
         self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
         self._table: IcebergTable | None = None
+        self._fit: target.Fit | None = None
 
     @property
     def ready(self) -> bool:
@@ -143,12 +144,13 @@ class SinkWriter:
         if drops_rows(self._transforms):
             seen = Observation()
             frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        ready, added = target.fitted(table, self.sink, shaped(frame, self._transforms))
+        frame = shaped(frame, self._transforms)
+        self._fit = target.fit(table, self.sink, frame, self._fit)
         options = target.write_options(self.sink)
         if "write.distribution-mode" not in self.sink.write_properties:
             options |= distribution_options(self.sink.distribution, table.partition, part.rows)
         try:
-            change = table.stage(ready, options, added)
+            change = table.stage(self._fit.applied(frame), options, self._fit.added)
         except Exception as error:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
         written = change.staged.rows
