@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from sqlalchemy import URL
 
 from frazil.model.commit import RowCounts, SinkState, position, state_property, summary_of
 
@@ -17,7 +18,8 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name",
 
 def sqlite_catalog(folder: Path, name: str = "lake") -> SqlCatalog:
     """The catalog that `sql_pipeline` names."""
-    return SqlCatalog(name, uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri())
+    uri = URL.create("sqlite", database=str(folder / "catalog.db")).render_as_string()
+    return SqlCatalog(name, uri=uri, warehouse=f"file://{folder / 'warehouse'}")
 
 
 def make_table(catalog: Catalog, name: tuple[str, ...] = ("shop", "events"), properties: dict[str, str] | None = None) -> Table:

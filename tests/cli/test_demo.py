@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from cli.commands import FRAZIL, Frazil
-from cli.tables import sqlite_catalog
+from cli.tables import add_rows, make_table, sqlite_catalog
+from frazil.cli.demo import reader, write_file
+from frazil.doors.yaml import load
+from frazil.observe.catalogs import sqlite_path
 from services.processes import start
 
 START_SECONDS = 180
@@ -72,6 +75,20 @@ def test_a_changed_demo_file_is_kept(frazil: Frazil, tmp_path: Path) -> None:
     assert frazil("validate", file).code == 0
     assert frazil("demo", "--seconds", "1", "--dir", lake).code == 0
     assert "rows_per_second: 500" in file.read_text()
+
+
+def test_a_folder_of_any_name_will_do(frazil: Frazil, tmp_path: Path) -> None:
+    folder = tmp_path / "100%25 $HOME: 'lake'"
+    file = write_file(folder)
+    [pipeline] = load(file).pipelines
+    assert pipeline.sink.catalog.location == str(folder / "warehouse")
+    assert sqlite_path(pipeline.sink.catalog) == folder / "catalog.db"
+    told = frazil("check", "-c", file)
+    assert told.code == 0, told.text
+    add_rows(make_table(sqlite_catalog(folder), ("demo", "events")), 3)
+    assert frazil("status", "-c", file, "--json").json["pipelines"][0]["rows"] == 3
+    assert frazil("check", "-c", file).code == 0
+    assert shell(reader(pipeline).replace("event_type", "name"), tmp_path).count("n1") == 1
 
 
 def test_a_demo_that_cannot_write_says_so(frazil: Frazil, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shlex
 import shutil
@@ -97,13 +98,19 @@ def write_file(folder: Path) -> Path:
     if file.exists():
         return file
     home = folder.resolve()
-    content = PIPELINE.format(file=file, uri=f"sqlite:///{home / 'catalog.db'}", warehouse=home / "warehouse")
+    uri, warehouse = yaml_text(f"sqlite:///{home / 'catalog.db'}"), yaml_text(str(home / "warehouse"))
+    content = PIPELINE.format(file=file, uri=uri, warehouse=warehouse)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
     except OSError as error:
         raise EnvironmentFault("cannot-write", f"Cannot write {file}: {error.strerror}.", fix="Choose another --dir.") from error
     return file
+
+
+def yaml_text(value: str) -> str:
+    """A text as the pipeline file takes it, whatever characters it has. A dollar sign would begin a variable."""
+    return json.dumps(value.replace("$", "$$"), ensure_ascii=False)
 
 
 class StopLater:
@@ -196,14 +203,17 @@ def next_commands(file: Path, pipeline: PipelineSpec) -> dict[str, str]:
 
 def reader(pipeline: PipelineSpec) -> str:
     """A line of Python that queries the table: by DuckDB where it is installed, otherwise by PyIceberg alone."""
+    from sqlalchemy import URL
+
     from frazil.observe.catalogs import sqlite_path
 
     catalog, name = pipeline.sink.catalog, pipeline.sink.full_name
-    opened = f"SqlCatalog('{catalog.name}', uri='sqlite:///{sqlite_path(catalog)}').load_table('{name}').scan()"
+    uri = URL.create("sqlite", database=str(sqlite_path(catalog))).render_as_string()
+    opened = f'SqlCatalog("{catalog.name}", uri="{uri}").load_table("{name}").scan()'
     question = "select event_type, count(*) as events from events group by 1 order by 2 desc"
-    query = f".to_duckdb('events').sql('{question}')" if importlib.util.find_spec("duckdb") else ".to_arrow().slice(0, 5)"
-    python = shlex.quote(_shown(Path(sys.executable)))
-    return f'{python} -c "from pyiceberg.catalog.sql import SqlCatalog; print({opened}{query})"'
+    query = f'.to_duckdb("events").sql("{question}")' if importlib.util.find_spec("duckdb") else ".to_arrow().slice(0, 5)"
+    code = f"from pyiceberg.catalog.sql import SqlCatalog; print({opened}{query})"
+    return f"{shlex.quote(_shown(Path(sys.executable)))} -c {shlex.quote(code)}"
 
 
 def _frazil() -> str:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from frazil.engine.catalogs import catalog_settings, jdbc_uri
 from frazil.errors import ConfigError
@@ -146,17 +146,16 @@ def _glue_properties(sink: SinkSpec) -> dict[str, str]:
 
 def sqlalchemy_uri(options: Mapping[str, str]) -> str:
     """The address of a SQL catalog for SQLAlchemy, made from the options that Spark gets. SQLite is opened read-only."""
+    from sqlalchemy import URL, make_url
+
     plain = options["uri"].removeprefix("jdbc:")
     if plain.startswith("sqlite:"):
         path = plain.removeprefix("sqlite:").partition("?")[0]
-        return f"sqlite:///file:{quote(path)}?mode=ro&uri=true"
-    parts = urlsplit(plain)
-    user, password = options.get("jdbc.user"), options.get("jdbc.password")
-    login = quote(user, safe="") if user else ""
-    if password:
-        login += f":{quote(password, safe='')}"
-    query = f"?{parts.query}" if parts.query else ""
-    return f"postgresql+psycopg2://{login}{'@' if login else ''}{parts.netloc}{parts.path}{query}"
+        made = URL.create("sqlite", database=f"file:{quote(path)}", query={"mode": "ro", "uri": "true"})
+    else:
+        user, password = options.get("jdbc.user"), options.get("jdbc.password")
+        made = make_url(plain).set(drivername="postgresql+psycopg2", username=user, password=password)
+    return made.render_as_string(hide_password=False)
 
 
 def sqlite_path(spec: CatalogSpec) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from frazil.engine.catalogs import warehouse_uri
 from frazil.errors import FrazilError
@@ -127,11 +127,11 @@ def open_table(sink: SinkSpec) -> Table | None:
 
 
 def local_path(location: str) -> Path | None:
-    """The path of a location on this machine, or None when it is somewhere else."""
-    parts = urlsplit(location)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return Path(location).expanduser() if not parts.scheme else None
+    """The path of a location on this machine, or None when it is somewhere else. Iceberg keeps locations unquoted."""
+    if location.startswith("file:"):
+        path = location.removeprefix("file:")
+        return Path("/" + path[2:].partition("/")[2] if path.startswith("//") else path)
+    return None if urlsplit(location).scheme else Path(location).expanduser()
 
 
 def _hadoop_table(sink: SinkSpec) -> Table | None:
