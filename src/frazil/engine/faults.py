@@ -15,11 +15,15 @@ UNREACHABLE = "catalog-unreachable"
 
 @dataclass(frozen=True)
 class JavaFault:
-    """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn."""
+    """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
+
+    ``state`` is the standard code of an error that a database reported.
+    """
 
     classes: tuple[str, ...]
     message: str
     cause: JavaFault | None = None
+    state: str = ""
 
     @property
     def chain(self) -> tuple[JavaFault, ...]:
@@ -108,6 +112,34 @@ def _refused(fault: JavaFault, _address: str) -> FrazilError:
     return DataError("refused-by-iceberg", fault.line)
 
 
+def _bad_request(fault: JavaFault, address: str) -> FrazilError:
+    return DataError(
+        "refused-by-catalog", f"The catalog at {address} refused the request: {fault.line}", fix="Check the catalog's address."
+    )
+
+
+def _database_refused(fault: JavaFault, address: str) -> FrazilError | None:
+    """A database that answers, and will answer the same the next time: by the classes of the SQL standard."""
+    if fault.state.startswith("28"):
+        return _not_authorized(fault, address)
+    if fault.state.startswith("3D"):
+        return ConfigError("database-missing", f"The catalog at {address} is not there: {fault.line}", fix="Create the database.")
+    return _forbidden(fault, address) if fault.state == "42501" else None
+
+
+# How the file systems of Hadoop and of this machine say that trying again is of no use.
+_NOT_WRITABLE = ("not a directory", "Mkdirs failed", "Permission denied", "Read-only file system")
+
+
+def _files_failed(fault: JavaFault, _address: str) -> FrazilError:
+    """Iceberg reports so what goes wrong with a file, and never what goes wrong with a catalog's service."""
+    line = fault.chain[-1].line
+    if any(mark in line for mark in _NOT_WRITABLE):
+        text = f"The warehouse cannot be written to: {line}"
+        return DataError("warehouse-not-writable", text, fix="Check the path and its permissions.")
+    return Retryable("storage-failed", f"The warehouse failed: {line}", fix="Check that the warehouse can be reached from here.")
+
+
 def _unreachable(fault: JavaFault, address: str) -> FrazilError:
     return Retryable(
         UNREACHABLE,
@@ -126,13 +158,15 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     (("java.lang.IllegalStateException",), _replaced),
     ((f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NotFoundException"), _table_missing),
     ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
-    ((f"{ICEBERG}ValidationException", f"{ICEBERG}BadRequestException"), _refused),
+    ((f"{ICEBERG}ValidationException",), _refused),
+    ((f"{ICEBERG}BadRequestException",), _bad_request),
+    (("java.sql.SQLException",), _database_refused),
+    ((f"{ICEBERG}RuntimeIOException",), _files_failed),
     (
         (
             f"{ICEBERG}ServiceUnavailableException",
             f"{ICEBERG}ServiceFailureException",
             f"{ICEBERG}RESTException",
-            f"{ICEBERG}RuntimeIOException",
             "java.io.IOException",
             "java.sql.SQLException",
             "org.apache.iceberg.jdbc.UncheckedSQLException",

@@ -267,10 +267,8 @@ class IcebergTable:
         for addition in added:
             java_type = self._java_type(addition.column)
             doc = addition.column.doc
-            if addition.parent:
-                update.addColumn(addition.parent, addition.column.name, java_type, doc)
-            else:
-                update.addColumn(addition.column.name, java_type, doc)
+            # With a parent, even none: without one a dot in the name would be taken for the way to a nested column.
+            update.addColumn(addition.parent or None, addition.column.name, java_type, doc)
         update.commit()
 
     def _java_type(self, column: Column) -> Any:
@@ -412,7 +410,8 @@ def _read_fault(java: Any, depth: int) -> JavaFault:
         java_class = java_class.getSuperclass()
     cause = java.getCause()
     deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
-    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper)
+    state = str(java.getSQLState() or "") if "java.sql.SQLException" in classes else ""
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, state)
 
 
 @contextmanager

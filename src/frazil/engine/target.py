@@ -15,7 +15,7 @@ from frazil.engine.schema import added_to, alignment, schema_of
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.commit import STATE_PREFIX
 from frazil.model.evolution import AddColumn, changes_for, optional
-from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, PartitionStrategy, SinkSpec
+from frazil.model.sink import MAX_FILE_MB, CommitMode, Compression, FileFormat, PartitionStrategy, SchemaEvolution, SinkSpec
 from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type, schema_json
 
 FILE_BYTES = "write.target-file-size-bytes"
@@ -41,6 +41,7 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
         raise ConfigError("namespace-required", "Namespace is required")
     if not sink.table:
         raise ConfigError("table-required", "Table name is required")
+    _require_supported(sink)
     _require_properties(sink)
     table = lake.load(sink.namespace_levels, sink.table)
     if table is None:
@@ -198,9 +199,15 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     if known is not None and known.code != UNREACHABLE:
         return known
     text = f"The batch could not be written: {fault.chain[-1].line}"
-    if known is None:
-        return DataError("batch-not-written", text)
-    return Retryable("storage-failed", text, fix="Check that the warehouse can be reached and written to from the executors.")
+    return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)
+
+
+def _require_supported(sink: SinkSpec) -> None:
+    """Whatever the door, a mode that the engine does not have is never taken for another."""
+    if sink.commit_mode is not CommitMode.APPEND:
+        raise ConfigError("not-yet-supported", f"This version cannot write with commit_mode {sink.commit_mode} yet.")
+    if sink.schema_evolution in (SchemaEvolution.TYPE_WIDEN, SchemaEvolution.FULL):
+        raise ConfigError("not-yet-supported", f"This version does not have schema_evolution {sink.schema_evolution} yet.")
 
 
 def _require_properties(sink: SinkSpec) -> None:
