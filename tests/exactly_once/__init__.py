@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("exactly_once.truth")
+pytest.register_assert_rewrite("exactly_once.truth", "exactly_once.children")

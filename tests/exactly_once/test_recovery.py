@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from exactly_once.ground import QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, sqlite_ground
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
 from frazil.engine.writer import Part
-from frazil.errors import Fenced, Halted, OutcomeUnknown, Retryable
+from frazil.errors import Halted, OutcomeUnknown, Retryable
 from services.faults import Fault, applied_then_cut_off, cut_off, refused
 from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog
@@ -104,19 +104,6 @@ def test_a_table_that_was_made_again_is_not_written_to(either: Ground) -> None:
         writer.write(10, 20)
     assert stopped.value.code == "table-replaced"
     assert either.table().scan().to_arrow().num_rows == 0
-
-
-def test_of_two_writers_the_older_is_fenced(either: Ground) -> None:
-    older, newer = either.writer(), either.writer()
-    older.pump(10)
-    assert newer.open() == 10
-    with pytest.raises(Fenced):
-        older.write(10, 20)
-    assert len(older.fenced) == 1
-    newer.write(10, 20)
-    with pytest.raises(Fenced):
-        older.write(20, 30)
-    assert_exactly_once(either.table(), SINK_ID, range(20))
 
 
 @pytest.mark.parametrize(("fault", "applied"), [(applied_then_cut_off(), True), (cut_off(), False)], ids=str)

@@ -1,0 +1,93 @@
+"""Moments in the life of a batch at which a process is ended or frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.doors.api import Sink
+from frazil.engine.iceberg import IcebergPort
+from frazil.engine.writer import SinkWriter
+
+
+def kill_all() -> None:
+    """Ends this process and its JVM."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def kill_python() -> None:
+    """Ends this process alone: what its JVM has begun, it may still finish."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def freeze() -> None:
+    """Stops this process and its JVM until they are told to continue."""
+    os.killpg(0, signal.SIGSTOP)
+
+
+ACTS: dict[str, Callable[[], None]] = {"kill-all": kill_all, "kill-python": kill_python, "freeze": freeze}
+
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment: around which method of which class, for which of its calls."""
+
+    owner: type
+    method: str
+    around: Callable[[Call, Call], Any]
+    counts: Callable[..., bool] = lambda *_: True
+
+
+def before(call: Call, act: Call) -> Any:
+    """Acts, then calls."""
+    act()
+    return call()
+
+
+def after(call: Call, act: Call) -> Any:
+    """Calls, then acts."""
+    result = call()
+    act()
+    return result
+
+
+def during(call: Call, act: Call) -> Any:
+    """Acts as soon as the call is under way."""
+    under_way = threading.Thread(target=call)
+    under_way.start()
+    under_way.join(0.005)
+    act()
+
+
+def _of_a_batch(_port: IcebergPort, _view: Any, _snapshot: Any, intent: Any, _state: Any) -> bool:
+    return intent.batch is not None
+
+
+MOMENTS = {
+    "staged": Moment(SinkWriter, "_commit", before),
+    "unsent": Moment(IcebergPort, "swap", before, _of_a_batch),
+    "sent": Moment(IcebergPort, "swap", during, _of_a_batch),
+    "applied": Moment(IcebergPort, "swap", after, _of_a_batch),
+    "acknowledged": Moment(SinkWriter, "write", after),
+    "before-sparks-own-log": Moment(Sink, "__call__", after),
+}
+
+
+def act_at(name: str, nth: int, act: str) -> None:
+    """Does the act at the moment of that name in the n-th batch of this process."""
+    moment, calls = MOMENTS[name], 0
+    original = getattr(moment.owner, moment.method)
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += moment.counts(*arguments)
+        call = lambda: original(*arguments, **options)  # noqa: E731
+        return moment.around(call, ACTS[act]) if calls == nth else call()
+
+    setattr(moment.owner, moment.method, wrapped)

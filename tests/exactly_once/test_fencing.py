@@ -1,0 +1,60 @@
+"""Two instances of one sink: the newer one goes on, the older one stops as soon as it tries to write."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import frazil
+from exactly_once.children import END_SECONDS, end, ended, frozen, pipeline_file, pipeline_rows, started
+from exactly_once.ground import SINK_ID, Ground, rest_ground, sqlite_ground
+from exactly_once.truth import assert_exactly_once
+from frazil.errors import Fenced
+from services.processes import wait_until
+
+
+@pytest.fixture(params=["sqlite", "rest"])
+def either(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Ground:
+    if request.param == "sqlite":
+        return sqlite_ground(spark, tmp_path)
+    catalog = request.getfixturevalue("rest_catalog")
+    return rest_ground(spark, catalog.uri, catalog.uri)
+
+
+def test_of_two_writers_the_older_is_fenced(either: Ground) -> None:
+    older, newer = either.writer(), either.writer()
+    older.pump(10)
+    assert newer.open() == 10
+    with pytest.raises(Fenced):
+        older.write(10, 20)
+    assert len(older.fenced) == 1
+    newer.write(10, 20)
+    with pytest.raises(Fenced):
+        older.write(20, 30)
+    assert_exactly_once(either.table(), SINK_ID, range(20))
+
+
+def test_an_instance_that_was_frozen_is_fenced_when_it_wakes(spark: SparkSession, tmp_path: Path) -> None:
+    """It is frozen with a commit in its hands, that only has to be sent."""
+    file = pipeline_file(tmp_path, rows=60)
+    older = started("command_line", "unsent", "3", "freeze", tmp_path, "run", "--once", "-c", file, log=tmp_path / "older.log")
+    try:
+        wait_until(lambda: frozen(older), END_SECONDS, "its third commit", older)
+        assert pipeline_rows(tmp_path) == 20
+        frazil.run(file, once=True)
+        assert pipeline_rows(tmp_path) == 60
+
+        os.killpg(older.pid, signal.SIGCONT)
+        assert ended(older) == 1
+        assert "pipeline_fenced" in older.log_text()
+        assert re.search(r"^frazil_fenced_total\{.*\} 1\.0$", older.log_text(), re.MULTILINE)
+        assert re.search(r"^iceberg_records_written_total\{.*\} 20\.0$", older.log_text(), re.MULTILINE)
+    finally:
+        end(older)
+    frazil.run(pipeline_file(tmp_path, rows=80), once=True)
+    assert pipeline_rows(tmp_path) == 80

@@ -1,0 +1,76 @@
+"""kill -9 at every moment of a batch, then a new start: every row once, none missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import frazil
+from exactly_once.children import end, ended, gone, pipeline_file, pipeline_rows, rows_in, started
+from exactly_once.programs.structured_streaming import SINK_ID, described, numbers
+from services.processes import wait_until
+
+BATCH = 10
+
+
+def killed(program: str, moment: str, nth: int, act: str, *arguments: str | Path, log: Path) -> None:
+    """Starts the program, and sees it die at the moment."""
+    child = started(program, moment, str(nth), act, *arguments, log=log)
+    try:
+        assert ended(child) == -signal.SIGKILL, child.log_text()
+        if act == "kill-python":
+            wait_until(lambda: gone(child), 60, "the end of the JVM that was left alone")
+    finally:
+        end(child)
+
+
+def test_a_pipeline_killed_at_any_moment(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start has a working folder and a state folder of its own: nothing is needed but the table."""
+    file = pipeline_file(tmp_path, rows=12 * BATCH)
+
+    def run_and_die(moment: str, nth: int, act: str = "kill-all") -> int:
+        elsewhere = tmp_path / f"killed-when-{moment}"
+        elsewhere.mkdir()
+        killed("command_line", moment, nth, act, elsewhere, "run", "--once", "-c", file, log=elsewhere / "log")
+        return pipeline_rows(tmp_path)
+
+    assert run_and_die("staged", 3) == 2 * BATCH
+    assert run_and_die("applied", 2) == 4 * BATCH
+    known = run_and_die("sent", 2, "kill-python")
+    assert known in (5 * BATCH, 6 * BATCH)
+    assert run_and_die("acknowledged", 2) == known + 2 * BATCH
+
+    monkeypatch.chdir(tmp_path)
+    frazil.run(file, once=True, env={"STATE_DIR": "never-seen-before"})
+    assert pipeline_rows(tmp_path) == 12 * BATCH
+
+
+def test_a_stream_killed_at_any_moment(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(12):
+        file = tmp_path / "in" / f"{number}.json"
+        file.write_text("\n".join(json.dumps({"id": row}) for row in range(number * BATCH, (number + 1) * BATCH)))
+        os.utime(file, (number + 1, number + 1))
+
+    def run_and_die(moment: str, nth: int, act: str = "kill-all") -> int:
+        killed("structured_streaming", moment, nth, act, tmp_path, log=tmp_path / f"killed-when-{moment}")
+        return rows_in(tmp_path, "streams.numbers", "id", SINK_ID)
+
+    assert run_and_die("staged", 3) == 2 * BATCH
+    assert run_and_die("applied", 2, "kill-python") == 4 * BATCH
+    # Spark asks for the last batch again, as it does not know that it is in the table: the second call is the first new one.
+    assert run_and_die("acknowledged", 2) == 6 * BATCH
+    assert run_and_die("before-sparks-own-log", 2) == 7 * BATCH
+
+    with pytest.raises(StreamingQueryException, match="was written through another checkpoint"):
+        described(numbers(spark, tmp_path), tmp_path, tmp_path / "another-checkpoint").start().awaitTermination()
+    assert rows_in(tmp_path, "streams.numbers", "id", SINK_ID) == 7 * BATCH
+
+    described(numbers(spark, tmp_path), tmp_path, tmp_path / "checkpoint").start().awaitTermination()
+    assert rows_in(tmp_path, "streams.numbers", "id", SINK_ID) == 12 * BATCH
