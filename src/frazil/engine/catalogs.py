@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -12,6 +13,7 @@ from frazil.model.catalog import CatalogSpec, CatalogType, GlueCatalog, RestCata
 from frazil.model.sink import Compression, SinkSpec
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 
+SQLITE = "jdbc:sqlite:"
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 
@@ -40,6 +42,12 @@ class CatalogSettings:
         if not self.options:
             return {}
         return {prefix: SPARK_CATALOG} | {f"{prefix}.{key}": value for key, value in self.options.items()}
+
+
+def sqlite_file(catalog: CatalogSettings) -> Path | None:
+    """The file that a SQLite catalog is kept in; None for every other catalog."""
+    path = catalog.options.get("uri", "").removeprefix(SQLITE)
+    return Path(path) if path.startswith("/") and catalog.options["uri"].startswith(SQLITE) else None
 
 
 def catalog_settings(sink: SinkSpec) -> CatalogSettings:
@@ -125,11 +133,23 @@ def _type_options(catalog: CatalogSpec) -> dict[str, str]:
 
 
 def _rest_options(rest: RestCatalog) -> dict[str, str]:
-    options = _present({"uri": rest.uri, "scope": rest.scope, "prefix": rest.prefix, "oauth2-server-uri": rest.oauth2_server_uri})
+    options = _rest_address(rest.uri or "") | _present(
+        {"scope": rest.scope, "prefix": rest.prefix, "oauth2-server-uri": rest.oauth2_server_uri}
+    )
     # A user names a warehouse of the catalog, not a folder of this machine.
     if rest.warehouse:
         options["warehouse"] = rest.warehouse
     return options | _rest_authentication(rest)
+
+
+def _rest_address(uri: str) -> dict[str, str]:
+    """The address without user and password, which Iceberg's client refuses there: they go into the header that they mean."""
+    parts = urlsplit(uri)
+    if parts.username is None:
+        return {"uri": uri}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return {"uri": bare, "header.Authorization": f"Basic {b64encode(login.encode()).decode()}"}
 
 
 def _rest_authentication(rest: RestCatalog) -> dict[str, str]:

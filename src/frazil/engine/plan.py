@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from frazil.engine import target
-from frazil.engine.catalogs import CatalogSettings, catalog_settings
+from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
 from frazil.engine.runner import start_spark
@@ -25,7 +24,6 @@ from frazil.model.types import StructType, schema_json
 from frazil.sources import open_source
 from frazil.sources.base import Slice, Source
 
-SQLITE = "jdbc:sqlite:"
 CATALOG_TABLE = "iceberg_tables"
 
 
@@ -114,8 +112,8 @@ def _next_epoch(state: SinkState | None) -> int:
 
 
 def _unborn(catalog: CatalogSettings) -> bool:
-    uri = catalog.options.get("uri", "")
-    return uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).is_file()
+    file = sqlite_file(catalog)
+    return file is not None and not file.is_file()
 
 
 def _read_only(catalog: CatalogSettings) -> CatalogSettings:

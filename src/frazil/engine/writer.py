@@ -15,6 +15,7 @@ from itertools import count
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from frazil.engine import target
+from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit
 from frazil.engine.iceberg import AppendFiles, IcebergTable, Lake, SchemaMoved, SetProperties, fault_of
 from frazil.engine.partition import distribution_options
@@ -65,6 +66,8 @@ class SinkWriter:
         self._retry = retry
         self._listen = listen
         self._sleep = sleep
+        if file := sqlite_file(catalog_settings(sink)):
+            file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
         self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
         self._table: IcebergTable | None = None
         self._fit: target.Fit | None = None
