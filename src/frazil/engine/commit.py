@@ -172,7 +172,7 @@ CommitProtocol = Generator[Effect, Any, CommitResult]
 CONFLICT_MESSAGE = "Commit conflict - table was modified concurrently"
 
 
-class Done(Exception):  # noqa: N818 - a verdict of a guard, never seen outside this module
+class Done(Exception):
     """The ledger already holds what the intent wants."""
 
 
@@ -359,7 +359,7 @@ class TablePort(Protocol):
         """Step 7: one compare-and-swap from the view's metadata, without any retry of its own."""
 
 
-class AttemptFailed(Exception):  # noqa: N818 - the outcome of one call, turned into a value by the loop
+class AttemptFailed(Exception):
     """One call of the port did not succeed."""
 
     def __init__(self, kind: FailureKind, error: FrazilError, *, final: bool = False) -> None:

@@ -83,7 +83,7 @@ class CatalogSpec(Model):
     """Which catalog a sink writes to. The section named like the type holds its settings."""
 
     type: CatalogType = Field(
-        description="Kind of catalog. `jdbc` is another name of `sql`; `spark` is one that the Spark session already knows by its name."
+        description="Kind of catalog. `jdbc` is another name of `sql`; `spark` is one that the Spark session knows by its name."
     )
     name: CatalogName = Field(
         DEFAULT_CATALOG_NAME, description="Name in Spark, and the scope of the rows that a SQL catalog keeps."
