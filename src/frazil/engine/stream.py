@@ -8,6 +8,7 @@ be compared with where the table ends.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame
@@ -63,13 +64,21 @@ def stream_position(batch_id: int) -> Position:
 
 
 def write_once(writer: SinkWriter, frame: DataFrame, key: str | None) -> Committed:
-    """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again."""
+    """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again.
+
+    Writes at the same time, from whatever process, all count: one that finds another before it goes behind that.
+    """
+    end = position({"write": key if key is not None else f"#{uuid.uuid4().hex}"})
     state = writer.open(claim=False) or writer.ensure(frame, claim=False)
-    end = position({"write": key if key is not None else f"#{state.batch + 1 if state else 1}"})
-    start = state.end if state else None
-    if key is not None and (start == end or writer.committed_before(end)) and state is not None:
-        counts = RowCounts(0, 0)
-        return Committed(
-            writer.name, writer.sink.full_name, state.batch, state.snapshot, counts, 0, 0, 0.0, 0, state.at_ms, skipped=True
-        )
-    return writer.write(frame, Part("python", start, end))
+    maybe_there = key is not None
+    while state is None or not (maybe_there and (state.end == end or writer.committed_before(end))):
+        try:
+            return writer.write(frame, Part("python", state.end if state else None, end))
+        except Halted as halted:
+            if halted.code != "gap-or-overlap":
+                raise
+            state, maybe_there = writer.look(), True
+    counts = RowCounts(0, 0)
+    return Committed(
+        writer.name, writer.sink.full_name, state.batch, state.snapshot, counts, 0, 0, 0.0, 0, state.at_ms, skipped=True
+    )

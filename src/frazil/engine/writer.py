@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
-from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit
+from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
 from frazil.engine.iceberg import AppendFiles, IcebergTable, Lake, SchemaMoved, SetProperties, fault_of
 from frazil.engine.partition import distribution_options
 from frazil.engine.shape import drops_rows, shaped
 from frazil.errors import DataError, Fenced, FrazilError, Retryable
-from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState
+from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
@@ -92,13 +92,24 @@ class SinkWriter:
 
     def committed_before(self, end: Position) -> bool:
         """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
-        return self._table is not None and end in self._table.committed_ends(self.sink_id)
+        return self._table is not None and short_range(end) in self._table.committed_ends(self.sink_id)
 
     def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:
         """The same for a table that takes its columns from the data."""
         if self._table is None:
             schema = target.frame_schema(shaped(frame, self._transforms))
             self._take(target.created(self._lake, self.sink, schema), claim)
+        return self.state
+
+    def look(self) -> SinkState | None:
+        """Reads the ledger as it is now, without a claim."""
+        table = self._require_table()
+        try:
+            view = table.port(self.sink_id).refresh()
+        except AttemptFailed as failed:
+            raise failed.outcome.error from failed
+        not_rolled_back(view, Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid))
+        self.state = view.state
         return self.state
 
     def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
@@ -166,17 +177,11 @@ class SinkWriter:
         self._table = table
         lacking = target.lacking_properties(table, self.sink)
         if not claim and not lacking:
-            self.state = self._look(table)
+            self.look()
             return
         change = SetProperties(lacking) if lacking else None
         self._run(Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change))
         table.refresh()
-
-    def _look(self, table: IcebergTable) -> SinkState | None:
-        try:
-            return table.port(self.sink_id).refresh().state
-        except AttemptFailed as failed:
-            raise failed.outcome.error from failed
 
     def _commit(self, batch: Batch, change: AppendFiles) -> CommitResult:
         table = self._require_table()

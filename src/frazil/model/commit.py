@@ -129,8 +129,8 @@ def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version
     return entries | {
         "frazil.kind": "data",
         "frazil.source": state.source,
-        "frazil.start": _short(state.start),
-        "frazil.end": _short(state.end),
+        "frazil.start": short_range(state.start),
+        "frazil.end": short_range(state.end),
         "frazil.rows-in": str(counts.read),
         "frazil.rows-out": str(counts.written),
         "frazil.rows-dead-lettered": str(counts.dead_lettered),
@@ -138,7 +138,8 @@ def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version
     }
 
 
-def _short(text: Position | None) -> str:
+def short_range(text: Position | None) -> str:
+    """A position as the summary has it."""
     if text is None:
         return ""
     if len(text) <= SUMMARY_RANGE_LIMIT:
