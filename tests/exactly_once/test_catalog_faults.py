@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from exactly_once.ground import QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground
+from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground
 from exactly_once.truth import Truth, assert_exactly_once
 from frazil.doors.api import sink
 from frazil.errors import Fenced, OutcomeUnknown
@@ -129,12 +129,7 @@ def test_a_commit_that_arrives_before_the_next_instance_looks(ground: Ground, fa
 
 def test_a_single_write_can_be_repeated_by_its_name(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
-    described = (
-        replace(sink(), retry=QUICK)
-        .to(f"lake.{ground.name}")
-        .catalog(ground.spec)
-        .options(schema={"writer": "string", "id": "long"})
-    )
+    described = replace(sink(), retry=QUICK).to(f"lake.{ground.name}").catalog(ground.spec).options(schema=COLUMNS)
     for number, fault in enumerate(APPLIED_FAULTS):
         again = replace(described, frame=numbers(ground.spark, number * BATCH, (number + 1) * BATCH))
         faulty_rest.script([replace(fault, meanwhile=foreign.append)])

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.types import StringType
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from exactly_once.ground import QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, sqlite_ground
+from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, sqlite_ground
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
+from frazil.doors.api import Sink, sink
 from frazil.engine.writer import Part
 from frazil.errors import Halted, OutcomeUnknown, Retryable
+from frazil.model.events import Event, Staged
 from services.faults import Fault, applied_then_cut_off, cut_off, refused
 from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog
@@ -200,3 +202,50 @@ def run_together(work: Sequence[Callable[[], None]]) -> None:
         thread.join()
     for problem in problems:
         raise problem
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["without-names", "with-names"])
+def test_single_writes_at_the_same_time_all_count(either: Ground, named: bool) -> None:
+    """Each has staged its rows before one of them commits, as writes from two processes can."""
+    both_staged, staged = threading.Barrier(2), set[str]()
+
+    def write(number: int) -> None:
+        def wait_for_the_other(event: Event) -> None:
+            if isinstance(event, Staged) and threading.current_thread().name not in staged:
+                staged.add(threading.current_thread().name)
+                both_staged.wait(60)
+
+        frame = numbers(either.spark, 10 * number, 10 * number + 10)
+        done = replace(single_write(either), frame=frame).listen(wait_for_the_other).write(f"w{number}" if named else None)
+        assert not done.skipped
+
+    single_write(either, numbers(either.spark, 0, 10)).write()
+    run_together([lambda: write(1), lambda: write(2)])
+    assert_exactly_once(either.table(), f"python/{either.name}", range(30))
+
+
+def test_a_single_write_that_was_rolled_back_is_not_taken_for_done(ground: Ground) -> None:
+    single_write(ground, numbers(ground.spark, 0, 10)).write("first")
+    before = ground.head()
+    second = single_write(ground, numbers(ground.spark, 10, 20))
+    second.write("second")
+    ground.procedure(f"rollback_to_snapshot('{ground.name}', {before})")
+    with pytest.raises(Halted) as stopped:
+        second.write("second")
+    assert stopped.value.code == "rolled-back"
+    assert Truth(ground.table()).rows == rows_of(OURS, range(10))
+
+
+def test_a_single_write_with_a_long_name_counts_once(ground: Ground) -> None:
+    name = "s3://bucket/" + "very/" * 200 + "long.parquet"
+    first = single_write(ground, numbers(ground.spark, 0, 10))
+    first.write(name)
+    single_write(ground, numbers(ground.spark, 10, 20)).write("another")
+    assert first.write(name).skipped
+    assert Truth(ground.table()).rows == rows_of(OURS, range(20))
+
+
+def single_write(ground: Ground, frame: DataFrame | None = None) -> Sink:
+    """A sink of the Python door."""
+    described = replace(sink(frame), retry=QUICK)
+    return described.to(f"lake.{ground.name}").catalog(ground.spec).options(schema=COLUMNS)
