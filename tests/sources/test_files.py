@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,40 @@ def test_another_place_or_pattern_is_another_source(spark: SparkSession, folder:
     assert Inbox(spark, folder, path=folder.as_uri()).source.fingerprint == one
     assert Inbox(spark, folder, pattern="*.json").source.fingerprint != one
     assert Inbox(spark, folder / "x").source.fingerprint != one
+
+
+@pytest.fixture
+def elsewhere(spark: SparkSession, folder: Path) -> str:
+    """The folder under an address of another file system, which only Spark can read."""
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    spark.conf.set(f"fs.viewfs.mounttable.{cluster}.link./in", folder.as_uri())
+    return f"viewfs://{cluster}/in"
+
+
+def test_a_folder_elsewhere_is_listed_and_read_by_spark(spark: SparkSession, folder: Path, elsewhere: str) -> None:
+    inbox = Inbox(spark, folder, "csv", path=elsewhere, recursive=True, pattern="*.csv")
+    inbox.put("a b.csv", "id,name\n1,one\n", NOW - 20)
+    inbox.put("sub/b.csv", "name,id\ntwo,2\n", NOW - 10)
+    inbox.put("_hidden.csv", "id\n9\n")
+    assert sorted((row.id, row.name) for row in inbox.rows()) == [(1, "one"), (2, "two")]
+    assert inbox.batch() == ["a b.csv", "sub/b.csv"]
+    inbox.restart()
+    assert inbox.batch() == []
+    inbox.put("late.csv", "id,name\n3\n", NOW - 30 * MINUTE)
+    failure = inbox.failure()
+    assert (failure.code, failure.message.endswith(": 3")) == ("bad-record", True)
+    assert f"{elsewhere}/late.csv" in failure.message
+    shutil.rmtree(folder)
+    with pytest.raises(ConfigError, match=elsewhere) as caught:
+        inbox.source.check()
+    assert caught.value.code == "source-missing"
+
+
+def test_a_file_system_that_spark_does_not_have_is_named(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises(ConfigError, match="gopher://host/in could not be read") as caught:
+        Inbox(spark, folder, path="gopher://host/in").source.check()
+    assert caught.value.code == "source-driver-missing"
+    assert "\n" not in caught.value.message
 
 
 # What is read.

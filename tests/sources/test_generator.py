@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from frazil.errors import Halted
 from frazil.model.source import GeneratorSource
 from frazil.sources.base import Slice
 from frazil.sources.generator import HEAD_START_MS, LONGEST_BACKLOG_MS, Generator
@@ -109,6 +110,13 @@ def test_more_rows_or_another_speed_continue_and_another_seed_does_not() -> None
     one = generator(None, Clock(), rows=10, rows_per_second=5)
     assert one.fingerprint == generator(None, Clock(), rows=20).fingerprint
     assert one.fingerprint != generator(None, Clock(), seed=1).fingerprint
+
+
+@pytest.mark.parametrize("foreign", ['{"snapshot":3}', '{"row":1}', "[1]"])
+def test_a_position_of_another_source_halts(foreign: str) -> None:
+    with pytest.raises(Halted, match="not one of the generator") as caught:
+        generator(None, Clock()).plan(foreign, 10)
+    assert caught.value.code == "position-unknown"
 
 
 def test_a_slice_reads_the_same_rows_in_another_process(spark: SparkSession) -> None:

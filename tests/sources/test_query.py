@@ -139,6 +139,12 @@ def test_a_cursor_of_another_type_than_before_stops(spark: SparkSession, events:
     assert caught.value.code == "cursor-type-changed"
 
 
+def test_a_position_without_a_cursor_halts(spark: SparkSession) -> None:
+    with pytest.raises(Halted) as caught:
+        Reader(spark, "SELECT 1 AS at", cursor="at").source.plan('{"read":"all"}', 1)
+    assert caught.value.code == "position-unknown"
+
+
 def test_without_a_cursor_the_result_is_read_once(spark: SparkSession) -> None:
     reader = Reader(spark, "SELECT 7 AS at")
     assert not reader.source.finished(None)
@@ -205,6 +211,12 @@ def test_what_fails_in_the_query_while_it_runs_is_explained(spark: SparkSession)
     assert isinstance(explained, DataError)
     assert (explained.code, "Division by zero" in explained.message) == ("query-failed", True)
     assert source.explain(RuntimeError("the catalog is down")) is None
+
+
+def test_what_fails_in_the_query_while_it_is_planned_is_explained_too(spark: SparkSession) -> None:
+    with pytest.raises(DataError, match="Division by zero") as caught:
+        Reader(spark, "SELECT 1 / id AS at FROM range(3)", cursor="at").batch()
+    assert caught.value.code == "query-failed"
 
 
 def test_white_space_does_not_make_another_query(spark: SparkSession) -> None:

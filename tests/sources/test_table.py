@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.errors import ConfigError, Halted
+from frazil.errors import ConfigError, Halted, Retryable
 from frazil.model.source import TableSource
 from frazil.sources.table import SparkTable
 
@@ -179,6 +179,17 @@ def test_a_table_that_spark_does_not_know_is_told_by_check_and_by_plan(spark: Sp
         with pytest.raises(ConfigError, match="Spark knows no table") as caught:
             ask()
         assert caught.value.code == "source-missing"
+
+
+def test_a_catalog_that_does_not_answer_may_answer_later(spark: SparkSession) -> None:
+    name = f"src_{uuid.uuid4().hex[:8]}"
+    spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"spark.sql.catalog.{name}.type", "rest")
+    spark.conf.set(f"spark.sql.catalog.{name}.uri", "http://127.0.0.1:9")
+    with pytest.raises(Retryable, match=f"The table {name}.db.t could not be read") as caught:
+        Reader(spark, f"{name}.db.t").source.check()
+    assert caught.value.code == "source-unreachable"
+    assert "\n" not in caught.value.message
 
 
 def test_a_position_of_another_source_halts(spark: SparkSession, table: str, sql: Sql) -> None:

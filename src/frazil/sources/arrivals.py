@@ -18,14 +18,14 @@ new however old its modification time is.
 from __future__ import annotations
 
 import hashlib
-import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from frazil.errors import DataError, Halted
+from frazil.errors import DataError
 from frazil.model.commit import Position, position
 from frazil.sources.listing import FileEntry
+from frazil.sources.positions import fields_of, unknown_position
 
 REMEMBERED_FILES = 1000
 
@@ -93,17 +93,13 @@ class Bookmark:
     @classmethod
     def from_position(cls, text: Position) -> Bookmark:
         """Reads the ledger."""
+        raw = fields_of(text, "a folder")
         try:
-            raw = json.loads(text)
             floor = raw.get("floor")
             seen = frozenset(Remembered.from_token(token) for token in raw["seen"])
             return cls(int(raw["mark_ms"]), seen, None if floor is None else (int(floor[0]), str(floor[1])))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Halted(
-                "position-unknown",
-                f"The table's ledger holds a position that is not one of a folder: {text[:200]}",
-                fix="Another source wrote it. Give this pipeline a sink id of its own.",
-            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise unknown_position(text, "a folder") from error
 
     def takes_as_read(self, file: Remembered, window_ms: int) -> bool:
         """Whether the file is so far back that it is not remembered any more."""

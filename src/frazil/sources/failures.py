@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.secrets import scrub
 
 _CAUSE = re.compile(r"^\s*(?:: |Caused by: )(?P<type>[\w.$]+(?:Exception|Error)\w*): (?P<text>.+)$", re.MULTILINE)
@@ -30,3 +33,29 @@ def one_line(error: BaseException) -> str:
     line = causes[-1]["text"] if causes else (text.splitlines() or [type(error).__name__])[0]
     line = _STATE.sub("", _CONDITION.sub("", line.strip()))
     return scrub(line.rstrip("; ").replace(".;", ";"))
+
+
+@contextmanager
+def asking_spark(what: str, explain: Callable[[Exception], FrazilError | None] = lambda _: None) -> Iterator[None]:
+    """Turns what Spark raises within into frazil's errors: what ``explain`` makes of it, or that ``what`` could not be read."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, FrazilError) or not _is_sparks(error):
+            raise
+        raise explain(error) or _unreachable(what, error) from error
+
+
+def _is_sparks(error: Exception) -> bool:
+    """Told by the package, since the bridge to Java is not to be imported here."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def _unreachable(what: str, error: Exception) -> FrazilError:
+    text = whole_text(error)
+    message = f"{what} could not be read: {one_line(error)}"
+    if "No FileSystem for scheme" in text or "ClassNotFoundException" in text:
+        return ConfigError("source-driver-missing", message, fix="Give Spark the jars for it: settings.spark.conf, spark.jars.")
+    if any(sign in text for sign in ("AccessDenied", "Permission denied", "Forbidden", "Unauthorized", "status code: 403")):
+        return ConfigError("source-not-readable", message, fix="Check the credentials and permissions.")
+    return Retryable("source-unreachable", message, fix="Check its address, that the service runs, and the credentials.")

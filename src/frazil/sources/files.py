@@ -17,7 +17,7 @@ from frazil.model.secrets import scrub
 from frazil.model.source import FilesSource, SourceFormat
 from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
 from frazil.sources.base import Slice
-from frazil.sources.failures import one_line, whole_text
+from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, corrupt_records, declared_schema, read_files
 from frazil.sources.listing import FileEntry, Folder, file_key, list_folder
 from frazil.sources.merge import conflicting_files
@@ -146,12 +146,8 @@ class Files:
         """The rows of the files."""
         self._planned = part
         self._require_unchanged(part.detail)
-        try:
+        with asking_spark(f"The folder {self._folder.name}", self.explain):
             return read_files(self._spark, self._spec, [entry.uri for entry in part.detail])
-        except Exception as error:
-            if isinstance(error, FrazilError) or (known := self.explain(error)) is None:
-                raise
-            raise known from error
 
     def _require_unchanged(self, files: Sequence[FileEntry]) -> None:
         """Local files are looked at once more: what was planned is what is read."""

@@ -6,7 +6,6 @@ same whenever it is read. Only the time of an event comes from elsewhere: from t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
 from frazil.model.source import GeneratorSource
 from frazil.sources.base import Slice
+from frazil.sources.positions import fields_of, unknown_position
 
 # A run that begins finds the events of one second there already, so that a single pass has something to write.
 HEAD_START_MS = 1_000
@@ -53,6 +53,22 @@ _PRODUCTS = (
     ("Bluetooth speaker", "electronics", "119.00"), ("USB-C charger", "electronics", "29.90"),
     ("Trail camera", "electronics", "99.00"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A position: the next event, and when it is due. ``from_ms``: when the slice that ends here began, if that left a gap."""
+
+    row: int
+    time_ms: int
+    from_ms: int | None = None
+
+    @classmethod
+    def of(cls, text: Position) -> _Place:
+        fields = fields_of(text, "the generator")
+        if not isinstance(fields.get("row"), int) or not isinstance(fields.get("time_ms"), int):
+            raise unknown_position(text, "the generator")
+        return cls(fields["row"], fields["time_ms"], fields.get("from_ms"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +118,7 @@ class Generator:
         # Rounded up: a slice that took no time at all would let the next one have the same events' worth of it again.
         end_ms = begin_ms + -(-count * 1000 // self._spec.rows_per_second)
         end: dict[str, int] = {"row": row + count, "time_ms": end_ms}
-        if start is None or json.loads(start)["time_ms"] != begin_ms:
+        if start is None or _Place.of(start).time_ms != begin_ms:
             end["from_ms"] = begin_ms
         return Slice(start, position(end), count, full=available > limit)
 
@@ -115,8 +131,8 @@ class Generator:
     def _first_begin_ms(self, start: Position | None, now_ms: int) -> int:
         if self._spec.rows is not None:
             remaining_ms = (self._spec.rows - _row(start)) * 1000 // self._spec.rows_per_second
-            return now_ms - remaining_ms if start is None else int(json.loads(start)["time_ms"])
-        if start is None or abs(now_ms - (ended_ms := int(json.loads(start)["time_ms"]))) > LONGEST_BACKLOG_MS:
+            return now_ms - remaining_ms if start is None else _Place.of(start).time_ms
+        if start is None or abs(now_ms - (ended_ms := _Place.of(start).time_ms)) > LONGEST_BACKLOG_MS:
             return now_ms - HEAD_START_MS
         return ended_ms
 
@@ -144,16 +160,16 @@ class Generator:
 
 
 def _row(start: Position | None) -> int:
-    return 0 if start is None else int(json.loads(start)["row"])
+    return 0 if start is None else _Place.of(start).row
 
 
 def _span(part: Slice) -> _Span:
     """Read from the positions alone, so that a slice means the same in every process."""
-    end = json.loads(part.end)
-    begin_ms = end.get("from_ms")
+    end = _Place.of(part.end)
+    begin_ms = end.from_ms if end.from_ms is not None or part.start is None else _Place.of(part.start).time_ms
     if begin_ms is None:
-        begin_ms = json.loads(part.start or "{}")["time_ms"]
-    return _Span(_row(part.start), end["row"], begin_ms, end["time_ms"])
+        raise unknown_position(part.end, "the generator")
+    return _Span(_row(part.start), end.row, begin_ms, end.time_ms)
 
 
 def _numbers(spark: SparkSession, span: _Span) -> DataFrame:
@@ -197,7 +213,7 @@ def _events(numbers: DataFrame, seed: int) -> DataFrame:
         "event_time",
         "event_type",
         "user_id",
-        "concat('s-', lower(hex(session))) AS session_id",
+        "concat('s-', lpad(lower(hex(session)), 16, '0')) AS session_id",
         f"{_choice(_COUNTRIES, chance('country', 'user_id', 100))} AS country",
         f"{_choice(_AGENTS, chance('agent', 'user_id', 100))} AS user_agent",
         "CASE WHEN event_type = 'search' THEN offer.category END AS search_term",

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from frazil.errors import ConfigError
 from frazil.model.secrets import mask_uri
+from frazil.sources.failures import asking_spark
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]*)?")
 
@@ -122,15 +123,14 @@ def _scan(folder: Path, prefix: str) -> Iterator[FileEntry]:
 
 def _remote_files(location: str, spark: SparkSession) -> Iterator[FileEntry]:
     """Lists by the data source for whole files; without its content column no content is read."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(location)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            raise missing_folder(mask_uri(location)) from error
-        raise
     root = file_key(location).rstrip("/")
-    for row in files.select("path", sf.unix_millis("modificationTime").alias("mtime_ms"), "length").toLocalIterator():
+
+    def not_there(error: Exception) -> ConfigError | None:
+        return missing_folder(mask_uri(location)) if "PATH_NOT_FOUND" in str(error) else None
+
+    with asking_spark(f"The folder {mask_uri(location)}", not_there):
+        files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(location)
+        rows = files.select("path", sf.unix_millis("modificationTime").alias("mtime_ms"), "length").collect()
+    for row in rows:
         path = file_key(row.path).removeprefix(root).lstrip("/")
         yield FileEntry(path=path, mtime_ms=row.mtime_ms, size=row.length, uri=row.path)

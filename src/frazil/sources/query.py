@@ -17,7 +17,8 @@ from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import QuerySource
 from frazil.sources.base import Slice
-from frazil.sources.failures import one_line, whole_text
+from frazil.sources.failures import asking_spark, one_line, whole_text
+from frazil.sources.positions import fields_of, unknown_position
 
 READ_ALL = position({"read": "all"})
 
@@ -48,15 +49,10 @@ class Cursor:
     @classmethod
     def from_position(cls, text: Position) -> Cursor:
         """Reads the ledger."""
-        try:
-            raw = json.loads(text)["cursor"]
-            return cls(raw["type"], raw["value"])
-        except (KeyError, TypeError) as error:
-            raise Halted(
-                "position-unknown",
-                f"The table's ledger holds a position that has no cursor: {text[:200]}",
-                fix="The query had no cursor before. Give this pipeline a sink id of its own.",
-            ) from error
+        raw = fields_of(text, "a query with a cursor").get("cursor")
+        if not isinstance(raw, dict):
+            raise unknown_position(text, "a query with a cursor")
+        return cls(raw["type"], raw["value"])
 
     def literal(self) -> Column:
         """The value for a comparison in Spark."""
@@ -129,7 +125,9 @@ class Query:
     def _measure(self, rows: DataFrame, column: Column, kind: spark_types.DataType) -> tuple[int, int, str | None]:
         """How many rows have no cursor, how many have one, and the highest of them as text."""
         highest = _as_text(sf.max(column), kind)
-        row = rows.agg(sf.count_if(column.isNull()).alias("n"), sf.count(column).alias("c"), highest.alias("h")).collect()[0]
+        counts = (sf.count_if(column.isNull()).alias("n"), sf.count(column).alias("c"), highest.alias("h"))
+        with asking_spark("The query's result", self.explain):
+            row = rows.agg(*counts).collect()[0]
         return row.n, row.c, row.h
 
     def _above(self, start: Position | None, column: Column, kind: spark_types.DataType) -> DataFrame:
@@ -204,16 +202,16 @@ class Query:
 
     def _rows(self) -> DataFrame:
         """As a subquery, so that a statement that changes something is refused instead of run."""
-        try:
+        with asking_spark("What the query reads", self._explain_analysis):
             return self._spark.sql(f"SELECT * FROM (\n{self._spec.query.strip().rstrip(';')}\n)")
-        except AnalysisException as error:
-            # The query begins on the second line of what Spark was given.
-            message = re.sub(r"\bline (\d+)", lambda line: f"line {int(line[1]) - 1}", one_line(error))
-            raise ConfigError(
-                "query-invalid", f"The query cannot be run: {message}", fix="Correct the source's query."
-            ) from error
+
+    def _explain_analysis(self, error: Exception) -> FrazilError | None:
+        if not isinstance(error, AnalysisException):
+            return None
+        # The query begins on the second line of what Spark was given.
+        message = re.sub(r"\bline (\d+)", lambda line: f"line {int(line[1]) - 1}", one_line(error))
+        return ConfigError("query-invalid", f"The query cannot be run: {message}", fix="Correct the source's query.")
 
 
 def _run_of(start: Position | None) -> int:
-    value = {} if start is None else json.loads(start)
-    return int(value.get("run", 0)) if isinstance(value, dict) else 0
+    return 0 if start is None else int(fields_of(start, "a query").get("run", 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -12,12 +12,15 @@ from frazil.errors import ConfigError, FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import TableSource
 from frazil.sources.base import Slice
-from frazil.sources.failures import one_line, whole_text
+from frazil.sources.failures import asking_spark, one_line, whole_text
+from frazil.sources.positions import fields_of, unknown_position
 
 READ_ALL = position({"read": "all"})
 
 # Snapshots that only add rows, or only move them between files. The others replace or delete rows.
 _HARMLESS = ("append", "replace")
+
+_UNKNOWN_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE")
 
 
 @dataclass(frozen=True)
@@ -150,29 +153,40 @@ class SparkTable:
         self._table()
 
     def _table(self) -> DataFrame:
-        try:
+        with self._asking():
             return self._spark.table(self._spec.table)
-        except AnalysisException as error:
-            raise _not_readable(self._spec.table, error) from error
+
+    def _asking(self) -> AbstractContextManager[None]:
+        return asking_spark(f"The table {self._spec.table}", self._explain_asking)
+
+    def _explain_asking(self, error: Exception) -> FrazilError | None:
+        if not isinstance(error, AnalysisException):
+            return None
+        if error.getCondition() in _UNKNOWN_TABLE:
+            return ConfigError(
+                "source-missing",
+                f"Spark knows no table {self._spec.table}.",
+                fix="Write it as catalog.namespace.table, and check that the catalog is configured.",
+            )
+        return ConfigError("source-not-readable", f"The table {self._spec.table} cannot be read: {one_line(error)}")
 
     def _is_iceberg(self) -> bool:
         if self._iceberg is None:
-            try:
+            with self._asking():
                 described = self._spark.sql(f"DESCRIBE TABLE EXTENDED {self._spec.table}").collect()
-            except AnalysisException as error:
-                raise _not_readable(self._spec.table, error) from error
             self._iceberg = any(row.col_name == "Provider" and row.data_type.lower() == "iceberg" for row in described)
         return self._iceberg
 
     def _history(self) -> tuple[int | None, dict[int, Snapshot]]:
         """The current snapshot, and all that the table still has. In this order: a snapshot that comes between is known."""
-        # A catalog that caches tables would answer for ever with what it saw first.
-        self._spark.catalog.refreshTable(self._spec.table)
-        head = self._spark.sql(f"SELECT snapshot_id FROM {self._spec.table}.refs WHERE name = 'main'").first()
-        rows = self._spark.sql(
-            f"SELECT snapshot_id, parent_id, operation, summary['added-records'] AS added, summary['total-records'] AS total"
-            f" FROM {self._spec.table}.snapshots"
-        ).collect()
+        with self._asking():
+            # A catalog that caches tables would answer for ever with what it saw first.
+            self._spark.catalog.refreshTable(self._spec.table)
+            head = self._spark.sql(f"SELECT snapshot_id FROM {self._spec.table}.refs WHERE name = 'main'").first()
+            rows = self._spark.sql(
+                "SELECT snapshot_id, parent_id, operation, summary['added-records'] AS added, summary['total-records'] AS total"
+                f" FROM {self._spec.table}.snapshots"
+            ).collect()
         known = {
             row.snapshot_id: Snapshot(
                 row.snapshot_id,
@@ -199,21 +213,7 @@ def _take(line: list[Snapshot], limit: int) -> tuple[list[Snapshot], int]:
 
 
 def _snapshot_of(text: Position) -> int:
-    value = json.loads(text)
-    if not isinstance(value, dict) or not isinstance(value.get("snapshot"), int):
-        raise Halted(
-            "position-unknown",
-            f"The table's ledger holds a position that is not one of an Iceberg table: {text[:200]}",
-            fix="The source is not what it was. Give this pipeline a sink id of its own.",
-        )
-    return int(value["snapshot"])
-
-
-def _not_readable(table: str, error: AnalysisException) -> ConfigError:
-    if error.getCondition() in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"):
-        return ConfigError(
-            "source-missing",
-            f"Spark knows no table {table}.",
-            fix="Write it as catalog.namespace.table, and check that the catalog is configured.",
-        )
-    return ConfigError("source-not-readable", f"The table {table} cannot be read: {one_line(error)}")
+    snapshot = fields_of(text, "an Iceberg table").get("snapshot")
+    if not isinstance(snapshot, int):
+        raise unknown_position(text, "an Iceberg table")
+    return snapshot
