@@ -224,12 +224,7 @@ def contiguous(view: TableView, intent: Intent) -> None:
     state, batch = view.state, intent.batch
     if batch is None or state is None or state.end is None:
         return
-    if state.source != batch.source:
-        raise Halted(
-            "source-changed",
-            f"The ledger of {intent.sink_id!r} was written from another source ({state.source}) than this one ({batch.source}).",
-            fix="Give the sink another id to begin anew, or restore the old source.",
-        )
+    require_same_source(state, batch.source, intent.sink_id)
     if state.end != batch.start:
         raise Halted(
             "gap-or-overlap",
@@ -237,6 +232,16 @@ def contiguous(view: TableView, intent: Intent) -> None:
             "rows would be lost or doubled.",
             fix="An old checkpoint, a second writer with the same id, or a recreated source does this. "
             "Restart the pipeline so that it continues from the table.",
+        )
+
+
+def require_same_source(state: SinkState, source: str, sink_id: str) -> None:
+    """Positions of one source mean nothing in another."""
+    if state.source != source:
+        raise Halted(
+            "source-changed",
+            f"The ledger of {sink_id!r} was written from another source ({state.source}) than this one ({source}).",
+            fix="Give the sink another id to begin anew, or restore the old source.",
         )
 
 

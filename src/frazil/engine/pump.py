@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from frazil.engine.commit import require_same_source
 from frazil.engine.writer import Part, SinkWriter
 from frazil.model.commit import Position
 from frazil.model.events import Listener, Started, Stopped, Waiting
@@ -62,6 +63,8 @@ class Pump:
     def _open(self, once: bool) -> None:
         self._source.check()
         state = self._writer.open()
+        if state is not None and state.end is not None:
+            require_same_source(state, self._source.fingerprint, self._writer.sink_id)
         self._position = state.end if state is not None else None
         epoch = state.epoch if state is not None else 1
         total = self._source.total_rows(self._position) if once else None
@@ -105,6 +108,7 @@ class Pump:
         whole = Part(self._source.fingerprint, part.start, part.end, part.rows)
         written = self._writer.write(frame, whole, explain=self._source.explain)
         self._position = part.end
+        self._source.observed(part, written.counts.read)
         if not written.skipped:
             self.totals.batches += 1
             self.totals.rows += written.counts.written

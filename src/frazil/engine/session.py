@@ -7,6 +7,7 @@ runs already, where Spark's redaction covers them.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.jars import component_jars, ensure_jars
 from frazil.engine.java import java_home
 from frazil.errors import ConfigError, EnvironmentFault
-from frazil.model.secrets import SECRET_NAME, is_secret_name
+from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name
 from frazil.model.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ _choosing = threading.Lock()
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
+REDACTION = "spark.redaction.regex"
+SQL_REDACTION = "spark.sql.redaction.options.regex"
+
 DEFAULTS = {
     "spark.sql.extensions": EXTENSIONS,
     "spark.sql.session.timeZone": "UTC",
@@ -42,8 +46,8 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # The whole name, as Spark's own default is found inside it.
-    "spark.redaction.regex": SECRET_NAME.pattern,
-    "spark.sql.redaction.options.regex": SECRET_NAME.pattern,
+    REDACTION: SECRET_NAME.pattern,
+    SQL_REDACTION: SECRET_NAME.pattern,
     # Small batches are the rule; two hundred reducers for a thousand rows are not.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
@@ -53,6 +57,7 @@ DEFAULTS = {
 def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)) -> SparkSession:
     """The process's Spark, started when there is none. A session that already runs is used as it is, when it fits."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
@@ -68,6 +73,8 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     # The JVM is started with what may stand on its command line; the session in it then gets everything.
     launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
     SparkContext._ensure_initialized(conf=launch)
+    # PySpark logs every error that it raises; frazil tells each once, in its own words.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
 
 
@@ -145,9 +152,21 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
         session = spark.newSession() if known else spark
         for key in _options_under(session, prefix):
             session.conf.unset(key)
+        _hide_in_event_log(session, wanted)
         for key, value in wanted.items():
             session.conf.set(key, value)
         return session
+
+
+def _hide_in_event_log(session: SparkSession, options: Iterable[str]) -> None:
+    """A job carries the options of its session. Of these the event log masks only what the application itself has, too."""
+    application = session.sparkContext._conf
+    for name in (REDACTION, SQL_REDACTION):
+        if session.conf.get(name, None) != SECRET_NAME.pattern:
+            application.set(name, SECRET_NAME.pattern)
+    session.conf.set(SQL_REDACTION, SECRET_NAME.pattern)
+    for key in filter(is_secret_name, options):
+        application.set(key, MASK)
 
 
 def _options_under(spark: SparkSession, prefix: str) -> dict[str, str]:
