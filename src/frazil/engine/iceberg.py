@@ -83,7 +83,14 @@ class Lake:
         self._jvm = jvm
         self._gateway: Any = spark.sparkContext._gateway
         with java_errors(address), active(spark):
-            self._catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, catalog_name)
+            load = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog
+            try:
+                self._catalog = load(spark._jsparkSession, catalog_name)
+            except Exception as error:
+                # The tables of a new SQL catalog, which somebody else has just made.
+                if "already exists" not in fault_of(error).text:
+                    raise
+                self._catalog = load(spark._jsparkSession, catalog_name)
             self._statics = _Statics(jvm, self._gateway)
 
     def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
@@ -111,8 +118,9 @@ class Lake:
                     continue
                 try:
                     self._catalog.createNamespace(namespace)
-                except Exception as error:
-                    if not fault_of(error).find(f"{ICEBERG}AlreadyExistsException"):
+                except Exception:
+                    # Not every catalog says that it is there already: a SQL catalog lets the database complain.
+                    if not self._catalog.namespaceExists(namespace):
                         raise
 
     def create(
