@@ -45,9 +45,6 @@ DEFAULTS = {
     # The UI listens on every interface and shows the environment.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The whole name, as Spark's own default is found inside it.
-    REDACTION: SECRET_NAME.pattern,
-    SQL_REDACTION: SECRET_NAME.pattern,
     # Small batches are the rule; two hundred reducers for a thousand rows are not.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
@@ -75,7 +72,11 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     SparkContext._ensure_initialized(conf=launch)
     # PySpark logs every error that it raises; frazil tells each once, in its own words.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
+    spark = SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
+    if not conf["spark.master"].startswith("local["):
+        # Executors of their own complain at length when their application ends without saying so.
+        atexit.register(spark.stop)
+    return spark
 
 
 def export_environment(catalogs: Iterable[CatalogSettings]) -> None:
@@ -108,6 +109,8 @@ def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]
     """The options of a new Spark: frazil's defaults, then the user's, then the jars beside the user's own."""
     master = settings.master or settings.conf.get("spark.master") or "local[*]"
     conf = DEFAULTS | {"spark.master": master} | settings.conf
+    for name in (REDACTION, SQL_REDACTION):
+        conf[name] = _with_secret_names(conf.get(name))
     if EXTENSIONS not in conf["spark.sql.extensions"]:
         conf["spark.sql.extensions"] = f"{EXTENSIONS},{conf['spark.sql.extensions']}"
     conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
@@ -120,6 +123,13 @@ def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]
         conf.setdefault("spark.driver.host", "127.0.0.1")
         conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
     return conf
+
+
+def _with_secret_names(pattern: str | None) -> str:
+    """A user's own pattern is widened, never replaced."""
+    if not pattern or SECRET_NAME.pattern in pattern:
+        return pattern or SECRET_NAME.pattern
+    return f"{pattern}|{SECRET_NAME.pattern}"
 
 
 def require_iceberg(spark: SparkSession) -> None:
@@ -161,10 +171,8 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
 def _hide_in_event_log(session: SparkSession, options: Iterable[str]) -> None:
     """A job carries the options of its session. Of these the event log masks only what the application itself has, too."""
     application = session.sparkContext._conf
-    for name in (REDACTION, SQL_REDACTION):
-        if session.conf.get(name, None) != SECRET_NAME.pattern:
-            application.set(name, SECRET_NAME.pattern)
-    session.conf.set(SQL_REDACTION, SECRET_NAME.pattern)
+    application.set(REDACTION, _with_secret_names(application.get(REDACTION)))
+    session.conf.set(SQL_REDACTION, _with_secret_names(session.conf.get(SQL_REDACTION)))
     for key in filter(is_secret_name, options):
         application.set(key, MASK)
 
