@@ -12,7 +12,7 @@ from frazil.engine.pump import Pump, Totals
 from frazil.engine.session import export_environment, session_for, spark_session
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError
-from frazil.model.events import Event, Listener
+from frazil.model.events import Event, Listener, Stopped
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, SourceFormat
@@ -85,7 +85,16 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings) -> SparkS
 def run_pipeline(
     pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event, *, once: bool
 ) -> Totals:
-    """Runs one pipeline in the calling thread."""
+    """Runs one pipeline in the calling thread. Whatever ends it, the last thing that is said of it is that it stopped."""
+    try:
+        pump = _pump(pipeline, settings, spark, listen, stop)
+    except BaseException as problem:
+        listen(Stopped(pipeline.name, 0, 0, str(problem)))
+        raise
+    return pump.run(stop, once=once)
+
+
+def _pump(pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event) -> Pump:
     catalog: CatalogSettings = catalog_settings(pipeline.sink)
     session = session_for(spark, catalog)
     source = open_source(pipeline.source, session)
@@ -99,7 +108,7 @@ def run_pipeline(
         listen=listen,
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
     )
-    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit).run(stop, once=once)
+    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit)
 
 
 def _reads_avro(pipeline: PipelineSpec) -> bool:
