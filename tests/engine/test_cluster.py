@@ -1,0 +1,79 @@
+"""The same pipeline on a cluster: executors that are processes of their own, on Spark's small cluster and on a real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+from pyiceberg.catalog.sql import SqlCatalog
+
+from engine.children import RUN_FILE, finished, write_project
+from services.standalone import SparkCluster
+
+ROWS = 50_000  # enough for more than one task
+
+
+def project(folder: Path, master: str, tables: dict[str, dict[str, Any]]) -> Path:
+    catalog = {"type": "sql", "sql": {"uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": str(folder / "warehouse")}}
+    log = folder / "events"
+    log.mkdir()
+    conf = {
+        "spark.driver.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "768m",
+        "spark.eventLog.enabled": True,
+        "spark.eventLog.dir": log.as_uri(),
+        "spark.eventLog.compress": False,
+    }
+    sinks = {
+        name: {
+            "connector": "iceberg",
+            "config": {"catalog": catalog, "namespace": "db", "table": name, "batch_size": 30_000, **more},
+        }
+        for name, more in tables.items()
+    }
+    return write_project(
+        folder,
+        {
+            "sources": {"events": {"connector": "generator", "config": {"rows": ROWS}}},
+            "sinks": sinks,
+            "pipelines": {name: {"source": "events", "sink": name} for name in tables},
+            "settings": {"spark": {"master": master, "conf": conf}},
+        },
+    )
+
+
+def numbers(folder: Path, table: str) -> list[int]:
+    """The numbers of the events in the table, in order."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder / 'catalog.db'}")
+    try:
+        found = catalog.load_table(f"db.{table}").scan(selected_fields=("event_number",)).to_arrow()
+    finally:
+        catalog.engine.dispose()
+    return sorted(found["event_number"].to_pylist())
+
+
+def executors(folder: Path) -> set[str]:
+    """Who ran the tasks, by Spark's own event log."""
+    lines = (line for path in (folder / "events").rglob("events_*") for line in path.read_text().splitlines())
+    ends = (json.loads(line) for line in lines if '"SparkListenerTaskEnd"' in line)
+    return {end["Task Info"]["Executor ID"] for end in ends}
+
+
+def test_a_pipeline_runs_on_sparks_small_cluster_also_with_brotli(tmp_path: Path) -> None:
+    tables: dict[str, dict[str, Any]] = {"plain": {}, "small": {"compression": "brotli", "partition_by": ["bucket(2, user_id)"]}}
+    done = finished([*RUN_FILE, str(project(tmp_path, "local-cluster[2,1,1024]", tables))])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert numbers(tmp_path, "plain") == numbers(tmp_path, "small") == list(range(ROWS))
+    files = list((tmp_path / "warehouse" / "db" / "small").rglob("*.parquet"))
+    assert {pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0).compression for path in files} == {"BROTLI"}
+    assert executors(tmp_path) == {"0", "1"}
+
+
+def test_a_pipeline_runs_on_a_standalone_cluster(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+    done = finished([*RUN_FILE, str(project(tmp_path, spark_cluster.master, {"plain": {}}))])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert numbers(tmp_path, "plain") == list(range(ROWS))
+    assert executors(tmp_path) == {"0", "1"}

@@ -1,0 +1,222 @@
+"""`frazil.sink(...)` and `frazil.run(...)`, as a program uses them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import frazil
+from engine.lakes import Lake, commits
+from frazil.model.events import Event
+
+
+def stream(lake: Lake, *batches: str) -> Any:
+    """A streaming data frame that reads one file a micro-batch, in the order given."""
+    folder = lake.folder / "stream"
+    folder.mkdir(exist_ok=True)
+    for number, text in enumerate(batches, start=len(list(folder.iterdir()))):
+        (folder / f"{number:03}.csv").write_text(text)
+    reader = lake.spark.readStream.schema("id int, name string").option("maxFilesPerTrigger", 1)
+    return reader.csv(str(folder))
+
+
+def finish(query: Any) -> None:
+    query.awaitTermination(120)
+    assert query.exception() is None
+
+
+def test_every_step_gives_a_new_sink_and_leaves_the_old_one_as_it_was(lake: Lake) -> None:
+    base = lake.sink("select 1 id, 'x' name")
+    keyed = base.keys("id").mode("append").partition_by("bucket(2, id)").id("mine")
+    assert (base.spec.key_fields, base.spec.partition_by, base.spec.id) == ((), (), None)
+    assert (keyed.spec.key_fields, keyed.spec.id) == (("id",), "mine")
+    assert [str(field) for field in keyed.spec.partition_by] == ["bucket(2, id)"]
+    with pytest.raises(AttributeError):
+        base.frame = None  # type: ignore[misc]
+
+
+def test_a_write_says_what_it_did(lake: Lake) -> None:
+    events: list[Event] = []
+    done = lake.sink("select id from range(5)").listen(events.append).write()
+    assert (done.counts.written, done.batch, done.skipped, done.table) == (5, 1, False, "db.t")
+    assert done.snapshot == lake.data_snapshots()[-1].snapshot_id
+    assert commits(events) == [done]
+
+
+def test_writes_without_a_name_all_count(lake: Lake) -> None:
+    sink = lake.sink("select 1 id")
+    assert [sink.write().batch, sink.write().batch] == [1, 2]
+    assert lake.rows() == [(1,), (1,)]
+
+
+def test_a_write_with_a_name_counts_once(lake: Lake) -> None:
+    first = lake.sink("select 1 id").write(batch="monday")
+    again = lake.sink("select 1 id").write(batch="monday")
+    lake.sink("select 2 id").write(batch="tuesday")
+    late = lake.sink("select 1 id").write(batch="monday")
+    assert [done.skipped for done in (first, again, late)] == [False, True, True]
+    assert (again.counts.written, late.counts.written) == (0, 0)
+    assert lake.rows() == [(1,), (2,)]
+
+
+def test_the_order_of_to_and_catalog_does_not_matter(lake: Lake) -> None:
+    settings = {key: value for key, value in lake.catalog.items() if key != "name"}
+    frazil.sink(lake.frame("select 1 id")).to(f"{lake.name}.db.t").catalog(**settings).write()
+    frazil.sink(lake.frame("select 2 id")).catalog(**settings).to(f"{lake.name}.db.t").write()
+    assert lake.rows() == [(1,), (2,)]
+
+
+def test_for_each_batch_of_a_users_own_query(lake: Lake, tmp_path: Path) -> None:
+    lake.introduced()
+    for batches in (["1,a\n2,b", "3,c"], ["4,d"]):
+        frame = stream(lake, *batches)
+        writer = frame.writeStream.foreachBatch(lake.sink(None)).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        finish(writer.trigger(availableNow=True).start())
+    assert lake.rows() == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert [snapshot.summary["frazil.rows-out"] for snapshot in lake.data_snapshots()] == ["2", "1", "1"]
+
+
+def test_a_batch_that_spark_repeats_is_written_once(lake: Lake, tmp_path: Path) -> None:
+    lake.introduced()
+    checkpoint = tmp_path / "checkpoint"
+    sink = lake.sink(stream(lake, "1,a", "2,b")).checkpoint(checkpoint).trigger(availableNow=True)
+    finish(sink.start())
+    newest = max((path for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    newest.unlink()  # as if the process had died between the table's commit and Spark's own
+    (checkpoint / "commits" / f".{newest.name}.crc").unlink(missing_ok=True)
+    finish(sink.start())
+    assert lake.rows() == [(1, "a"), (2, "b")]
+
+
+def test_another_checkpoint_on_the_same_sink_is_refused(lake: Lake, tmp_path: Path) -> None:
+    lake.introduced()
+    sink = lake.sink(stream(lake, "1,a")).trigger(availableNow=True)
+    finish(sink.checkpoint(tmp_path / "one").start())
+    query = sink.checkpoint(tmp_path / "two").start()
+    with pytest.raises(Exception, match="written through another checkpoint"):
+        query.awaitTermination(120)
+    assert lake.rows() == [(1, "a")]
+
+
+@pytest.mark.parametrize("name", ["t", "db.t", "lake..t", ""])
+def test_a_table_needs_its_catalog_and_namespace(name: str) -> None:
+    with pytest.raises(frazil.ConfigError, match=r"is not catalog\.namespace\.table") as caught:
+        frazil.sink().to(name)
+    assert "lake.sales.orders" in caught.value.fix
+
+
+def test_wrong_calls_say_what_to_call_instead(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match=r"There is no data frame[^$]*Begin with frazil.sink\(df\)"):
+        lake.sink(None).write()
+    with pytest.raises(frazil.ConfigError, match=r"not a streaming data frame[^$]*Call write\(\)"):
+        lake.sink("select 1 id").start()
+    streaming = lake.sink(stream(lake, "1,a"))
+    with pytest.raises(frazil.ConfigError, match=r"This is a streaming data frame[^$]*Call start\(\)"):
+        streaming.write()
+    with pytest.raises(frazil.ConfigError, match="needs a checkpoint"):
+        streaming.start()
+    assert lake.nothing_written()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_sise": 5}, "batch_sise"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"target_file_size_mb": 2000}, "target_file_size_mb"),
+        ({"compression": "rar"}, "compression"),
+        (
+            {"file_format": "avro", "compression": "lz4"},
+            "avro files cannot be compressed with lz4; known: none, snappy, gzip, zstd",
+        ),
+        ({"commit_mode": "upsert"}, "upsert sinks must specify a key"),
+        ({"partition_by": ["weekly(ts)"]}, "unknown transform 'weekly'"),
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_done(lake: Lake, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(frazil.ConfigError) as caught:
+        lake.sink("select 1 id", **options).write()
+    assert told in str(caught.value)
+    assert lake.nothing_written()
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "upsert"])
+def test_modes_that_this_version_does_not_have_are_refused(lake: Lake, mode: str) -> None:
+    with pytest.raises(frazil.ConfigError, match=mode):
+        lake.sink("select 1 id").keys("id").mode(mode).write()
+    assert lake.nothing_written()
+
+
+def test_an_evolution_that_this_version_does_not_have_is_refused(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match="type_widen"):
+        lake.sink("select 1 id", schema_evolution="type_widen").write()
+    assert lake.nothing_written()
+
+
+def test_a_session_without_iceberg_is_refused() -> None:
+    code = (
+        "import frazil\n"
+        "from frazil.engine.java import java_home\n"
+        "import os; os.environ['JAVA_HOME'] = str(java_home())\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "try:\n"
+        "    frazil.sink(spark.range(1)).catalog(type='memory').to('lake.db.t').write()\n"
+        "except frazil.EnvironmentFault as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "was started without Iceberg's extensions" in done.stdout
+    assert "spark.sql.extensions=org.apache.iceberg" in done.stdout
+
+
+def pipeline_file(lake: Lake, **extra: str) -> Path:
+    path = lake.folder / "pipeline.yaml"
+    path.write_text(
+        f"""
+version: 1
+sources:
+  events: {{connector: generator, config: {{rows: 30}}}}
+sinks:
+  lake:
+    connector: iceberg
+    config:
+      catalog:
+        type: sql
+        name: {lake.name}
+        sql: {{uri: "sqlite:///{lake.folder / "catalog.db"}", warehouse: "${{PLACE}}"}}
+      namespace: db
+      table: t
+      batch_size: 20
+pipelines:
+  events: {{source: events, sink: lake}}
+  asleep: {{source: events, sink: lake, enabled: false}}
+"""
+    )
+    return path
+
+
+def test_a_file_is_run(lake: Lake) -> None:
+    events: list[Event] = []
+    file = pipeline_file(lake)
+    frazil.run(file, once=True, env={"PLACE": str(lake.folder / "warehouse")}, listeners=[events.append])
+    assert [done.counts.written for done in commits(events)] == [20, 10]
+    assert lake.count() == 30
+    assert all(path.is_relative_to(lake.folder / "warehouse") for path in lake.files())
+
+
+def test_a_pipeline_that_is_not_in_the_file_is_told(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match=r"no pipeline 'evnets'[^$]*events, asleep"):
+        frazil.run(pipeline_file(lake), only=["evnets"], env={"PLACE": "/lake"})
+    assert lake.nothing_written()
+
+
+def test_an_unset_variable_of_a_file_is_told_with_its_place(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match=r"pipeline\.yaml:\d+:\d+") as caught:
+        frazil.run(pipeline_file(lake), env={})
+    assert "PLACE" in str(caught.value)
