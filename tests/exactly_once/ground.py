@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.truth import FOREIGN, OURS
 from frazil.engine.catalogs import catalog_settings
+from frazil.engine.iceberg import active
 from frazil.engine.pump import Pump
 from frazil.engine.session import session_for
 from frazil.engine.writer import Part, SinkWriter
@@ -33,6 +35,7 @@ from frazil.sources.base import Slice
 SINK_ID = "numbers/lake"
 QUICK = RetrySettings(max_retries=20, initial_backoff_ms=5, max_backoff_ms=50)
 COLUMNS = {"writer": "string", "id": "long"}
+FAR_FUTURE_MS = 4_102_444_800_000
 FOREIGN_SCHEMA = pa.schema([("writer", pa.string()), ("id", pa.int64())])
 
 
@@ -74,13 +77,22 @@ class Ground:
         assert snapshot is not None
         return snapshot.snapshot_id
 
+    @cached_property
+    def administrator(self) -> SparkSession:
+        """The session of somebody who looks after the table."""
+        return self.session()
+
     def expire(self, retain_last: int = 1) -> None:
-        """Removes all snapshots but the last, however young."""
-        self.procedure(f"expire_snapshots('{self.name}', TIMESTAMP '2100-01-01 00:00:00', {retain_last})")
+        """Removes all snapshots but the last, however young, with their files. By the library: a procedure takes seconds."""
+        session: Any = self.administrator
+        with active(session):
+            util = session._jvm.org.apache.iceberg.spark.Spark3Util
+            table = util.loadIcebergTable(session._jsparkSession, f"lake.{self.name}")
+        table.expireSnapshots().expireOlderThan(FAR_FUTURE_MS).retainLast(retain_last).commit()
 
     def procedure(self, call: str) -> None:
-        """Runs one of Iceberg's procedures on the table, as an administrator does."""
-        self.session().sql(f"CALL lake.system.{call}").collect()
+        """Runs one of Iceberg's procedures on the table."""
+        self.administrator.sql(f"CALL lake.system.{call}").collect()
 
 
 def sqlite_ground(spark: SparkSession, folder: Path) -> Ground:
