@@ -205,8 +205,9 @@ class Numbers:
 
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         first = row_of(start)
-        count = min(limit, self._rows - first)
-        return Slice(start, row_position(first + count) or "", count) if count > 0 else None
+        left = self._rows - first
+        count = min(limit, left)
+        return Slice(start, row_position(first + count) or "", count, full=left > limit) if count > 0 else None
 
     def finished(self, position: Position | None) -> bool:
         return row_of(position) >= self._rows
