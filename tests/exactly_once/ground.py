@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -243,4 +243,20 @@ def row_of(at: Position | None) -> int:
     return int(json.loads(at)["row"]) if at else 0
 
 
-Make = Callable[[], Ground]
+def run_together(work: Sequence[Callable[[], None]]) -> None:
+    """Runs each in a thread of its own, and raises what one of them raised."""
+    problems: list[BaseException] = []
+
+    def guarded(one: Callable[[], None]) -> None:
+        try:
+            one()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for problem in problems:
+        raise problem

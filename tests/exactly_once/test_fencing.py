@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 import frazil
 from exactly_once.children import END_SECONDS, end, ended, frozen, pipeline_file, pipeline_rows, started
-from exactly_once.ground import SINK_ID, Ground, rest_ground, sqlite_ground
-from exactly_once.truth import assert_exactly_once
+from exactly_once.ground import SINK_ID, Ground, rest_ground, run_together, sqlite_ground
+from exactly_once.truth import Truth, assert_exactly_once
 from frazil.errors import Fenced
 from services.processes import wait_until
 
@@ -37,6 +37,30 @@ def test_of_two_writers_the_older_is_fenced(either: Ground) -> None:
     with pytest.raises(Fenced):
         older.write(20, 30)
     assert_exactly_once(either.table(), SINK_ID, range(20))
+
+
+def test_instances_that_keep_taking_over_from_each_other(either: Ground) -> None:
+    """Each starts again when it was fenced, as soon as the other one has written something."""
+    either.writer().open()
+    fenced: list[str] = []
+
+    def batches() -> int:
+        return Truth(either.table()).ledger(SINK_ID)["batch"]
+
+    def insist() -> None:
+        while True:
+            writer = either.writer()
+            try:
+                writer.pump(80)
+            except Fenced as stopped:
+                fenced.append(stopped.message)
+                wait_until(lambda known=batches(): batches() > min(known, 7), 60, "a batch of the other instance")
+            else:
+                return
+
+    run_together([insist, insist])
+    assert len(fenced) > 1
+    assert_exactly_once(either.table(), SINK_ID, range(80))
 
 
 def test_an_instance_that_was_frozen_is_fenced_when_it_wakes(spark: SparkSession, tmp_path: Path) -> None:

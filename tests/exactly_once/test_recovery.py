@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from pyiceberg.types import StringType
 from pyspark.sql import DataFrame, SparkSession
 
-from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, sqlite_ground
+from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, run_together, sqlite_ground
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
 from frazil.doors.api import Sink, sink
 from frazil.engine.writer import Part
@@ -183,25 +182,6 @@ def test_columns_added_by_somebody_else_while_a_batch_adds_its_own(behind_proxy:
     rows = behind_proxy.table().scan().to_arrow().sort_by("id").to_pylist()
     assert [row["mine"] for row in rows] == [None] * 10 + [f"n{number}" for number in range(10, 20)]
     assert {row["theirs"] for row in rows} == {None}
-
-
-def run_together(work: Sequence[Callable[[], None]]) -> None:
-    """Runs each in a thread of its own, and raises what one of them raised."""
-    problems: list[BaseException] = []
-
-    def guarded(one: Callable[[], None]) -> None:
-        try:
-            one()
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for problem in problems:
-        raise problem
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["without-names", "with-names"])
