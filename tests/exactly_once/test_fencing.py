@@ -47,6 +47,9 @@ def test_instances_that_keep_taking_over_from_each_other(either: Ground) -> None
     def batches() -> int:
         return Truth(either.table()).ledger(SINK_ID)["batch"]
 
+    def await_more_than(known: int) -> None:
+        wait_until(lambda: batches() > min(known, 7), 60, "a batch of the other instance")
+
     def insist() -> None:
         while True:
             writer = either.writer()
@@ -54,7 +57,7 @@ def test_instances_that_keep_taking_over_from_each_other(either: Ground) -> None
                 writer.pump(80)
             except Fenced as stopped:
                 fenced.append(stopped.message)
-                wait_until(lambda known=batches(): batches() > min(known, 7), 60, "a batch of the other instance")
+                await_more_than(batches())
             else:
                 return
 
