@@ -63,7 +63,8 @@ class Canon:
         table = self._relevant(core.table, self._bases(instances, flying) if may_roll_back else None)
         if not may_roll_back:
             table = self._remembered(table, instances, flying)
-        fixed = any(self._labels_of(INSTANCE, number).fixed for number in instances)
+        labels = [self._labels_of(INSTANCE, number) for number in instances]  # of all: their names are noted on the way
+        fixed = any(label.fixed for label in labels)
         shift = Shift.of(world.tables.values[table].metadata, fixed=fixed)
         if self.exchange:
             instances.sort(key=lambda number: self._face(INSTANCE, number, shift))
