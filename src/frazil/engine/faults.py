@@ -10,6 +10,10 @@ from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
 from frazil.model.secrets import scrub
 
 ICEBERG = "org.apache.iceberg.exceptions."
+
+# What a REST catalog says, as a malformed request, when the branch is where it was but another commit took the sequence number:
+# one on another branch, or one that was rolled back since.
+OUTRUN = "older than last sequence number"
 UNREACHABLE = "catalog-unreachable"
 
 
@@ -51,7 +55,7 @@ class JavaFault:
 
 def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
     """What a failed call to the catalog means for the commit loop."""
-    if fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException"):
+    if fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException") or OUTRUN in fault.text:
         return AttemptFailed(FailureKind.CONFLICT, Retryable("conflict", CONFLICT_MESSAGE))
     if fault.find(f"{ICEBERG}CommitStateUnknownException"):
         return AttemptFailed(FailureKind.UNKNOWN, Retryable("commit-unknown", f"The catalog did not say: {fault.line}"))
