@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.types import StringType
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, run_together, sqlite_ground
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
 from frazil.doors.api import Sink, sink
+from frazil.engine.iceberg import IcebergPort
 from frazil.engine.writer import Part
 from frazil.errors import Halted, OutcomeUnknown, Retryable
 from frazil.model.events import Event, Staged
@@ -94,6 +96,31 @@ def test_a_rollback_is_seen_after_what_it_left_behind_has_expired(ground: Ground
         ground.writer().open()
     assert stopped.value.code == "rolled-back"
     assert Truth(ground.table()).rows == rows_of(OURS, range(10)) + rows_of(FOREIGN, foreign.ids)
+
+
+@pytest.mark.parametrize("meddling", ["rolled-back-again", "on-another-branch"])
+def test_a_commit_of_another_between_look_and_swap_that_leaves_the_head(
+    either: Ground, meddling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the sequence number tells of it."""
+    writer = either.writer()
+    writer.pump(10)
+    head, swap = either.head(), IcebergPort.swap
+
+    def swap_after_that(*arguments: Any) -> None:
+        monkeypatch.setattr(IcebergPort, "swap", swap)
+        if meddling == "on-another-branch":
+            either.administrator.sql(f"ALTER TABLE lake.{either.name} CREATE BRANCH audit")
+            either.administrator.sql(f"INSERT INTO lake.{either.name}.branch_audit VALUES ('foreign', 0)")
+        else:
+            Foreign(either).append()
+            either.procedure(f"rollback_to_snapshot('{either.name}', {head})")
+        swap(*arguments)
+
+    monkeypatch.setattr(IcebergPort, "swap", swap_after_that)
+    writer.write(10, 20)
+    assert [failed.kind for failed in writer.failures] == ["conflict"]
+    assert_exactly_once(either.table(), SINK_ID, range(20))
 
 
 def test_a_table_that_was_made_again_is_not_written_to(either: Ground) -> None:
