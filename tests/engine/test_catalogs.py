@@ -69,10 +69,9 @@ def test_the_sessions_own_catalog_is_used_by_its_name(lake: Lake) -> None:
     assert (lake.folder / "warehouse" / "db" / "t" / "metadata").is_dir()
 
 
-def test_a_catalog_that_the_session_does_not_know_is_told() -> None:
-    name = fresh_name()
-    with pytest.raises(frazil.ConfigError, match=f"knows no catalog '{name}'"):
-        frazil.sink(frazil.session().range(1).toDF("id")).to(f"{name}.db.t").write()
+def test_a_catalog_that_the_session_does_not_know_is_told(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match=f"knows no catalog '{lake.name}'"):
+        frazil.sink(lake.frame("select 1 id")).to(f"{lake.name}.db.t").write()
 
 
 def test_two_sinks_may_call_their_catalogs_by_the_same_name(lake: Lake, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
     prefix = f"spark.sql.catalog.{catalog.name}"
     with _choosing:
         known = _options_under(spark, prefix)
-        if known == wanted or (known and not wanted):
+        if known and (known == wanted or not wanted):
             return spark
         if not wanted:
             raise ConfigError(
