@@ -9,6 +9,8 @@ import pytest
 
 import frazil
 from engine.lakes import Lake, commits, fresh_name, run
+from frazil.engine.catalogs import catalog_settings
+from frazil.engine.session import session_for
 from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
 
@@ -77,11 +79,11 @@ def test_a_catalog_that_the_session_does_not_know_is_told(lake: Lake) -> None:
 def test_two_sinks_may_call_their_catalogs_by_the_same_name(lake: Lake, tmp_path: Path) -> None:
     other = Lake(lake.spark, {**lake.catalog, "type": "hadoop", "hadoop": {"warehouse": str(tmp_path / "other")}}, tmp_path)
     del other.catalog["sql"]
-    run(
-        lake.pipeline({"connector": "generator", "rows": 3}, name="one"),
-        other.pipeline({"connector": "generator", "rows": 5}, name="two"),
-        once=True,
-    )
+    one = lake.pipeline({"connector": "generator", "rows": 3}, name="one")
+    session_for(
+        lake.spark, catalog_settings(one.sink)
+    )  # the test reads this one by the name, whoever begins first
+    run(one, other.pipeline({"connector": "generator", "rows": 5}, name="two"), once=True)
     reader = lake.spark.newSession()
     reader.conf.set("spark.sql.catalog.there", "org.apache.iceberg.spark.SparkCatalog")
     reader.conf.set("spark.sql.catalog.there.type", "hadoop")
