@@ -42,7 +42,6 @@ class Canon:
         self.exchange = exchange
         self._found: dict[tuple[Core, bool], Core] = {}
         self._labels: dict[tuple[int, int], Labels] = {}
-        self._names: dict[int, str | None] = {}
         self._renamed: dict[Any, int] = {}
         self._kept: dict[Any, int] = {}
         self._faces: dict[tuple[int, int, Shift], int] = {}
@@ -60,23 +59,22 @@ class Canon:
         world = self.world
         flying = [which for which in core.in_flight if world.may_land(core.table, which)]
         instances = [world.answered(core.table, number) for number in core.instances]
-        table = self._relevant(core.table, self._bases(instances, flying) if may_roll_back else None)
-        if not may_roll_back:
-            table = self._remembered(table, instances, flying)
-        labels = [self._labels_of(INSTANCE, number) for number in instances]  # of all: their names are noted on the way
-        fixed = any(label.fixed for label in labels)
-        shift = Shift.of(world.tables.values[table].metadata, fixed=fixed)
+        fixed = any(self._labels_of(INSTANCE, number).fixed for number in instances)
+        shift = Shift.of(world.tables.values[core.table].metadata, fixed=fixed)
         if self.exchange:
             instances.sort(key=lambda number: self._face(INSTANCE, number, shift))
-        occupants = [self._names[number] for number in instances]
-        of_table = self._labels_of(TABLE, table)
+        occupants = [getattr(world.instances.values[number], "name", None) for number in instances]
         if len(flying) > 1:
-            known = [*occupants, *of_table.names]
+            known = [*occupants, *self._labels_of(TABLE, core.table).names]
             flying.sort(key=lambda number: (self._face(REQUEST, number, shift), self._rank(number, known)))
-        labels = [Labels(of_table.ids[:2], of_table.names)]  # the head and the ledger's snapshot; who builds on which comes next
+        if may_roll_back:
+            table = self._relevant(core.table, self._bases(instances, flying))
+        else:
+            table = self._remembered(self._relevant(core.table, None), instances, flying)
+        labels = [self._labels_of(TABLE, table)]
         labels += [self._labels_of(INSTANCE, number) for number in instances]
         labels += [self._labels_of(REQUEST, number) for number in flying]
-        renaming = Renaming.of(shift, occupants, [*labels, of_table])
+        renaming = Renaming.of(shift, occupants, labels)
         return Core(
             self._rename(TABLE, table, renaming),
             tuple([self._rename(INSTANCE, number, renaming) for number in instances]),
@@ -99,15 +97,15 @@ class Canon:
 
     # ---- what plays no part any more
 
-    def _bases(self, instances: list[int], flying: list[int]) -> frozenset[int | None]:
-        """The heads on which somebody builds or has built."""
-        heads: set[int | None] = {effect.view.head for effect in self._effects(instances)}
+    def _bases(self, instances: list[int], flying: list[int]) -> tuple[int | None, ...]:
+        """The heads on which somebody builds or has built, in the order of the builders."""
+        heads: list[int | None] = [effect.view.head for effect in self._effects(instances)]
         for which in flying:
             request = self.world.requests.values[which]
-            heads.add(request.snapshot.parent if request.snapshot else None)
+            heads.append(request.snapshot.parent if request.snapshot else None)
             if self.world.scenario.compare is not Compare.METADATA:
-                heads.add(request.base[1])
-        return frozenset(heads)
+                heads.append(request.base[1])
+        return tuple(dict.fromkeys(heads))
 
     def _effects(self, instances: list[int]) -> Iterator[Apply | Swap]:
         for number in instances:
@@ -115,23 +113,23 @@ class Canon:
             if isinstance(instance, Running) and isinstance(instance.effect, Apply | Swap):
                 yield instance.effect
 
-    def _relevant(self, number: int, bases: frozenset[int | None] | None) -> int:
+    def _relevant(self, number: int, bases: tuple[int | None, ...] | None) -> int:
         """The table without snapshots that play no part any more.
 
         A refresh looks at the branch from the head down to the ledger's snapshot, and to the next older one if it is not
         there. What is still older can only be rolled back to (``bases``: unless that cannot happen any more). Of such snapshots
-        with the same rows, on which nobody builds, one stands for all. Of their numbers only this matters: they are below the
-        ledger's.
+        with the same rows, on which nobody builds, one stands for all.
         """
         key = number, bases
         if key not in self._kept:
             table = self.world.tables.values[number]
             ledger = table.metadata.ledger(SINK)
             if ledger is not None:
-                seen = _seen_by_a_refresh(table.metadata)
-                older = [] if bases is None else _worth_rolling_back_to(table.metadata, seen, bases)
-                kept = frozenset(_faded(snapshot, ledger) for snapshot in (*seen, *older))
-                table = replace(table, metadata=replace(table.metadata, snapshots=kept))
+                kept = _seen_by_a_refresh(table.metadata, ledger)
+                if bases is not None:
+                    kept += _worth_rolling_back_to(table.metadata, kept, bases)
+                faded = frozenset(_faded(snapshot, ledger, bases or ()) for snapshot in kept)
+                table = replace(table, metadata=replace(table.metadata, snapshots=faded))
             self._kept[key] = self.world.table(table)
         return self._kept[key]
 
@@ -175,8 +173,6 @@ class Canon:
         if found is None:
             value = self._value(kind, number)
             found = self._labels[key] = labels_of(value, self.world.scenario.compare)
-            if kind == INSTANCE:
-                self._names[number] = getattr(value, "name", None)
         return found
 
     def _value(self, kind: int, number: int) -> Any:
@@ -185,7 +181,7 @@ class Canon:
         return (self.world.instances if kind == INSTANCE else self.world.requests).values[number]
 
     def _rename(self, kind: int, number: int, renaming: Renaming) -> int:
-        labels = self._labels[kind, number]
+        labels = self._labels_of(kind, number)
         ids = tuple(map(renaming.ids.__getitem__, labels.ids))
         names = tuple(map(renaming.names.__getitem__, labels.names))
         key = kind, number, ids, names, renaming.shift
@@ -206,29 +202,32 @@ class Canon:
                 return self.world.instance(renamed(self.world.program, value, change))
 
 
-def _seen_by_a_refresh(metadata: Metadata) -> list[Snapshot]:
+def _seen_by_a_refresh(metadata: Metadata, ledger: SinkState) -> list[Snapshot]:
     """From the head down to where the search for the ledger's snapshot ends."""
-    ledger = metadata.ledger(SINK)
     seen = []
     for snapshot in metadata.branch():
         seen.append(snapshot)
-        if ledger is not None and (snapshot.id == ledger.snapshot or snapshot.sequence < ledger.sequence):
+        if snapshot.id == ledger.snapshot or snapshot.sequence < ledger.sequence:
             break
     return seen
 
 
-def _faded(snapshot: Snapshot, ledger: SinkState) -> Snapshot:
-    """The snapshot without what is not asked: the parent of the ledger's and of older ones, and how much older they are."""
-    if snapshot.id == ledger.snapshot:
-        return replace(snapshot, parent=None)
-    if snapshot.sequence < ledger.sequence:
-        return replace(snapshot, parent=None, sequence=ledger.sequence - 1)
-    return snapshot
-
-
-def _worth_rolling_back_to(metadata: Metadata, seen: list[Snapshot], bases: frozenset[int | None]) -> list[Snapshot]:
+def _worth_rolling_back_to(metadata: Metadata, seen: list[Snapshot], bases: tuple[int | None, ...]) -> list[Snapshot]:
     """The older snapshots on which somebody builds, and of the others one of each content."""
     newer = {snapshot.id for snapshot in seen}
     older = sorted((snapshot for snapshot in metadata.snapshots if snapshot.id not in newer), key=lambda each: each.id)
     others = {snapshot.rows: snapshot for snapshot in older if snapshot.id not in bases}
     return [*(snapshot for snapshot in older if snapshot.id in bases), *others.values()]
+
+
+def _faded(snapshot: Snapshot, ledger: SinkState, bases: tuple[int | None, ...]) -> Snapshot:
+    """The snapshot without what nobody asks: the parent of the ledger's and of older ones, and how much older those are.
+
+    Their sequence numbers become such that equal states have them in the same order: by who builds on them.
+    """
+    if snapshot.id == ledger.snapshot:
+        return replace(snapshot, parent=None)
+    if snapshot.sequence < ledger.sequence:
+        rank = bases.index(snapshot.id) if snapshot.id in bases else 9
+        return replace(snapshot, parent=None, sequence=ledger.sequence - 1 - rank)
+    return snapshot

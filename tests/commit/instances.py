@@ -105,7 +105,7 @@ class Glance:
 
     table_uuid: str
     head: int | None
-    next_sequence: int | None
+    next_sequence: int
     base: Any
 
 

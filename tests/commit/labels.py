@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from commit.instances import NEWCOMER, SINK, Ended, Frame, Glance, Instance, Opening, Program, Running, running
 from commit.memory_table import Base, Compare, Metadata, Request, Snapshot
@@ -59,8 +59,7 @@ class Labels:
         return value
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """How far numbers move so that the table's become ``NOW``.
 
     Epochs stay while anybody holds a view without a ledger: the epoch that follows such a view is 1, whatever the others are.
@@ -175,8 +174,8 @@ class Relabeller:
         """The table."""
         head, ledger = self._id(metadata.head), self.ledger(metadata.ledger(SINK))
         in_order = sorted(metadata.snapshots, key=lambda snapshot: (-snapshot.sequence, snapshot.rows, snapshot.id))
-        return replace(
-            metadata,
+        return Metadata(
+            uuid=metadata.uuid,
             version=self.use.version(metadata.version),
             last_sequence=self.use.sequence(metadata.last_sequence),
             head=head,
@@ -195,12 +194,8 @@ class Relabeller:
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot."""
-        return replace(
-            snapshot,
-            id=self.use.id(snapshot.id),
-            parent=self._id(snapshot.parent),
-            sequence=self.use.sequence(snapshot.sequence),
-        )
+        number, parent = self.use.id(snapshot.id), self._id(snapshot.parent)
+        return Snapshot(number, parent, self.use.sequence(snapshot.sequence), snapshot.rows)
 
     def request(self, request: Request) -> Request:
         """A compare-and-swap on its way."""
@@ -244,7 +239,7 @@ class Relabeller:
         return replace(
             view,
             head=self._id(view.head),
-            next_sequence=None if view.next_sequence is None else self.use.sequence(view.next_sequence),
+            next_sequence=self.use.sequence(view.next_sequence),
             base=self._base(view.base),
         )
 

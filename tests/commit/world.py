@@ -11,9 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from commit.instances import SINK, Down, Instance, Opening, Outcome, Program, Running, index_of, opened, rows_of, started, told
 from commit.labels import FRESH
-from commit.memory_table import APPLIED, CONFLICT, REPLIES, Compare, Fault, Metadata, Request
+from commit.memory_table import APPLIED, CONFLICT, REPLIES, Compare, Fault, Metadata, Request, Snapshot
 from commit.promises import Table, wrong_verdict, wrong_with_request
-from frazil.engine.commit import Apply, NewSnapshot, Refresh, Swap
+from frazil.engine.commit import Apply, Failed, NewSnapshot, Refresh, Swap
 
 FOREIGN = "foreign"
 T = TypeVar("T")
@@ -140,6 +140,9 @@ class World:
         request = self.request(self._requested(swap))
         what = f"swaps in {_name(instance)}"
         landed = self.landed(at, request)
+        if instance.intent.table_uuid != swap.view.table_uuid:
+            yield Step(what, at, down, breach=f"{instance.name} writes to a table that it did not open")
+            return
         if landed is None:
             yield from self._told(f"{what}: answered 409", instance, at, CONFLICT)
         else:
@@ -160,18 +163,35 @@ class World:
                 yield Step(f"{what}: on its way, and crashes", at, down, request, 1)
 
     def answered(self, at: int, number: int) -> int:
-        """The same instance, or the one that has been told 409 if it waits for a swap that can never be applied."""
-        instance = self.instances.values[number]
-        if not isinstance(instance, Running) or not isinstance(instance.effect, Swap):
-            return number
+        """The same instance, or the one that it becomes by an answer that is certain and changes nothing."""
         found = self._answered.get((at, number))
         if found is None:
-            found = number
-            if not self.may_land(at, self.request(self._requested(instance.effect))):
-                (outcome,) = told(self.program, instance, CONFLICT)
+            instance, found = self.instances.values[number], number
+            if isinstance(instance, Running) and (certain := self._certain(at, instance)) is not None:
+                (outcome,) = told(self.program, instance, certain)
                 found = self.instance(outcome.instance)
             self._answered[at, number] = found
         return found
+
+    def _certain(self, at: int, instance: Running) -> Failed | NewSnapshot | None:
+        """The answer that an instance gets whatever happens until then.
+
+        A swap that can never be applied is answered with 409. A snapshot that is built after others came and went has a later
+        sequence number than the view says; if such a snapshot does not fit, be its parent the view's head or not, none will.
+        """
+        match instance.effect:
+            case Swap():
+                request = self.request(self._requested(instance.effect))
+                return None if self.may_land(at, request) else CONFLICT
+            case Apply(view=view):
+                later = self.tables.values[at].metadata.last_sequence + 1
+                if later <= view.next_sequence:
+                    return None
+                built = [
+                    NewSnapshot(FRESH, later, parent, Snapshot(FRESH, parent, later, ())) for parent in (view.head, FRESH + 1)
+                ]
+                return None if any(self.program.guards.fits(view, snapshot) for snapshot in built) else built[1]
+        return None
 
     def _crash(self, at: int) -> Iterator[Step]:
         if self.scenario.crashes:
@@ -234,7 +254,10 @@ class World:
                 lost = table.rolled_back | (set(metadata.rows) - set(older.rows))
                 back = replace(table, metadata=metadata.rolled_back(older.id), rolled_back=lost, was_rolled_back=True)
                 yield Change("rollbacks", f"somebody rolls the table back to rows {list(older.rows)}", self.table(back))
-        for what, gone in (("all but the head", metadata.all_but_the_head()), ("what is abandoned", metadata.abandoned())):
+        expiries = {"all but the head": metadata.all_but_the_head()}
+        if table.was_rolled_back:
+            expiries["what is abandoned"] = metadata.abandoned()
+        for what, gone in expiries.items():
             if gone or self.scenario.compare is Compare.METADATA:  # there, even what removes nothing makes a new version
                 expired = replace(table, metadata=metadata.expired(gone))
                 yield Change("expiries", f"an expiry removes {what}", self.table(expired))

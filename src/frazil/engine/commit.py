@@ -83,10 +83,10 @@ class TableView:
     table_uuid: str
     head: int | None
     head_sequence: int
+    next_sequence: int
     state: SinkState | None
     lineage: Lineage = Lineage.CURRENT
     base: Any = None
-    next_sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -222,14 +222,16 @@ def not_done(view: TableView, intent: Intent) -> None:
 def contiguous(view: TableView, intent: Intent) -> None:
     """Step 4."""
     state, batch = view.state, intent.batch
-    if batch is None or state is None or state.end is None:
+    if batch is None:
         return
-    require_same_source(state, batch.source, intent.sink_id)
-    if state.end != batch.start:
+    end = state.end if state is not None else None
+    if state is not None and end is not None:
+        require_same_source(state, batch.source, intent.sink_id)
+    if end != batch.start:
         raise Halted(
             "gap-or-overlap",
-            f"The table ends at {state.end} for {intent.sink_id!r}, but the batch begins at {batch.start}: "
-            "rows would be lost or doubled.",
+            f"The table ends at {end or 'the beginning'} for {intent.sink_id!r}, but the batch begins at "
+            f"{batch.start or 'the beginning'}: rows would be lost or doubled.",
             fix="An old checkpoint, a second writer with the same id, or a recreated source does this. "
             "Restart the pipeline so that it continues from the table.",
         )
@@ -261,7 +263,7 @@ def not_rolled_back(view: TableView, intent: Intent) -> None:
 
 def parent_is_head(view: TableView, snapshot: NewSnapshot) -> bool:
     """Step 6. The sequence number tells of a commit that was made and rolled back since: the head alone would not."""
-    return snapshot.parent == view.head and view.next_sequence in (None, snapshot.sequence)
+    return snapshot.parent == view.head and snapshot.sequence == view.next_sequence
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = No
     attempts = failures = 0
     swap_sent = False
     last: Failed | None = None
-    seen: tuple[int | None, int | None] | None = None
+    seen: tuple[int | None, int] | None = None
     while True:
         view = yield Refresh()  # 1
         if isinstance(view, Failed):
