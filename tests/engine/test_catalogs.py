@@ -80,9 +80,7 @@ def test_two_sinks_may_call_their_catalogs_by_the_same_name(lake: Lake, tmp_path
     other = Lake(lake.spark, {**lake.catalog, "type": "hadoop", "hadoop": {"warehouse": str(tmp_path / "other")}}, tmp_path)
     del other.catalog["sql"]
     one = lake.pipeline({"connector": "generator", "rows": 3}, name="one")
-    session_for(
-        lake.spark, catalog_settings(one.sink)
-    )  # the test reads this one by the name, whoever begins first
+    session_for(lake.spark, catalog_settings(one.sink))  # the test reads this one by the name, whoever begins first
     run(one, other.pipeline({"connector": "generator", "rows": 5}, name="two"), once=True)
     reader = lake.spark.newSession()
     reader.conf.set("spark.sql.catalog.there", "org.apache.iceberg.spark.SparkCatalog")
