@@ -1,0 +1,128 @@
+"""The bench: one Spark, one SQLite catalog, the rows that everybody writes, tables that are thrown away, and a clock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.sizes import Sizes
+from frazil.doors.api import Sink, session, sink
+from frazil.model.settings import Settings, SparkSettings
+
+CATALOG = "lake"
+NAMESPACE = "bench"
+CODEC = "snappy"
+
+# 2025-01-01, and thirty days, in microseconds.
+BEGIN_US = 1_735_689_600_000_000
+SPAN_US = 30 * 86_400_000_000
+LATE_US = 3 * 86_400_000_000
+
+FRAZIL = "frazil"
+
+Measure = Callable[[], float]
+
+
+def events(numbers: DataFrame, step_us: int) -> DataFrame:
+    """Nine columns of a shop's events, from the column ``value``: in order of time, but for one in fifty, which is late."""
+    return numbers.selectExpr(
+        "value AS id",
+        f"timestamp_micros({BEGIN_US} + value * {step_us} - IF(value % 50 = 7, pmod(xxhash64(value), {LATE_US}), 0)) AS ts",
+        "pmod(xxhash64(value, 1), 200000) AS user_id",
+        "element_at(array('page_view', 'search', 'add_to_cart', 'purchase'), cast(pmod(xxhash64(value, 2), 4) AS int) + 1)"
+        " AS event_type",
+        "element_at(array('US', 'DE', 'GB', 'FR', 'IN', 'BR', 'JP'), cast(pmod(xxhash64(value, 3), 7) AS int) + 1) AS country",
+        "lower(hex(xxhash64(value div 6))) AS session_id",
+        "concat('/products/', pmod(xxhash64(value, 4), 5000), '?from=', pmod(value, 17)) AS path",
+        "IF(value % 9 = 0, cast(pmod(xxhash64(value, 5), 50000) / 100 AS decimal(12, 2)), NULL) AS amount",
+        "cast(pmod(xxhash64(value, 6), 100000) AS double) / 7 AS seconds",
+    )
+
+
+class Lab:
+    """What every contestant uses alike."""
+
+    def __init__(self, folder: Path, sizes: Sizes, **conf: str) -> None:
+        self.folder = folder
+        self.sizes = sizes
+        self.cores = min(os.cpu_count() or 1, 8)
+        spark_conf = {"spark.driver.memory": sizes.heap, "spark.sql.parquet.compression.codec": CODEC} | conf
+        settings = SparkSettings(master=f"local[{self.cores}]", app_name="frazil-benchmarks", conf=spark_conf)
+        self.spark: SparkSession = session(Settings(spark=settings))
+        # A stream that is stopped in the middle of a batch says so as an error; what really fails is raised.
+        self.spark.sparkContext.setLogLevel("FATAL")
+        for name, value in self._catalog_conf().items():
+            self.spark.conf.set(name, value)
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
+
+    def _catalog_conf(self) -> Mapping[str, str]:
+        options = {
+            "": "org.apache.iceberg.spark.SparkCatalog",
+            ".type": "jdbc",
+            ".uri": f"jdbc:sqlite:{self.folder}/catalog.db",
+            ".jdbc.schema-version": "V1",
+            ".warehouse": f"file://{self.folder}/warehouse",
+            ".cache-enabled": "false",
+        }
+        return {f"spark.sql.catalog.{CATALOG}{name}": value for name, value in options.items()}
+
+    def source(self) -> DataFrame:
+        """The rows of an append: Parquet files on the local disk, written once, read anew by every contestant."""
+        path = self.folder / "source"
+        if not (path / "_SUCCESS").is_file():
+            # Several files for each core, as a landing folder has them; the splits, and so the tasks, are equal for all.
+            numbers = self.spark.range(0, self.sizes.rows, 1, 4 * self.cores).withColumnRenamed("id", "value")
+            events(numbers, SPAN_US // self.sizes.rows).write.parquet(str(path))
+        return self.spark.read.parquet(str(path))
+
+    def make_table(self, table: str, like: DataFrame, partition: str | None = None) -> str:
+        """A fresh table, the same for all who write to one; its full name."""
+        name = f"{CATALOG}.{NAMESPACE}.{table}"
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in like.schema.fields)
+        partitioned = f"PARTITIONED BY ({partition})" if partition else ""
+        properties = f"'format-version'='2', 'write.parquet.compression-codec'='{CODEC}'"
+        self.spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg {partitioned} TBLPROPERTIES ({properties})")
+        return name
+
+    def drop_table(self, name: str, rows: int) -> int:
+        """Drops a table with its files, after a look whether it holds the rows; how many data files it had."""
+        held, files = self.spark.sql(f"SELECT sum(record_count), count(*) FROM {name}.files").collect()[0]
+        if held != rows:
+            raise RuntimeError(f"{name} holds {held} rows, not {rows}: what was measured is not an append of these rows")
+        self.spark.sql(f"DROP TABLE {name}")
+        shutil.rmtree(self.table_folder(name))
+        return int(files)
+
+    def table_folder(self, name: str) -> Path:
+        """Where the files of a table are."""
+        return self.folder / "warehouse" / NAMESPACE / name.rpartition(".")[2]
+
+    def sink(self, frame: DataFrame | None, name: str) -> Sink:
+        """frazil, with its defaults but for the codec's name, which is the same."""
+        return sink(frame).to(name).options(compression=CODEC)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """The seconds that the work takes, begun when the disk has nothing left to do for those before it."""
+    os.sync()
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def interleaved(contestants: Mapping[str, Measure], sizes: Sizes, tell: Callable[[str], None]) -> dict[str, list[float]]:
+    """Measures all contestants round after round, so that what disturbs the machine disturbs them alike."""
+    runs: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(sizes.warm_up + sizes.rounds):
+        counted = number >= sizes.warm_up
+        for name, measure in contestants.items():
+            value = measure()
+            tell(f"{'round ' + str(number - sizes.warm_up + 1) if counted else 'warm-up'}  {name}: {value:.3f}")
+            if counted:
+                runs[name].append(round(value, 4))
+    return runs

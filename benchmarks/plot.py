@@ -1,0 +1,98 @@
+"""The picture of the results: medians as bars, every run as a dot. Its greys can be read on white and on black."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+FILE = "benchmarks.svg"
+GREY = "#7a7f87"
+OURS = "#2f81f7"
+OTHERS = "#9a8f80"
+
+Bar = tuple[str, Sequence[float]]
+
+
+def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
+    """One panel for each benchmark that there are results of."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot
+
+    # The same results give the same file.
+    mpl.rcParams |= {
+        "svg.hashsalt": "frazil",
+        "font.size": 9,
+        "text.color": GREY,
+        "axes.labelcolor": GREY,
+        "axes.edgecolor": GREY,
+    }
+    mpl.rcParams |= {"xtick.color": GREY, "ytick.color": GREY}
+    panels = [panel for panel in (_append(entries), _stream(entries), _memory(entries)) if panel[1]]
+    heights = [len(bars) + 1 for _, bars in panels]
+    figure, axes = pyplot.subplots(
+        len(panels), 1, figsize=(8, 0.3 * sum(heights)), squeeze=False, height_ratios=heights, layout="constrained"
+    )
+    for (title, bars), area in zip(panels, axes[:, 0], strict=True):
+        _panel(area, title, bars)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / FILE, transparent=True, metadata={"Date": None})
+    pyplot.close(figure)
+    return folder / FILE
+
+
+def _panel(area: Any, title: str, bars: Sequence[Bar]) -> None:
+    places = range(len(bars))
+    area.barh(places, [median(runs) for _, runs in bars], color=[OURS if "frazil" in name else OTHERS for name, _ in bars])
+    for place, (_, runs) in zip(places, bars, strict=True):
+        area.plot(runs, [place] * len(runs), "o", color=GREY, markersize=2.5)
+        area.annotate(f"{median(runs):,.3g}" if max(runs) < 1000 else f"{median(runs):,.0f}", (max(runs), place), (5, 0),
+                      textcoords="offset points", va="center")  # fmt: skip
+    area.set_yticks(places, [name for name, _ in bars])
+    area.invert_yaxis()
+    area.set_title(title, loc="left", fontsize=10)
+    area.spines[["top", "right"]].set_visible(False)
+    area.margins(x=0.08)
+
+
+def _append(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "append"):
+        for name, runs in entry["runs"].items():
+            bars[name if "Parquet" in name else f"{entry['case']}: {name}"] = runs
+    return f"Append of {_rows(entries, 'append')} rows, seconds (less is better)", sorted(bars.items(), key=_append_order)
+
+
+def _append_order(bar: Bar) -> tuple[bool, str, bool]:
+    name, _ = bar
+    table, _, _ = name.partition(":")
+    return "Parquet" not in name, {"unpartitioned": "0"}.get(table, table), "frazil" in name
+
+
+def _stream(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "stream"):
+        bars |= {name: [1000 * seconds for seconds in runs] for name, runs in entry["runs"].items()}
+    return "A batch of 1,000 rows end to end, milliseconds (less is better)", sorted(
+        bars.items(), key=lambda bar: "frazil" in bar[0]
+    )
+
+
+def _memory(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars = [
+        (f"{entry['case']}: {name}", runs)
+        for entry in _of(entries, "memory")
+        for name, runs in sorted(entry["runs"].items(), key=lambda item: "frazil" in item[0])
+    ]
+    return f"Peak memory of the same append of {_rows(entries, 'memory')} rows, megabytes (less is better)", bars
+
+
+def _of(entries: Sequence[Mapping[str, Any]], benchmark: str) -> list[Mapping[str, Any]]:
+    return [entry for entry in entries if entry["benchmark"] == benchmark]
+
+
+def _rows(entries: Sequence[Mapping[str, Any]], benchmark: str) -> str:
+    return next((f"{entry['details']['rows']:,}" for entry in _of(entries, benchmark)), "")

@@ -1,0 +1,51 @@
+"""The table of results in the documentation, written by a run and never by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+BEGIN = "<!-- results: written by a run -->"
+END = "<!-- end of results -->"
+
+
+def table(entries: Sequence[Mapping[str, Any]]) -> str:
+    """One line a comparison: medians of both, their ratio, the goal."""
+    lines = ["| what | frazil | against | ratio | goal | |", "|---|---|---|---|---|---|"]
+    for entry in entries:
+        other = entry["against"]
+        (ours,) = [name for name in entry["runs"] if name != other]
+        cells = [
+            entry["goal"].partition(":")[0],
+            _told(entry["runs"][ours], entry["unit"]),
+            f"{_told(entry['runs'][other], entry['unit'])} ({other})",
+            f"{entry['value']:.2f}",
+            entry["target"] or "none",
+            {True: "met", False: "**missed**", None: ""}[entry["met"]],
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    machine = entries[0]["machine"]
+    words = ", ".join(f"{name} {machine[name]}" for name in ("frazil", "pyspark", "iceberg", "java", "python"))
+    load = machine["load_before"][0]
+    lines += [
+        "",
+        f"Measured {machine['when']} on {machine['system']} with {machine['cores']} cores and {machine['memory_gb']} GB; "
+        f"load before the run {load}; {words}.",
+    ]
+    return "\n".join(lines)
+
+
+def put(entries: Sequence[Mapping[str, Any]], document: Path) -> None:
+    """Replaces what stands between the two marks."""
+    before, _, rest = document.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    document.write_text(f"{before}{BEGIN}\n{table(entries)}\n{END}{after}")
+
+
+def _told(runs: Sequence[float], unit: str) -> str:
+    value = median(runs)
+    if unit == "megabytes":
+        return f"{value:,.0f} MB"
+    return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.0f} ms"
