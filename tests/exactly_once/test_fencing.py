@@ -12,18 +12,10 @@ from pyspark.sql import SparkSession
 
 import frazil
 from exactly_once.children import END_SECONDS, end, ended, frozen, pipeline_file, pipeline_rows, started
-from exactly_once.ground import SINK_ID, Ground, rest_ground, run_together, sqlite_ground
+from exactly_once.ground import SINK_ID, Ground, run_together
 from exactly_once.truth import Truth, assert_exactly_once
 from frazil.errors import Fenced
 from services.processes import wait_until
-
-
-@pytest.fixture(params=["sqlite", "rest"])
-def either(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Ground:
-    if request.param == "sqlite":
-        return sqlite_ground(spark, tmp_path)
-    catalog = request.getfixturevalue("rest_catalog")
-    return rest_ground(spark, catalog.uri, catalog.uri)
 
 
 def test_of_two_writers_the_older_is_fenced(either: Ground) -> None:

@@ -36,14 +36,6 @@ def behind_proxy(spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: Fa
     return rest_ground(spark, faulty_rest.uri, rest_catalog.uri)
 
 
-@pytest.fixture(params=["sqlite", "rest"])
-def either(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Ground:
-    if request.param == "sqlite":
-        return sqlite_ground(spark, tmp_path)
-    catalog = request.getfixturevalue("rest_catalog")
-    return rest_ground(spark, catalog.uri, catalog.uri)
-
-
 def test_the_ledger_outlives_the_expiry_of_its_snapshots(ground: Ground) -> None:
     foreign = Foreign(ground)
     writer = ground.writer()
