@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import NoReturn
 
 from frazil.engine.commit import (
     Ancestor,
@@ -268,6 +268,6 @@ class MemoryPort:
             raise_failed(REPLIES[fault])
 
 
-def raise_failed(failed: Failed) -> Any:
+def raise_failed(failed: Failed) -> NoReturn:
     """The outcome as a port tells it."""
     raise AttemptFailed(failed.kind, failed.error, final=failed.final)
