@@ -240,14 +240,22 @@ class IcebergTable:
         """The commit loop's side of this table for one sink."""
         return IcebergPort(self, sink_id)
 
-    def stage(self, frame: DataFrame, options: Mapping[str, str], added: tuple[AddColumn, ...] = ()) -> AppendFiles:
+    def stage(
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        added: tuple[AddColumn, ...] = (),
+        defaults: Mapping[str, str] | None = None,
+    ) -> AppendFiles:
         """Lets the executors write the frame as data files of this table, with the columns that it will get; commits nothing.
+
+        ``defaults`` are table properties that hold for this write where the table does not say otherwise.
 
         Iceberg's own machinery for rewrites hands the files back: a table put into its cache under a fresh id can be
         written to by that id, and the files are left with a coordinator instead of being committed.
         """
         metadata = self._operations.current()
-        target = self._with_columns(added) if added else self._table
+        target = self._staged_as(added, defaults or {})
         group = str(uuid.uuid4())
         cache, coordinator = self.lake._statics.table_cache, self.lake._statics.coordinator
         cache.add(group, target)
@@ -261,13 +269,22 @@ class IcebergTable:
         staged = StagedFiles(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
         return AppendFiles(staged, added, int(metadata.currentSchemaId()), int(metadata.lastColumnId()))
 
-    def _with_columns(self, added: tuple[AddColumn, ...]) -> Any:
-        """A view of the table that already has the columns; the table itself is not changed."""
+    def _staged_as(self, added: tuple[AddColumn, ...], defaults: Mapping[str, str]) -> Any:
+        """A view of the table that already has the columns and the properties; the table itself is not changed."""
+        metadata = self._operations.current()
+        own = metadata.properties()
+        lacking = {name: value for name, value in defaults.items() if not own.containsKey(name)}
+        if not added and not lacking:
+            return self._table
+        if added:
+            transaction = self._table.newTransaction()
+            self._add_columns(transaction, added)
+            metadata = transaction.table().operations().current()
+        if lacking:
+            builder = self.lake._statics.build_metadata_from(metadata).setProperties(lacking)
+            metadata = builder.discardChanges().build()
         iceberg = self._jvm.org.apache.iceberg
-        transaction = self._table.newTransaction()
-        self._add_columns(transaction, added)
-        evolved = transaction.table().operations().current()
-        operations = iceberg.StaticTableOperations(evolved, self._table.io(), self._table.locationProvider())
+        operations = iceberg.StaticTableOperations(metadata, self._table.io(), self._table.locationProvider())
         return iceberg.BaseTable(operations, self._table.name())
 
     def _add_columns(self, transaction: Any, added: tuple[AddColumn, ...]) -> None:

@@ -18,7 +18,7 @@ from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
 from frazil.engine.iceberg import AppendFiles, IcebergTable, Lake, SchemaMoved, SetProperties, fault_of
-from frazil.engine.partition import distribution_options
+from frazil.engine.partition import distribution_options, write_defaults
 from frazil.engine.shape import drops_rows, shaped
 from frazil.errors import DataError, Fenced, FrazilError, Retryable
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
@@ -164,7 +164,8 @@ class SinkWriter:
         if "write.distribution-mode" not in self.sink.write_properties:
             options |= distribution_options(self.sink.distribution, table.partition, part.rows)
         try:
-            change = table.stage(self._fit.applied(frame), options, self._fit.added)
+            defaults = write_defaults(options, table.partition)
+            change = table.stage(self._fit.applied(frame), options, self._fit.added, defaults)
         except Exception as error:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
         written = change.staged.rows
