@@ -11,7 +11,7 @@ import pytest
 from commit.contract import Bench, PortContract
 from exactly_once.ground import Foreign, Ground, numbers
 from exactly_once.truth import Truth
-from frazil.engine.iceberg import AppendFiles, IcebergPort, IcebergTable, Lake
+from frazil.engine.iceberg import Append, Change, IcebergPort, IcebergTable, Lake
 from frazil.engine.target import created
 from frazil.model.types import StructType
 
@@ -36,9 +36,10 @@ class IcebergBench:
     def port(self, sink_id: str) -> IcebergPort:
         return self._table().port(sink_id)
 
-    def change(self, rows: int) -> AppendFiles:
+    def change(self, rows: int) -> Change:
         first = next(self._numbers) * 1000
-        return self._table().stage(numbers(self._session, first, first + rows), {})
+        table = self._table()
+        return Change(Append(table.stage(numbers(self._session, first, first + rows), {})), table.base)
 
     def rows(self) -> Counter[Hashable]:
         return Counter(Truth(self._ground.table()).rows)

@@ -88,8 +88,13 @@ def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str
         if not may_import(part, own, module, found)
     ]
     handles = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and node.attr in JAVA_HANDLES)
-    faults += [f"{module}:{node.lineno} reaches for {node.attr}" for node in handles if module != JAVA_BRIDGE]
+    faults += [f"{module}:{node.lineno} reaches for {node.attr}" for node in handles if not is_java_bridge(module)]
     return faults
+
+
+def is_java_bridge(module: str) -> bool:
+    """Whether the module is one of those that speak to the JVM."""
+    return module == JAVA_BRIDGE or module.startswith(f"{JAVA_BRIDGE}.")
 
 
 def part_of(module: str) -> str:
@@ -104,7 +109,7 @@ def may_import(part: str, own: str, module: str, found: Import) -> bool:
         return is_own or any(fnmatchcase(found.module, pattern) for pattern in ALLOWED[part])
     if library == "pyspark":
         return part in RUN_SPARK or (part != "model" and not found.runs)
-    return library != "py4j" or module == JAVA_BRIDGE
+    return library != "py4j" or is_java_bridge(module)
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -152,7 +157,7 @@ def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) ->
     ("module", "source"),
     [
         ("frazil.engine.runner", "from frazil.sources import open_source\nimport pyspark"),
-        ("frazil.engine.iceberg", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
+        ("frazil.engine.iceberg.jvm", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
         ("frazil.doors.api", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("frazil.doors.yaml.file", "from frazil.doors.yaml.document import Document\nfrom .document import Path"),
         ("frazil.cli.run", "from frazil.doors.yaml import load\nfrom frazil.model import events"),

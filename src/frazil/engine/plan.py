@@ -13,9 +13,10 @@ from frazil.engine.partition import partition_json
 from frazil.engine.runner import start_spark
 from frazil.engine.session import session_for
 from frazil.engine.shape import shaped
+from frazil.engine.write import with_operations
 from frazil.errors import Retryable
 from frazil.model.commit import SinkState
-from frazil.model.evolution import AddColumn
+from frazil.model.evolution import AddColumn, TableChange
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.plan import PipelinePlan, PlannedColumn
 from frazil.model.settings import Settings
@@ -80,19 +81,20 @@ def _columns(
     pipeline: PipelineSpec, source: Source, part: Slice | None, table: IcebergTable | None
 ) -> tuple[tuple[PlannedColumn, ...], tuple[str, ...]]:
     sink = pipeline.sink
-    frame = shaped(source.read(part), pipeline.transforms) if part is not None else None
+    frame = with_operations(shaped(source.read(part), pipeline.transforms), sink) if part is not None else None
     if table is None:
         schema = sink.declared_schema or (target.frame_schema(frame) if frame is not None else None)
         if schema is None:
             return (), ("The columns are not known before the source has data.",)
         partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
         return _planned(schema, "create", ()), ()
-    added = target.fit(table, sink, frame).added if frame is not None else ()
+    added = target.fit(table, sink, frame).evolution if frame is not None else ()
     return _planned(table.schema, "keep", added), ()
 
 
-def _planned(schema: StructType, change: str, added: tuple[AddColumn, ...]) -> tuple[PlannedColumn, ...]:
+def _planned(schema: StructType, change: str, changes: tuple[TableChange, ...]) -> tuple[PlannedColumn, ...]:
     kept = tuple(PlannedColumn(c.name, str(c.type), c.required, change) for c in schema.fields)
+    added = [change for change in changes if isinstance(change, AddColumn)]
     return kept + tuple(PlannedColumn(a.path, str(a.column.type), False, "add") for a in added)
 
 

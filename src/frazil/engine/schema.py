@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, Type
 
+HIDDEN = "__frazil_"
+"""How the names of columns begin that a frame has beside its data."""
+
+OP = f"{HIDDEN}op"
+"""What a row does to the table: insert, update, delete or ignore."""
+DELETE = "delete"
+
+
+def data_columns(frame: DataFrame) -> list[str]:
+    """The columns that go into the table."""
+    return [name for name in frame.columns if not name.startswith(HIDDEN)]
+
 
 def schema_of(frame: DataFrame) -> StructType:
-    """The frame's columns in Iceberg's types."""
-    return iceberg_schema(frame.schema)
+    """The frame's data columns in Iceberg's types."""
+    schema = iceberg_schema(frame.schema)
+    return StructType(tuple(column for column in schema.fields if not column.name.startswith(HIDDEN)))
 
 
 def added_to(schema: StructType, path: str, column: TableColumn) -> StructType:
@@ -42,10 +57,13 @@ def _inner_added(kind: Type, path: str, column: TableColumn) -> Type:
             raise TypeError(f"{kind} has no fields")
 
 
-def alignment(data: StructType, table: StructType) -> tuple[Column, ...] | None:
+def alignment(
+    data: StructType, table: StructType, keys: Collection[str] = (), unless: Column | None = None
+) -> tuple[Column, ...] | None:
     """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
 
-    None when the data's columns already are the table's, so that nothing needs to be selected.
+    Not checked are ``keys``, which are looked at by themselves, and rows ``unless`` which the condition does not hold: those
+    that only delete. None when the data's columns already are the table's, so that nothing needs to be selected.
     """
     given = {column.name: column for column in data.fields}
     if [*given] == [target.name for target in table.fields] and all(_fits(given[target.name], target) for target in table.fields):
@@ -56,9 +74,9 @@ def alignment(data: StructType, table: StructType) -> tuple[Column, ...] | None:
         if source is None:
             columns.append(functions.lit(None).cast(spark_type(target.type)).alias(target.name))
             continue
-        value = _aligned_value(functions.col(_quoted(target.name)), source.type, target.type, target.name)
-        if target.required and not source.required:
-            value = _not_null(value, target.name)
+        value = _aligned_value(functions.col(quoted(target.name)), source.type, target.type, target.name)
+        if target.required and not source.required and target.name not in keys:
+            value = _not_null(value, target.name, unless)
         columns.append(value.alias(target.name))
     return tuple(columns)
 
@@ -101,10 +119,10 @@ def _converted(value: Column, table: Type, path: str) -> Column:
     return functions.when(value.isNotNull(), functions.coalesce(value.try_cast(target), functions.raise_error(text).cast(target)))
 
 
-def _not_null(value: Column, path: str) -> Column:
-    return functions.coalesce(
-        value, functions.raise_error(functions.lit(f"[frazil-null] column {path!r} is required, and a row has no value for it"))
-    )
+def _not_null(value: Column, path: str, unless: Column | None) -> Column:
+    complaint = functions.raise_error(functions.lit(f"[frazil-null] column {path!r} is required, and a row has no value for it"))
+    checked = functions.coalesce(value, complaint)
+    return checked if unless is None else functions.when(unless, value).otherwise(checked)
 
 
 def _same_shape(data: Type, table: Type) -> bool:
@@ -124,5 +142,6 @@ def _bare(kind: Type) -> object:
             return spark_type(kind)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name that Spark takes as it is, dots too."""
     return "`" + name.replace("`", "``") + "`"

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 
 from frazil.engine.catalogs import warehouse_uri
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import added_to, alignment, schema_of
+from frazil.engine.schema import DELETE, OP, added_to, alignment, data_columns, schema_of
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
+from frazil.model.changes import CommitMode
 from frazil.model.commit import STATE_PREFIX
-from frazil.model.evolution import AddColumn, changes_for, optional
-from frazil.model.sink import MAX_FILE_MB, CommitMode, Compression, FileFormat, PartitionStrategy, SchemaEvolution, SinkSpec
+from frazil.model.evolution import TableChange, changes_for, optional
+from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, PartitionStrategy, SchemaEvolution, SinkSpec
 from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type, schema_json
 
 FILE_BYTES = "write.target-file-size-bytes"
@@ -58,14 +59,14 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
 
 def created(lake: Lake, sink: SinkSpec, schema: StructType) -> IcebergTable:
     """Makes the table with its namespaces, or takes the one that somebody else has just made."""
-    _require_keys(sink, schema)
-    partition = partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
+    keys = key_columns(sink, schema)
+    partition = partition_json(sink.partition, schema, schema_json(schema, keys))
     lake.ensure_namespace(sink.namespace_levels)
     return lake.create(
         sink.namespace_levels,
         sink.table or "",
         schema,
-        keys=sink.key_fields,
+        keys=keys,
         partition=partition,
         properties=table_properties(sink),
         location=warehouse_uri(sink.location) if sink.location else None,
@@ -103,9 +104,13 @@ def _require_distinct(kind: Type, path: str = "") -> None:
 
 def table_properties(sink: SinkSpec) -> dict[str, str]:
     """The properties of a new table: what the sink says about files, so that other writers and compaction do the same."""
+    return {"format-version": str(sink.format_version)} | file_properties(sink)
+
+
+def file_properties(sink: SinkSpec) -> dict[str, str]:
+    """What the sink says about files, as table properties."""
     prefix = f"write.{sink.file_format.value}"
     return {
-        "format-version": str(sink.format_version),
         "write.format.default": sink.file_format.value,
         f"{prefix}.compression-codec": codec(sink),
         FILE_BYTES: str(sink.target_file_bytes),
@@ -151,20 +156,34 @@ def codec(sink: SinkSpec) -> str:
 
 @dataclass(frozen=True)
 class Fit:
-    """How data of one schema goes into a table of another: the columns to select (None: all), and those that the table lacks."""
+    """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
+
+    ``names`` are the table's columns after that, ``keys`` those that identify a row.
+    """
 
     data: StructType
     table: StructType
     columns: tuple[SparkColumn, ...] | None
-    added: tuple[AddColumn, ...]
+    evolution: tuple[TableChange, ...]
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The table's columns that the data has."""
+        have = {column.name for column in self.data.fields}
+        return tuple(name for name in self.names if name in have)
 
     def holds_for(self, data: StructType, table: StructType) -> bool:
         """Whether the same fit is right for these."""
         return (self.data, self.table) == (data, table)
 
     def applied(self, frame: DataFrame) -> DataFrame:
-        """The frame in the table's shape."""
-        return frame if self.columns is None else frame.select(*self.columns)
+        """The frame in the table's shape, and what it has of hidden columns."""
+        if self.columns is None:
+            return frame
+        hidden = [name for name in frame.columns if name not in data_columns(frame)]
+        return frame.select(*self.columns, *hidden)
 
 
 def fit(table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None = None) -> Fit:
@@ -179,13 +198,25 @@ def fit(table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None 
         schema = added_to(schema, addition.parent, addition.column)
     if added:
         _require_distinct(schema)
-    return Fit(data, have, alignment(data, schema), added)
+    names = tuple(column.name for column in schema.fields)
+    keys = key_columns(sink, schema) if sink.commit_mode is CommitMode.UPSERT else ()
+    deletes = functions.col(OP) == DELETE if OP in frame.columns else None
+    return Fit(data, have, alignment(data, schema, keys, deletes), added, names, keys)
+
+
+# What an expression of ours says when it stops a batch, by the mark that its message begins with.
+_MARKS = (
+    ("[frazil-cast] ", "value-not-convertible"),
+    ("[frazil-null] ", "required-null"),
+    ("[frazil-op] ", "operation-unknown"),
+    ("[frazil-outside] ", "row-outside"),
+)
 
 
 def explain_staging(fault: JavaFault) -> FrazilError:
     """Why the executors could not write a batch."""
     for part in fault.chain:
-        for mark, code in (("[frazil-cast] ", "value-not-convertible"), ("[frazil-null] ", "required-null")):
+        for mark, code in _MARKS:
             if mark in part.message:
                 text = part.message.partition(mark)[2].splitlines()[0].partition(" SQLSTATE: ")[0]
                 return DataError(code, text, fix="Correct the data, or declare the column with another type.")
@@ -204,8 +235,6 @@ def explain_staging(fault: JavaFault) -> FrazilError:
 
 def _require_supported(sink: SinkSpec) -> None:
     """Whatever the door, a mode that the engine does not have is never taken for another."""
-    if sink.commit_mode is not CommitMode.APPEND:
-        raise ConfigError("not-yet-supported", f"This version cannot write with commit_mode {sink.commit_mode} yet.")
     if sink.schema_evolution in (SchemaEvolution.TYPE_WIDEN, SchemaEvolution.FULL):
         raise ConfigError("not-yet-supported", f"This version does not have schema_evolution {sink.schema_evolution} yet.")
 
@@ -232,12 +261,19 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
         )
 
 
-def _require_keys(sink: SinkSpec, schema: StructType) -> None:
-    for key in sink.key_fields:
-        column = schema.column(key)
-        if column is None:
-            known = ", ".join(c.name for c in schema.fields)
-            raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {known}")
-        if column.type.name in NOT_KEYS:
-            text = f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
-            raise ConfigError("key-type", text)
+def key_columns(sink: SinkSpec, schema: StructType) -> tuple[str, ...]:
+    """The columns that the sink's keys are, with the names that they have in the table."""
+    return tuple(_key_column(sink, key, schema) for key in sink.key_fields)
+
+
+def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:
+    exact = [c for c in schema.fields if c.name == key]
+    found = exact or [c for c in schema.fields if not sink.case_sensitive and c.name.lower() == key.lower()]
+    if not found:
+        known = ", ".join(c.name for c in schema.fields)
+        raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {known}")
+    column = found[0]
+    if column.type.name in NOT_KEYS:
+        text = f"column {column.name} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
+        raise ConfigError("key-type", text)
+    return column.name

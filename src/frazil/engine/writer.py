@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
-from frazil.engine.iceberg import AppendFiles, IcebergTable, Lake, SchemaMoved, SetProperties, fault_of
-from frazil.engine.partition import distribution_options, write_defaults
+from frazil.engine.iceberg import Append, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.shape import drops_rows, shaped
+from frazil.engine.write import Ground, Written, strategy_of, with_operations
 from frazil.errors import DataError, Fenced, FrazilError, Retryable
-from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
+from frazil.model.commit import Batch, CommitResult, Position, SinkState, short_range
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
@@ -97,7 +97,7 @@ class SinkWriter:
     def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:
         """The same for a table that takes its columns from the data."""
         if self._table is None:
-            schema = target.frame_schema(shaped(frame, self._transforms))
+            schema = target.frame_schema(self._shaped(frame))
             self._take(target.created(self._lake, self.sink, schema), claim)
         return self.state
 
@@ -115,22 +115,27 @@ class SinkWriter:
     def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
         """Stages and commits one batch; the ledger's end must be the part's start."""
         began = time.monotonic()
-        while True:
+        for restaged in count(1):
             try:
                 return self._write(frame, part, explain, began)
-            except SchemaMoved:
-                # The files carry field ids that now mean something else: they are written again.
+            except Restage as moved:
+                # What was staged no longer fits the table that somebody else has changed meanwhile: it is written again.
+                if restaged > self._retry.max_retries:
+                    raise Retryable("contention", f"{moved.message} This happened {restaged} times in a row.") from moved
                 self._patiently(self._require_table().refresh)
+        raise AssertionError("unreachable")
 
     def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
-        change, counts = self._stage(frame, part, explain)
-        staged = change.staged
+        written = self._stage(frame, part, explain)
+        change, counts = written.change, written.counts
+        staged = change.operation.staged
         self._listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - began))
         if not counts.balanced:
             raise DataError(
                 "rows-unaccounted",
-                f"Of {counts.read} rows {counts.written} were written, {counts.dead_lettered} dead-lettered and "
-                f"{counts.filtered} filtered: the numbers do not add up.",
+                f"Of {counts.read + counts.extra} changes {counts.written} were written, {counts.deleted} deleted a row, "
+                f"{counts.superseded} were superseded, {counts.dead_lettered} dead-lettered and {counts.filtered} filtered: "
+                f"the numbers do not add up.",
                 fix="Nothing was committed. The source did not read the same rows twice; report this.",
             )
         batch = Batch(part.source, part.start, part.end, counts)
@@ -151,28 +156,31 @@ class SinkWriter:
         self._listen(committed)
         return committed
 
-    def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> tuple[AppendFiles, RowCounts]:
+    def _shaped(self, frame: DataFrame) -> DataFrame:
+        """The source's rows as the table is to hold them, with what they do to it."""
+        return with_operations(shaped(frame, self._transforms), self.sink)
+
+    def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Written:
         table = self._require_table()
         self._patiently(table.look)
         seen = None
         if drops_rows(self._transforms):
             seen = Observation()
             frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        frame = shaped(frame, self._transforms)
+        frame = self._shaped(frame)
         self._fit = target.fit(table, self.sink, frame, self._fit)
-        options = target.write_options(self.sink)
-        if "write.distribution-mode" not in self.sink.write_properties:
-            options |= distribution_options(self.sink.distribution, table.partition, part.rows)
+        ground = Ground(table, self.sink, part.rows)
         try:
-            defaults = write_defaults(options, table.partition)
-            change = table.stage(self._fit.applied(frame), options, self._fit.added, defaults)
+            written = strategy_of(self.sink)(ground, frame, self._fit)
+        except FrazilError:
+            raise
         except Exception as error:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
-        written = change.staged.rows
         if seen is None:
-            return change, RowCounts(read=written, written=written)
-        read = int(seen.get["rows"])
-        return change, RowCounts(read=read, written=written, filtered=read - written)
+            return written
+        dropped = int(seen.get["rows"]) - written.counts.read
+        counts = replace(written.counts, read=written.counts.read + dropped, filtered=written.counts.filtered + dropped)
+        return replace(written, counts=counts)
 
     def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table
@@ -180,11 +188,11 @@ class SinkWriter:
         if not claim and not lacking:
             self.look()
             return
-        change = SetProperties(lacking) if lacking else None
+        change = Change(Append(), table.base, properties=lacking) if lacking else None
         self._run(Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change))
         table.refresh()
 
-    def _commit(self, batch: Batch, change: AppendFiles) -> CommitResult:
+    def _commit(self, batch: Batch, change: Change) -> CommitResult:
         table = self._require_table()
         intent = Intent(
             self.sink_id,
@@ -209,7 +217,7 @@ class SinkWriter:
         return result
 
     def _failed_attempt(self, failed: Failed, attempt: int) -> None:
-        again = not failed.final or isinstance(failed.error, SchemaMoved)
+        again = not failed.final or isinstance(failed.error, Restage)
         self._listen(CommitFailed(self.name, failed.kind.value, failed.error.message, attempt, will_retry=again))
 
     def _patiently(self, look: Callable[[], None]) -> None:

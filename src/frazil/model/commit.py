@@ -77,17 +77,25 @@ class SinkState:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """What became of a batch's rows. ``read = written + dead_lettered + filtered``, or the batch is not committed."""
+    """What became of a batch's rows. Every row that came in must be accounted for, or the batch is not committed.
+
+    ``deleted`` rows took a key away, ``superseded`` ones were followed by another row of their key in the same batch. A row
+    that has two effects (an update that moves a key) is one that was read and one ``extra``.
+    """
 
     read: int
     written: int
     dead_lettered: int = 0
     filtered: int = 0
+    deleted: int = 0
+    superseded: int = 0
+    extra: int = 0
 
     @property
     def balanced(self) -> bool:
         """Whether every row is accounted for."""
-        return self.read == self.written + self.dead_lettered + self.filtered
+        gone = self.dead_lettered + self.filtered + self.deleted + self.superseded
+        return self.read + self.extra == self.written + gone
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,7 @@ def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version
         "frazil.rows-out": str(counts.written),
         "frazil.rows-dead-lettered": str(counts.dead_lettered),
         "frazil.rows-filtered": str(counts.filtered),
+        **{f"frazil.rows-{name}": str(getattr(counts, name)) for name in ("deleted", "superseded") if getattr(counts, name)},
     }
 
 

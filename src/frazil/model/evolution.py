@@ -23,6 +23,15 @@ class AddColumn:
 
 
 @dataclass(frozen=True)
+class AddUnpartitionedSpec:
+    """A spec without fields beside the current one, for deletes that are to apply in every partition."""
+
+
+TableChange = AddColumn | AddUnpartitionedSpec
+"""One change of a table's columns or partitioning."""
+
+
+@dataclass(frozen=True)
 class Mismatch:
     """A column whose data does not fit the table's type."""
 

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
+from frazil.model.changes import ChangeOptions, change_problems
 from frazil.model.partition import PartitionField, Transform, whole_fields
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
@@ -16,14 +17,6 @@ from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 MAX_FILE_MB = 512
-
-
-class CommitMode(StrEnum):
-    """How a batch changes the table."""
-
-    APPEND = "append"
-    OVERWRITE = "overwrite"
-    UPSERT = "upsert"
 
 
 class SchemaEvolution(StrEnum):
@@ -103,7 +96,7 @@ def columns_by_name(value: Any) -> Any:
     return [{"name": name, **kind} if isinstance(kind, dict) else {"name": name, "type": kind} for name, kind in value.items()]
 
 
-class SinkSpec(Model):
+class SinkSpec(ChangeOptions):
     """An Iceberg table as a destination."""
 
     catalog: CatalogSpec = Field(description="Who knows where the table is.")
@@ -141,9 +134,6 @@ class SinkSpec(Model):
         "auto",
         description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
     )
-
-    commit_mode: CommitMode = Field(CommitMode.APPEND, description="How a batch changes the table.")
-    key_fields: tuple[str, ...] = Field((), description="Columns that identify a row; they become identifier fields.")
 
     columns: tuple[ColumnSpec, ...] = Field(
         (), alias="schema", description="Declared columns; inferred from the data when left out."
@@ -225,8 +215,7 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
         known = ", ".join(codec.value for codec in CODECS[sink.file_format])
         words = f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}"
         problems.append(Problem(words, "compression"))
-    if sink.commit_mode is CommitMode.UPSERT and not sink.key_fields:
-        problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
+    problems += change_problems(sink)
     if sink.namespace is not None and not all(sink.namespace_levels):
         problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:

@@ -1,0 +1,46 @@
+"""Iceberg's Java library driven from Python: the only package that touches py4j.
+
+Tables are loaded and made through the catalog that a Spark session knows (``lake``); executors write files with Iceberg's own
+writers without committing them (*staging*, ``table``); what a commit changes is a value (``changes``); and snapshots are built
+and swapped in one compare-and-swap each (``port``), without the retry of Iceberg's own commits, which rolls back or deletes
+what it cannot know the outcome of.
+"""
+
+from frazil.engine.iceberg.changes import (
+    Append,
+    Base,
+    Change,
+    Delta,
+    Fits,
+    Operation,
+    Replace,
+    Restage,
+    RowChanges,
+    StagedFiles,
+    replaced_unseen,
+)
+from frazil.engine.iceberg.jvm import active, fault_of
+from frazil.engine.iceberg.lake import Lake
+from frazil.engine.iceberg.port import IcebergPort
+from frazil.engine.iceberg.scratch import Scratch
+from frazil.engine.iceberg.table import IcebergTable
+
+__all__ = [
+    "Append",
+    "Base",
+    "Change",
+    "Delta",
+    "Fits",
+    "IcebergPort",
+    "IcebergTable",
+    "Lake",
+    "Operation",
+    "Replace",
+    "Restage",
+    "RowChanges",
+    "Scratch",
+    "StagedFiles",
+    "active",
+    "fault_of",
+    "replaced_unseen",
+]

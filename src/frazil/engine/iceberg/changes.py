@@ -1,0 +1,232 @@
+"""What one commit changes in a table, as values: columns, properties, files. Built anew on whatever metadata an attempt finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from frazil.errors import DataError, FrazilError, Halted, Retryable
+from frazil.model.evolution import TableChange
+
+
+class Restage(Retryable):
+    """The table changed between staging and commit in a way that the staged files do not fit: they must be written again."""
+
+
+class Fits(Enum):
+    """What staged files fit."""
+
+    ANY = "any state of the table"
+    LAYOUT = "the columns and specs that they were staged on"
+    HEAD = "the very snapshot that they were staged on"
+
+
+@dataclass(frozen=True)
+class Base:
+    """The table that files were staged on: its head, the ids of its columns, and how many specs it has had."""
+
+    head: int | None
+    schema_id: int
+    last_column_id: int
+    specs: int
+
+    def same_layout(self, other: Base) -> bool:
+        """Whether columns and partitioning are those of the other."""
+        mine = (self.schema_id, self.last_column_id, self.specs)
+        return mine == (other.schema_id, other.last_column_id, other.specs)
+
+    def allows(self, fits: Fits, metadata: Any) -> bool:
+        """Whether files that were staged on this fit the table as its metadata is now."""
+        match fits:
+            case Fits.ANY:
+                return True
+            case Fits.LAYOUT:
+                return self.same_layout(base_of(metadata))
+            case Fits.HEAD:
+                return self == base_of(metadata)
+
+
+def base_of(metadata: Any) -> Base:
+    """The base that a table's metadata is."""
+    head = metadata.currentSnapshot()
+    return Base(
+        head=None if head is None else int(head.snapshotId()),
+        schema_id=int(metadata.currentSchemaId()),
+        last_column_id=int(metadata.lastColumnId()),
+        specs=int(metadata.specs().size()),
+    )
+
+
+@dataclass(frozen=True)
+class StagedFiles:
+    """Files that executors have written and no snapshot names yet."""
+
+    files: tuple[Any, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: StagedFiles) -> StagedFiles:
+        return StagedFiles(self.files + other.files, self.rows + other.rows, self.bytes + other.bytes)
+
+
+class Operation(Protocol):
+    """One kind of change to the files of a table."""
+
+    @property
+    def staged(self) -> StagedFiles:
+        """The data files that it adds."""
+
+    @property
+    def fits(self) -> Fits:
+        """How much of the table must be as it was when the files were staged."""
+
+    def on(self, transaction: Any, base: Base) -> Any:
+        """Iceberg's operation, ready to be applied. ``base`` is what the files were staged on."""
+
+    def overtaken(self, why: str) -> FrazilError:
+        """The error for a commit that Iceberg's validation refuses, because somebody else changed what this one relies on."""
+
+
+@dataclass(frozen=True)
+class Append:
+    """More rows; none by default, which is how a claim moves the branch."""
+
+    staged: StagedFiles = field(default_factory=StagedFiles)
+    fits = Fits.ANY
+
+    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - an append fits whatever came before
+        """A fast append: no manifest is rewritten."""
+        operation = transaction.newFastAppend()
+        for file in self.staged.files:
+            operation.appendFile(file)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """Not known to happen: an append relies on nothing."""
+        return DataError("refused-by-iceberg", why)
+
+
+def replaced_unseen(why: str) -> FrazilError:
+    """The answer of a change that would replace rows which came after it was read."""
+    return Halted(
+        "overwrite-conflict",
+        f"Another writer changed rows that this batch would replace, after it was read: {why}",
+        fix="Look at those rows, then start the pipeline again: it replaces them with the batch.",
+    )
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Rows in place of others: of the partitions that they are in, or of the ``whole`` table.
+
+    Rows that somebody else added or changed there since the batch was staged are not replaced unseen: the commit is refused.
+    """
+
+    staged: StagedFiles
+    whole: Any = None
+    """Iceberg's expression for all rows, when all are replaced."""
+    fits = Fits.LAYOUT
+
+    def on(self, transaction: Any, base: Base) -> Any:
+        """Iceberg's replacement of partitions, or its overwrite, validated from the head that was staged on."""
+        if self.whole is None:
+            operation = transaction.newReplacePartitions()
+        else:
+            operation = transaction.newOverwrite().overwriteByRowFilter(self.whole).conflictDetectionFilter(self.whole)
+        if base.head is not None:
+            operation.validateFromSnapshot(base.head)
+        operation.validateNoConflictingData().validateNoConflictingDeletes()
+        for file in self.staged.files:
+            operation.addFile(file)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """Rows that nobody has seen would be replaced."""
+        return replaced_unseen(why)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Rows, and deletes of earlier rows with the same keys. The deletes apply to all that is committed before, whoever wrote it.
+
+    ``fits``: rows without deletes, staged because no earlier row has these keys, only fit the snapshot where that is so.
+    """
+
+    staged: StagedFiles
+    deletes: StagedFiles
+    fits: Fits = Fits.LAYOUT
+
+    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - deletes by key fit whatever came before
+        """Iceberg's row delta."""
+        operation = transaction.newRowDelta()
+        for file in self.staged.files:
+            operation.addRows(file)
+        for file in self.deletes.files:
+            operation.addDeletes(file)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """Not known to happen: deletes by key rely on nothing."""
+        return DataError("refused-by-iceberg", why)
+
+
+def done_again(why: str) -> FrazilError:
+    """The answer of a change that looks at the table anew when it was overtaken."""
+    return Restage("overtaken", f"Another writer changed rows that this batch looked at: {why}")
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Files added and removed, as SQL on a private copy decided after a look at the table's rows.
+
+    What it looked at must not have changed since: no file that it removes or deletes from may be gone, and nobody may have
+    added rows or deletes where ``conflicts``, Iceberg's expression, holds. ``refusal`` makes the error when somebody has.
+    """
+
+    conflicts: Any
+    staged: StagedFiles = field(default_factory=StagedFiles)
+    removed: tuple[Any, ...] = ()
+    deletes: tuple[Any, ...] = ()
+    removed_deletes: tuple[Any, ...] = ()
+    refusal: Callable[[str], FrazilError] = done_again
+    fits = Fits.LAYOUT
+
+    def on(self, transaction: Any, base: Base) -> Any:
+        """A row delta that is validated from the head that was looked at."""
+        if not (self.staged.files or self.removed or self.deletes):
+            return transaction.newFastAppend()
+        operation = transaction.newRowDelta().conflictDetectionFilter(self.conflicts)
+        if base.head is not None:
+            operation.validateFromSnapshot(base.head)
+        operation.validateDeletedFiles().validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+        if referenced := [file.referencedDataFile() for file in self.deletes if file.referencedDataFile() is not None]:
+            operation.validateDataFilesExist(referenced)
+        for file in self.staged.files:
+            operation.addRows(file)
+        for file in self.removed:
+            operation.removeRows(file)
+        for file in self.deletes:
+            operation.addDeletes(file)
+        for file in self.removed_deletes:
+            operation.removeDeletes(file)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """As the change itself says."""
+        return self.refusal(why)
+
+
+@dataclass(frozen=True)
+class Change:
+    """All that one commit changes: the table's columns and specs first, then its properties, then its files.
+
+    ``summary`` goes into the snapshot's summary beside the ledger's own entries.
+    """
+
+    operation: Operation
+    base: Base
+    evolution: tuple[TableChange, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    summary: Mapping[str, str] = field(default_factory=dict)

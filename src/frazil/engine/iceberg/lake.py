@@ -1,0 +1,100 @@
+"""A catalog: namespaces, and tables found and made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from frazil.engine.faults import ICEBERG
+from frazil.engine.iceberg.jvm import Jvm, active, fault_of, java_errors
+from frazil.engine.iceberg.table import IcebergTable
+from frazil.model.types import StructType, schema_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Lake:
+    """One catalog through one Spark session."""
+
+    def __init__(self, spark: SparkSession, catalog_name: str, address: str) -> None:
+        self.spark = spark
+        self.address = address
+        with java_errors(address), active(spark):
+            jvm: Any = spark._jvm
+            load = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog
+            try:
+                self._catalog = load(spark._jsparkSession, catalog_name)
+            except Exception as error:
+                # The tables of a new SQL catalog, which somebody else has just made.
+                if "already exists" not in fault_of(error).text:
+                    raise
+                self._catalog = load(spark._jsparkSession, catalog_name)
+            self._jvm = Jvm(spark)
+
+    def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
+        """The table, or None when it does not exist."""
+        with java_errors(self.address):
+            try:
+                return self._opened(self._catalog.loadTable(self._identifier(levels, table)))
+            except Exception as error:
+                if fault_of(error).find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
+                    return None
+                raise
+
+    def missing_namespaces(self, levels: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of the nested namespaces do not exist yet, from the outermost."""
+        with java_errors(self.address):
+            prefixes = [levels[: depth + 1] for depth in range(len(levels))]
+            return tuple(".".join(p) for p in prefixes if not self._catalog.namespaceExists(self._namespace(p)))
+
+    def ensure_namespace(self, levels: tuple[str, ...]) -> None:
+        """Makes the nested namespaces that are missing; one that somebody else made meanwhile is as good."""
+        with java_errors(self.address):
+            for depth in range(len(levels)):
+                namespace = self._namespace(levels[: depth + 1])
+                if self._catalog.namespaceExists(namespace):
+                    continue
+                try:
+                    self._catalog.createNamespace(namespace)
+                except Exception:
+                    # Not every catalog says that it is there already: a SQL catalog lets the database complain.
+                    if not self._catalog.namespaceExists(namespace):
+                        raise
+
+    def create(
+        self,
+        levels: tuple[str, ...],
+        table: str,
+        schema: StructType,
+        *,
+        keys: tuple[str, ...],
+        partition: Mapping[str, Any],
+        properties: Mapping[str, str],
+        location: str | None,
+    ) -> IcebergTable:
+        """Makes the table; when somebody else made it meanwhile, that one is returned."""
+        iceberg = self._jvm.iceberg
+        with java_errors(self.address):
+            java_schema = self._jvm.schema_from_json(json.dumps(schema_json(schema, keys)))
+            spec = iceberg.PartitionSpecParser.fromJson(java_schema, json.dumps(partition))
+            builder = self._catalog.buildTable(self._identifier(levels, table), java_schema).withPartitionSpec(spec)
+            builder = builder.withProperties(dict(properties))
+            if location:
+                builder = builder.withLocation(location)
+            try:
+                return self._opened(builder.create())
+            except Exception as error:
+                if not fault_of(error).find(f"{ICEBERG}AlreadyExistsException"):
+                    raise
+                return self._opened(self._catalog.loadTable(self._identifier(levels, table)))
+
+    def _opened(self, table: Any) -> IcebergTable:
+        return IcebergTable(self._jvm, self.address, table)
+
+    def _namespace(self, levels: tuple[str, ...]) -> Any:
+        return self._jvm.iceberg.catalog.Namespace.of(self._jvm.strings(levels))
+
+    def _identifier(self, levels: tuple[str, ...], table: str) -> Any:
+        return self._jvm.iceberg.catalog.TableIdentifier.of(self._namespace(levels), table)

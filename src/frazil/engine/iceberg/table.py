@@ -1,0 +1,270 @@
+"""One table: what it is, and files written for it that no snapshot names yet."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from frazil.engine.iceberg.changes import Base, StagedFiles, base_of
+from frazil.engine.iceberg.evolve import evolve
+from frazil.engine.iceberg.jvm import Jvm, active, items, java_errors
+from frazil.engine.iceberg.port import IcebergPort
+from frazil.engine.iceberg.scratch import Scratch, scratch_of
+from frazil.model.evolution import TableChange
+from frazil.model.types import StructType, type_from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+# A look at the statistics of more files than this would cost more than it can save.
+MOST_FILES_TO_LOOK_AT = 2_000
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The columns and the partitioning of a table, under the ids that the table has given them."""
+
+    ids: tuple[int, int]
+    schema: StructType
+    partition: tuple[tuple[str, str], ...]
+
+
+class IcebergTable:
+    """One table: what it is, staging of files for it, and the port of the commit loop."""
+
+    def __init__(self, jvm: Jvm, address: str, table: Any) -> None:
+        self._jvm = jvm
+        self._address = address
+        self._table = table
+        self._operations = table.operations()
+        self._read_layout: _Layout | None = None
+        self.uuid = str(self._operations.current().uuid())
+        """Which table this is, whatever its name."""
+
+    @property
+    def schema(self) -> StructType:
+        """The current columns."""
+        return self._layout.schema
+
+    @property
+    def partition(self) -> tuple[tuple[str, str], ...]:
+        """The current partition spec: source column and transform, e.g. `("id", "bucket[16]")`."""
+        return self._layout.partition
+
+    @property
+    def _layout(self) -> _Layout:
+        """Read again only when another schema or spec is the current one: a schema or spec never changes under its id."""
+        metadata = self._operations.current()
+        ids = (int(metadata.currentSchemaId()), int(metadata.defaultSpecId()))
+        if self._read_layout is None or self._read_layout.ids != ids:
+            schema = metadata.schema()
+            columns = type_from_json(json.loads(self._jvm.schema_to_json(schema)))
+            if not isinstance(columns, StructType):
+                raise TypeError(columns)
+            fields = items(metadata.spec().fields())
+            partition = tuple((str(schema.findColumnName(f.sourceId())), str(f.transform().toString())) for f in fields)
+            self._read_layout = _Layout(ids, columns, partition)
+        return self._read_layout
+
+    @property
+    def base(self) -> Base:
+        """What files that are staged now are staged on."""
+        return base_of(self._operations.current())
+
+    @property
+    def unpartitioned_spec(self) -> int | None:
+        """The id of a spec without fields, if the table has one, current or not."""
+        specs = items(self._operations.current().specs())
+        return next((int(spec.specId()) for spec in specs if spec.isUnpartitioned()), None)
+
+    @property
+    def identifier_fields(self) -> tuple[str, ...]:
+        """The columns that identify a row."""
+        return tuple(sorted(str(name) for name in items(self._table.schema().identifierFieldNames())))
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        return {str(key): str(value) for key, value in dict(self._table.properties()).items()}
+
+    @property
+    def format_version(self) -> int:
+        """Version of the table format."""
+        return int(self._operations.current().formatVersion())
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """What the head's summary says of the whole table: `total-records`, `total-equality-deletes`, ..."""
+        head = self._operations.current().currentSnapshot()
+        summary = {} if head is None else dict(head.summary())
+        return {str(key): int(value) for key, value in summary.items() if str(key).startswith("total-")}
+
+    @property
+    def holds_no_files(self) -> bool:
+        """Whether the table certainly has no rows: there is no snapshot, or its summary counts no data files."""
+        head = self._operations.current().currentSnapshot()
+        return head is None or head.summary().get("total-data-files") == "0"
+
+    def lacks_keys(self, keys: Sequence[str], lowest: Sequence[Any], highest: Sequence[Any]) -> bool:
+        """Whether no file can hold a key in these bounds, by the files' statistics. False when that is not cheap to tell."""
+        head = self._operations.current().currentSnapshot()
+        if head is None:
+            return True
+        files = head.summary().get("total-data-files")
+        bounds = list(zip(keys, map(_literal, lowest), map(_literal, highest), strict=True))
+        if files is None or int(files) > MOST_FILES_TO_LOOK_AT or any(low is None or high is None for _, low, high in bounds):
+            return False
+        expressions = self._jvm.iceberg.expressions.Expressions
+        scan = self._table.newScan()
+        for key, low, high in bounds:
+            scan = scan.filter(expressions.greaterThanOrEqual(key, low)).filter(expressions.lessThanOrEqual(key, high))
+        found = scan.planFiles()
+        try:
+            return not found.iterator().hasNext()
+        finally:
+            found.close()
+
+    @property
+    def everything(self) -> Any:
+        """Iceberg's expression for all rows."""
+        return self._jvm.iceberg.expressions.Expressions.alwaysTrue()
+
+    def expression(self, condition: str) -> Any:
+        """A condition in Spark SQL as Iceberg's expression."""
+        converter = self._jvm.root.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
+        with active(self._jvm.spark):
+            session = self._jvm.spark._jsparkSession
+            resolved = converter.collectResolvedSparkExpression(session, self._table.name(), condition)
+            return converter.convertToIcebergExpression(resolved)
+
+    def committed_ends(self, sink_id: str) -> frozenset[str]:
+        """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""
+        summaries = [snapshot.summary() for snapshot in items(self._table.snapshots())]
+        return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
+
+    def refresh(self) -> None:
+        """Looks at the table again."""
+        with java_errors(self._address):
+            self._table.refresh()
+
+    def look(self) -> None:
+        """Makes sure that the metadata is at hand: some catalogs' clients forget it with a commit, and ask again when needed."""
+        with java_errors(self._address):
+            self._operations.current()
+
+    def port(self, sink_id: str) -> IcebergPort:
+        """The commit loop's side of this table for one sink."""
+        return IcebergPort(self._jvm, self._address, self._table, sink_id)
+
+    def stage(
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        evolution: Sequence[TableChange] = (),
+        defaults: Mapping[str, str] | None = None,
+    ) -> StagedFiles:
+        """Lets the executors write the frame as data files of this table as it will be after the changes; commits nothing.
+
+        ``defaults`` are table properties that hold for this write where the table does not say otherwise.
+        """
+        return self._staged(frame, options, self._as_it_will_be(evolution, defaults or {}))
+
+    def stage_deletes(
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        keys: Sequence[str],
+        evolution: Sequence[TableChange] = (),
+        *,
+        everywhere: bool,
+    ) -> StagedFiles:
+        """Lets the executors write the keys as equality deletes: of the keys' own partitions, or ``everywhere`` in the table.
+
+        The keys are written as data of a view that has the key columns alone, under the ids that they have in the table, and the
+        files are declared to be deletes afterwards.
+        """
+        whole = self._as_it_will_be(evolution, {})
+        metadata = whole.operations().current()
+        spec = self._spec_of_deletes(metadata, everywhere)
+        names = self._jvm.root.java.util.ArrayList()
+        for key in keys:
+            names.add(key)
+        key_schema = whole.schema().select(names)
+        builder = self._jvm.build_metadata_from(metadata).setDefaultPartitionSpec(spec)
+        builder = builder.setCurrentSchema(key_schema, metadata.lastColumnId())
+        staged = self._staged(frame, options, self._jvm.view(whole, builder.discardChanges().build()))
+        ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
+        return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
+
+    @contextmanager
+    def scratch(self, evolution: Sequence[TableChange], properties: Mapping[str, str]) -> Iterator[Scratch]:
+        """A private copy of the table, for SQL to change."""
+        with active(self._jvm.spark), scratch_of(self._jvm, self._table, evolution, properties) as copy:
+            yield copy
+
+    def _spec_of_deletes(self, metadata: Any, everywhere: bool) -> Any:
+        if not everywhere:
+            return metadata.spec()
+        return next(spec for spec in items(metadata.specs()) if spec.isUnpartitioned())
+
+    def _as_deletes(self, file: Any, spec: Any, ids: Any) -> Any:
+        iceberg = self._jvm.iceberg
+        metrics = iceberg.Metrics(
+            file.recordCount(),
+            file.columnSizes(),
+            file.valueCounts(),
+            file.nullValueCounts(),
+            file.nanValueCounts(),
+            file.lowerBounds(),
+            file.upperBounds(),
+        )
+        builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(ids).withPath(file.location())
+        builder = builder.withFormat(file.format()).withFileSizeInBytes(file.fileSizeInBytes()).withMetrics(metrics)
+        return (builder if spec.isUnpartitioned() else builder.withPartition(file.partition())).build()
+
+    def _staged(self, frame: DataFrame, options: Mapping[str, str], target: Any) -> StagedFiles:
+        """Iceberg's own machinery for rewrites hands the files back: a table put into its cache under a fresh id can be written
+        to by that id, and the files are left with a coordinator instead of being committed.
+        """
+        group = str(uuid.uuid4())
+        cache, coordinator = self._jvm.table_cache, self._jvm.coordinator
+        cache.add(group, target)
+        try:
+            with active(frame.sparkSession):
+                frame.write.format("iceberg").options(**options).mode("append").save(group)
+            files = tuple(items(coordinator.fetchNewFiles(target, group)))
+        finally:
+            coordinator.clearRewrite(target, group)
+            cache.remove(group)
+        return StagedFiles(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
+
+    def _as_it_will_be(self, evolution: Sequence[TableChange], defaults: Mapping[str, str]) -> Any:
+        """A view of the table that has the changes already; the table itself is not changed."""
+        metadata = self._operations.current()
+        own = metadata.properties()
+        lacking = {name: value for name, value in defaults.items() if not own.containsKey(name)}
+        if not evolution and not lacking:
+            return self._table
+        if evolution:
+            transaction = self._table.newTransaction()
+            evolve(self._jvm, transaction, evolution)
+            metadata = transaction.table().operations().current()
+        if lacking:
+            metadata = self._jvm.build_metadata_from(metadata).setProperties(lacking).discardChanges().build()
+        return self._jvm.view(self._table, metadata)
+
+
+def _literal(value: Any) -> int | str | None:
+    """A bound as Iceberg takes it, or None when it is of a type whose bounds are not worth the trouble."""
+    match value:
+        case bool():
+            return None
+        case int() | str():
+            return value
+        case _:
+            return None

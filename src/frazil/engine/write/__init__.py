@@ -1,0 +1,32 @@
+"""The ways a batch goes into a table: appended, in place of others, or by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from frazil.engine.target import Fit
+from frazil.engine.write.append import append
+from frazil.engine.write.ground import Ground, Written
+from frazil.engine.write.overwrite import overwrite
+from frazil.engine.write.rows import with_operations
+from frazil.engine.write.upsert import upsert
+from frazil.model.changes import CommitMode
+from frazil.model.sink import SinkSpec
+
+Strategy = Callable[[Ground, DataFrame, Fit], Written]
+
+_STRATEGIES: dict[CommitMode, Strategy] = {
+    CommitMode.APPEND: append,
+    CommitMode.OVERWRITE: overwrite,
+    CommitMode.UPSERT: upsert,
+}
+
+
+def strategy_of(sink: SinkSpec) -> Strategy:
+    """How batches of the sink are written."""
+    return _STRATEGIES[sink.commit_mode]
+
+
+__all__ = ["Ground", "Strategy", "Written", "strategy_of", "with_operations"]

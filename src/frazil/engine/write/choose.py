@@ -1,0 +1,64 @@
+"""Which way an upsert takes, decided for each batch from what is known before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions, UpsertStrategy
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the table and the batch. ``disjoint``: no file of the table can hold a key of the batch."""
+
+    empty: bool = False
+    disjoint: bool = False
+    unchanged: int = 0
+    lacks_columns: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way, and why. ``APPEND`` is an upsert that has nothing to replace."""
+
+    way: str
+    reason: str
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """As it stands in the snapshot's summary."""
+        return {"frazil.upsert-strategy": self.way, "frazil.upsert-reason": self.reason}
+
+
+APPEND = "append"
+EQUALITY_DELETE = UpsertStrategy.EQUALITY_DELETE.value
+MERGE = UpsertStrategy.MERGE.value
+
+
+def choose(options: ChangeOptions, facts: Facts) -> Choice:
+    """The way of one batch."""
+    if (why := _needs_merge(options, facts)) is not None:
+        return Choice(MERGE, why)
+    if facts.empty and options.when_not_matched_insert_all:
+        return Choice(APPEND, "the table is empty")
+    if options.upsert_strategy is not UpsertStrategy.AUTO:
+        return Choice(options.upsert_strategy.value, "asked for")
+    if facts.disjoint and options.when_not_matched_insert_all:
+        return Choice(APPEND, "no file of the table can hold a key of the batch")
+    unable = [reader.value for reader in options.readers if reader in WITHOUT_EQUALITY_DELETES]
+    if unable:
+        return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
+    return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
+
+
+def _needs_merge(options: ChangeOptions, facts: Facts) -> str | None:
+    """What only a look at the table's rows can do."""
+    if not options.when_matched_update_all and not facts.empty:
+        return "rows with known keys are left as they are"
+    if not options.when_not_matched_insert_all:
+        return "rows with new keys are left out"
+    if options.partial_updates and facts.lacks_columns and not facts.empty:
+        return "columns that the batch lacks keep their values"
+    if facts.unchanged:
+        return f"{facts.unchanged} rows have values that did not change and were not sent"
+    return None

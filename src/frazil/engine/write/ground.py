@@ -1,0 +1,44 @@
+"""What every way of writing works with: the table, the sink, and files staged for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from frazil.engine import target
+from frazil.engine.iceberg import Change, IcebergTable, StagedFiles
+from frazil.engine.partition import distribution_options, write_defaults
+from frazil.model.commit import RowCounts
+from frazil.model.evolution import TableChange
+from frazil.model.sink import SinkSpec
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The table and the sink of a batch, and about how many rows it has."""
+
+    table: IcebergTable
+    sink: SinkSpec
+    rows: int | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of a write."""
+        options = target.write_options(self.sink)
+        if "write.distribution-mode" not in self.sink.write_properties:
+            options |= distribution_options(self.sink.distribution, self.table.partition, self.rows)
+        return options
+
+    def stage(self, frame: DataFrame, evolution: tuple[TableChange, ...]) -> StagedFiles:
+        """The frame's rows as data files of the table after its changes."""
+        options = self.options
+        return self.table.stage(frame, options, evolution, write_defaults(options, self.table.partition))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A batch whose files are written: the change to commit, and what became of the rows that came in."""
+
+    change: Change
+    counts: RowCounts

@@ -1,0 +1,165 @@
+"""The last row of each key in a batch, and a look at all of them before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, Window, functions
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+
+from frazil.engine.schema import DELETE, HIDDEN, OP, data_columns, quoted
+from frazil.engine.write.rows import EXTRA, IGNORE, ORDER
+from frazil.errors import DataError
+
+_RANK, _DIGEST, _LOWEST, _HIGHEST = (f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest"))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the batch holds: changes read, and of those that are the last of their key how many are rows and how many deletes.
+
+    ``changes`` are all, ``extra`` those that their source row has beside the main one, ``ignored`` those that do nothing.
+    """
+
+    changes: int
+    extra: int
+    ignored: int
+    upserts: int
+    deletes: int
+    unchanged: int
+    lowest: tuple[Any, ...]
+    highest: tuple[Any, ...]
+
+    @property
+    def keys(self) -> int:
+        """How many keys the batch touches."""
+        return self.upserts + self.deletes
+
+    @property
+    def superseded(self) -> int:
+        """How many changes are not the last of their key."""
+        return self.changes - self.ignored - self.keys
+
+
+@contextmanager
+def latest(frame: DataFrame, keys: Sequence[str], unchanged: str | None = None) -> Iterator[tuple[DataFrame, Survey]]:
+    """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
+
+    Raises where the last one cannot be told, or where a key has no value.
+    """
+    seen = Observation()
+    changes = frame.observe(
+        seen,
+        functions.count(functions.lit(1)).alias("changes"),
+        _count_if(functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)).alias("extra"),
+        _count_if(_op(frame) == IGNORE).alias("ignored"),
+    )
+    if OP in frame.columns:
+        changes = changes.where(functions.col(OP) != IGNORE)
+    last = _last(changes, keys).persist()
+    try:
+        yield last.drop(_LOWEST, _HIGHEST), _survey(last, keys, seen, unchanged)
+    finally:
+        last.unpersist()
+
+
+def _op(frame: DataFrame) -> Column:
+    return functions.col(OP) if OP in frame.columns else functions.lit("")
+
+
+def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """One row a key. Rows that share the last place are compared by digest: the survey tells when they differ."""
+    order = functions.col(ORDER).desc() if ORDER in frame.columns else functions.lit(0)
+    by_key = Window.partitionBy(*[functions.col(quoted(key)) for key in keys]).orderBy(order)
+    peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
+    digest = functions.xxhash64(
+        _op(frame), *[_hashable(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
+    )
+    ranked = frame.withColumn(_DIGEST, digest).withColumns(
+        {
+            _RANK: functions.row_number().over(by_key),
+            _LOWEST: functions.min(_DIGEST).over(peers),
+            _HIGHEST: functions.max(_DIGEST).over(peers),
+        }
+    )
+    return ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST)
+
+
+def _hashable(value: Column, kind: DataType) -> Column:
+    """Spark does not hash maps and variants, whose text it can make."""
+    return functions.to_json(functions.struct(value)) if _holds_unhashable(kind) else value
+
+
+def _holds_unhashable(kind: DataType) -> bool:
+    match kind:
+        case MapType() | VariantType():
+            return True
+        case ArrayType():
+            return _holds_unhashable(kind.elementType)
+        case StructType():
+            return any(_holds_unhashable(field.dataType) for field in kind.fields)
+        case _:
+            return False
+
+
+def _survey(last: DataFrame, keys: Sequence[str], seen: Observation, unchanged: str | None) -> Survey:
+    key_columns = [functions.col(quoted(key)) for key in keys]
+    tied = functions.col(_LOWEST) != functions.col(_HIGHEST)
+    without_key = key_columns[0].isNull()
+    for column in key_columns[1:]:
+        without_key |= column.isNull()
+    key_text = functions.to_json(functions.struct(*key_columns))
+    is_delete = _op(last) == DELETE
+    row = last.agg(
+        _count_if(~is_delete).alias("upserts"),
+        _count_if(is_delete).alias("deletes"),
+        _count_if(without_key).alias("without_key"),
+        _count_if(tied).alias("tied"),
+        functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
+        _count_if(_marked(last, unchanged)).alias("unchanged"),
+        *[f(column).alias(f"{f.__name__}{n}") for n, column in enumerate(key_columns) for f in (functions.min, functions.max)],
+    ).first()
+    assert row is not None, "an aggregate has one row"
+    if row["without_key"]:
+        raise DataError(
+            "key-null",
+            f"{row['without_key']} rows of the batch have no value in a key column ({', '.join(keys)}).",
+            fix="Correct the data, or leave the rows out with a filter.",
+        )
+    if row["tied"]:
+        ordered = ORDER in last.columns
+        cause = "the same place in the order" if ordered else "no order to tell which is the last"
+        raise DataError(
+            "duplicate-keys",
+            f"{row['tied']} keys have several different rows in the batch and {cause}, for example {row['tied_key']}.",
+            fix="Name a column in order_by that tells them apart." if not ordered else "Add a column to order_by.",
+        )
+    told = seen.get
+    return Survey(
+        changes=int(told["changes"]),
+        extra=int(told["extra"]),
+        ignored=int(told["ignored"]),
+        upserts=int(row["upserts"]),
+        deletes=int(row["deletes"]),
+        unchanged=int(row["unchanged"]),
+        lowest=tuple(row[f"min{n}"] for n in range(len(keys))),
+        highest=tuple(row[f"max{n}"] for n in range(len(keys))),
+    )
+
+
+def _marked(last: DataFrame, unchanged: str | None) -> Column:
+    """Whether a row has the mark that a value did not change in one of its columns."""
+    marked = functions.lit(False)
+    if unchanged is None:
+        return marked
+    for name in data_columns(last):
+        if last.schema[name].dataType.typeName() == "string":
+            marked |= functions.col(quoted(name)) == unchanged
+    return marked
+
+
+def _count_if(condition: Column) -> Column:
+    return functions.coalesce(functions.count_if(condition), functions.lit(0))

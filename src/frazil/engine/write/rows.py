@@ -1,0 +1,145 @@
+"""Rows with what they do to the table: the operation and the order as hidden columns, whatever the source calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import DataType, StructType
+
+from frazil.engine.schema import DELETE, HIDDEN, OP, data_columns, quoted
+from frazil.errors import ConfigError
+from frazil.model.changes import ChangeFormat, OpValues
+from frazil.model.sink import SinkSpec
+
+ORDER = f"{HIDDEN}order"
+EXTRA = f"{HIDDEN}extra"
+"""Marks a change that its source row has beside the main one."""
+
+UPDATE, IGNORE = "update", "ignore"
+
+BAD_OP = "[frazil-op] "
+
+# Debezium: the key moved; the row under the old key is deleted before the one under the new key is written.
+_BEFORE, _AFTER = 0, 1
+
+
+def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for."""
+    if sink.change_format is ChangeFormat.DEBEZIUM:
+        return _from_debezium(frame, sink)
+    if sink.change_format is ChangeFormat.TOMBSTONES:
+        return _from_tombstones(frame, sink)
+    if sink.op_field is not None:
+        require_columns(frame, (sink.op_field,), "op_field")
+        op = _meaning(functions.col(quoted(sink.op_field)), sink.op_values)
+        frame = frame.withColumn(OP, op).drop(sink.op_field)
+    return _ordered(frame, sink)
+
+
+def require_columns(frame: DataFrame, paths: tuple[str, ...], option: str) -> None:
+    """The columns that an option names must be there; of a path its first part."""
+    for path in paths:
+        if path not in frame.columns and path.partition(".")[0] not in frame.columns:
+            known = ", ".join(data_columns(frame))
+            raise ConfigError("column-missing", f"{option}: there is no column {path!r} in the data. Columns: {known}")
+
+
+def _column(frame: DataFrame, path: str) -> Column:
+    return functions.col(quoted(path) if path in frame.columns else path)
+
+
+def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    if not sink.order_by:
+        return frame
+    require_columns(frame, sink.order_by, "order_by")
+    named = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]
+    return frame.withColumn(ORDER, functions.struct(*named))
+
+
+def _meaning(op: Column, values: OpValues) -> Column:
+    pairs = [functions.lit(text) for item in values.by_value.items() for text in item]
+    known = functions.create_map(*pairs)
+    text = op.cast("string")
+    complaint = functions.concat(
+        functions.lit(f"{BAD_OP}a row's operation is not known: "), functions.coalesce(text, functions.lit("null"))
+    )
+    return functions.coalesce(known[functions.lower(text)], functions.raise_error(complaint))
+
+
+def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    """`key` and `value`: the row is the value; without one, the row with the key is gone."""
+    require_columns(frame, ("key", "value"), "change_format: tombstones")
+    frame = _ordered(frame, sink)
+    value, key = functions.col("value"), functions.col("key")
+    names = _fields(frame, "value")
+    if _fields(frame, "key"):
+        keys = {name: key[name] for name in _fields(frame, "key")}
+    elif len(sink.key_fields) == 1:
+        keys = {sink.key_fields[0]: key}
+    else:
+        words = "change_format: tombstones: a `key` that is no struct is one column, so that key_fields must be one name"
+        raise ConfigError("key-missing", words)
+    columns = [(functions.coalesce(value[n], keys[n]) if n in keys else value[n]).alias(n) for n in names]
+    columns += [column.alias(name) for name, column in keys.items() if name not in names]
+    op = functions.when(value.isNull(), DELETE).otherwise(UPDATE)
+    return frame.select(*columns, op.alias(OP), *([ORDER] if sink.order_by else []))
+
+
+def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    """Envelopes: the row is `after`, of a delete `before`; an update that moved the key deletes the row under the old one.
+
+    An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not.
+    """
+    if "payload" in frame.columns and "op" not in frame.columns:
+        frame = frame.select("payload.*")
+    require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
+    fields = _images(frame)
+    if missing := [key for key in sink.key_fields if key not in fields]:
+        known = ", ".join(fields)
+        raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
+    before, after = _image(frame, "before", fields), _image(frame, "after", fields)
+    empty = functions.col("op").isNull() & before.isNull() & after.isNull()
+    op = functions.when(empty, IGNORE).otherwise(_meaning(functions.col("op"), sink.op_values))
+    moved = (op == UPDATE) & before.isNotNull() & ~_same(before, after, sink.key_fields)
+    main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER)
+    steps = functions.when(moved, functions.array(_step(before, DELETE, _BEFORE), main)).otherwise(functions.array(main))
+    order = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]
+    frame = frame.select(*order, functions.explode(steps).alias("step"))
+    hidden = [functions.col("step.op").alias(OP), (functions.col("step.turn") == _BEFORE).alias(EXTRA)]
+    if order:
+        places = [functions.col(f"o{number}") for number in range(len(order))]
+        hidden.append(functions.struct(*places, functions.col("step.turn")).alias(ORDER))
+    return frame.select(*[functions.col("step.row")[name].alias(name) for name in fields], *hidden)
+
+
+def _images(frame: DataFrame) -> dict[str, DataType]:
+    """The columns of both images, those of `after` first. An image that is null in every row has no columns of its own."""
+    images = [frame.schema[name].dataType for name in ("after", "before")]
+    return {field.name: field.dataType for image in reversed(images) if isinstance(image, StructType) for field in image.fields}
+
+
+def _image(frame: DataFrame, name: str, fields: Mapping[str, DataType]) -> Column:
+    kind = frame.schema[name].dataType
+    own = set(kind.names) if isinstance(kind, StructType) else set()
+    values = [
+        (functions.col(name)[field] if field in own else functions.lit(None)).cast(type_).alias(field)
+        for field, type_ in fields.items()
+    ]
+    return functions.when(functions.col(name).isNotNull(), functions.struct(*values))
+
+
+def _same(before: Column, after: Column, keys: Sequence[str]) -> Column:
+    equal = [before[key].eqNullSafe(after[key]) for key in keys]
+    return reduce(Column.__and__, equal, functions.lit(True))
+
+
+def _step(row: Column, op: Column | str, turn: int) -> Column:
+    meaning = functions.lit(op) if isinstance(op, str) else op
+    return functions.struct(row.alias("row"), meaning.alias("op"), functions.lit(turn).alias("turn"))
+
+
+def _fields(frame: DataFrame, column: str) -> list[str]:
+    kind = frame.schema[column].dataType
+    return list(kind.names) if isinstance(kind, StructType) else []

@@ -1,0 +1,72 @@
+"""Rows by key: each replaces the row with its key, wherever in the table that is; a delete takes it away."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, functions
+
+from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
+from frazil.engine.schema import DELETE, OP, quoted
+from frazil.engine.target import Fit
+from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose
+from frazil.engine.write.ground import Ground, Written
+from frazil.engine.write.latest import Survey, latest
+from frazil.engine.write.merge import merge
+from frazil.model.changes import UpsertStrategy
+from frazil.model.commit import RowCounts
+from frazil.model.evolution import AddUnpartitionedSpec, TableChange
+
+
+def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+    """Stages the last row of each key, and what takes away those before it."""
+    table, sink = ground.table, ground.sink
+    with latest(fit.applied(frame), fit.keys, sink.unchanged_value) as (last, survey):
+        facts = Facts(
+            empty=table.holds_no_files,
+            disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and table.lacks_keys(fit.keys, survey.lowest, survey.highest),
+            unchanged=survey.unchanged,
+            lacks_columns=len(fit.given) < len(fit.names),
+        )
+        choice = choose(sink, facts)
+        if choice.way == MERGE:
+            return merge(ground, last, survey, fit, choice)
+        return _by_key(ground, last, survey, fit, choice)
+
+
+def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
+    """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
+    table = ground.table
+    base = table.base
+    evolution: tuple[TableChange, ...] = fit.evolution
+    staged = deletes = StagedFiles()
+    if survey.upserts:
+        rows = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
+        staged = ground.stage(rows.select(*[quoted(name) for name in fit.names]), evolution)
+    if survey.keys and choice.way != APPEND:
+        everywhere = deletes_everywhere(table, fit.keys)
+        if everywhere and table.unpartitioned_spec is None:
+            evolution = (*evolution, AddUnpartitionedSpec())
+        keys = last.select(*[quoted(key) for key in fit.keys])
+        deletes = table.stage_deletes(keys, ground.options, fit.keys, evolution, everywhere=everywhere)
+    delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
+    return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
+
+
+def deletes_everywhere(table: IcebergTable, keys: tuple[str, ...]) -> bool:
+    """Whether deletes must apply in every partition.
+
+    Deletes of one partition cost readers less. They find all earlier rows of a key only if the key alone decides the partition,
+    and always did: no file was ever written under another spec.
+    """
+    return table.base.specs > 1 or not all(source in keys for source, _ in table.partition)
+
+
+def counts_of(survey: Survey) -> RowCounts:
+    """What became of the rows that came in."""
+    return RowCounts(
+        read=survey.changes - survey.extra,
+        written=survey.upserts,
+        filtered=survey.ignored,
+        deleted=survey.deletes,
+        superseded=survey.superseded,
+        extra=survey.extra,
+    )

@@ -1,0 +1,203 @@
+"""How rows say what they do to a table, and how a table takes changes: the options of overwrites and upserts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from frazil.model.base import Model, Problem
+
+
+class CommitMode(StrEnum):
+    """How a batch changes the table."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    UPSERT = "upsert"
+
+
+class UpsertStrategy(StrEnum):
+    """How an upsert finds the rows that it replaces."""
+
+    AUTO = "auto"
+    EQUALITY_DELETE = "equality_delete"
+    MERGE = "merge"
+
+
+class MergeMode(StrEnum):
+    """What a merge does with the files of rows that it changes."""
+
+    MERGE_ON_READ = "merge-on-read"
+    COPY_ON_WRITE = "copy-on-write"
+
+
+class ChangeFormat(StrEnum):
+    """What a row of the source is."""
+
+    ROWS = "rows"
+    DEBEZIUM = "debezium"
+    TOMBSTONES = "tombstones"
+
+
+class Reader(StrEnum):
+    """An engine that reads the table."""
+
+    SPARK = "spark"
+    TRINO = "trino"
+    FLINK = "flink"
+    DUCKDB = "duckdb"
+    DATAFUSION = "datafusion"
+    PYICEBERG = "pyiceberg"
+    POLARS = "polars"
+    DAFT = "daft"
+
+
+# Readers that refuse a table with equality deletes.
+WITHOUT_EQUALITY_DELETES = (Reader.PYICEBERG, Reader.POLARS, Reader.DAFT)
+
+
+class OpValues(Model):
+    """Which values of the operation column mean what. Compared as text, upper and lower case alike."""
+
+    insert: tuple[str, ...] = Field(("i", "c", "r", "insert", "create", "read", "+i"), description="A row that is new.")
+    update: tuple[str, ...] = Field(("u", "update", "upsert", "+u"), description="A row that replaces one with its key.")
+    delete: tuple[str, ...] = Field(("d", "delete", "-d"), description="The row with this key is gone.")
+    ignore: tuple[str, ...] = Field(("-u", "m", "t"), description="Nothing to do: an image from before, a message, a truncation.")
+
+    @field_validator("insert", "update", "delete", "ignore", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @property
+    def by_value(self) -> dict[str, str]:
+        """The meaning of each value, in lower case."""
+        return {value.lower(): name for name in ("insert", "update", "delete", "ignore") for value in getattr(self, name)}
+
+
+class ChangeOptions(Model):
+    """The part of a sink that says how batches change its table."""
+
+    commit_mode: CommitMode = Field(CommitMode.APPEND, description="How a batch changes the table.")
+    overwrite_where: str | None = Field(
+        None, description="With overwrite: a condition (Spark SQL) on the rows to replace, instead of the batch's own partitions."
+    )
+    key_fields: tuple[str, ...] = Field((), description="Columns that identify a row; they become identifier fields.")
+    case_sensitive: bool = Field(True, description="Whether key_fields are matched to columns by upper and lower case, too.")
+    order_by: tuple[str, ...] = Field(
+        (), description="Columns that tell which of several rows with one key in a batch is the last: an offset, an LSN, a time."
+    )
+    change_format: ChangeFormat = Field(
+        ChangeFormat.ROWS,
+        description="What a source row is: a row; an envelope of Debezium (`before`, `after`, `op`); "
+        "or a `key` with a `value` that is null when the row is gone.",
+    )
+    op_field: str | None = Field(None, description="Column that says insert, update or delete; it is not kept in the table.")
+    op_values: OpValues = Field(default_factory=OpValues.model_construct, description="What the values of op_field mean.")
+
+    upsert_strategy: UpsertStrategy = Field(
+        UpsertStrategy.AUTO, description="How an upsert finds the rows that it replaces; auto decides for each batch."
+    )
+    when_matched_update_all: bool = Field(True, description="Upsert: whether a row with a known key replaces the old one.")
+    when_not_matched_insert_all: bool = Field(True, description="Upsert: whether a row with a new key is added.")
+    partial_updates: bool = Field(False, description="Upsert: columns that a batch does not have keep the table's values.")
+    unchanged_value: str | None = Field(
+        None,
+        description="Upsert: a text that stands for a value which did not change and was not sent, "
+        "as `__debezium_unavailable_value`; the table's value is kept.",
+    )
+    merge_mode: MergeMode = Field(
+        MergeMode.MERGE_ON_READ, description="Merge: deletes beside the old files, or the old files written anew."
+    )
+    readers: tuple[Reader, ...] = Field((), description="Who reads the table; decides which kinds of deletes it may hold.")
+    max_equality_deletes: int | None = Field(
+        1_000_000, ge=0, description="Most equality deletes that a commit may leave; more are turned into positions first."
+    )
+    max_delete_files: int | None = Field(
+        500, ge=0, description="Most delete files that a commit may leave; more are merged or compacted away."
+    )
+
+    @field_validator("key_fields", "order_by", "readers", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+
+# What has a meaning in one mode only: given in another it would be ignored.
+_ONLY_UPSERT = (
+    "upsert_strategy",
+    "when_matched_update_all",
+    "when_not_matched_insert_all",
+    "partial_updates",
+    "unchanged_value",
+    "merge_mode",
+    "max_equality_deletes",
+    "max_delete_files",
+)
+
+
+def change_problems(options: ChangeOptions) -> list[Problem]:
+    """What does not fit together in the options."""
+    upsert = options.commit_mode is CommitMode.UPSERT
+    problems = []
+    if upsert and not options.key_fields:
+        problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
+    names = [key if options.case_sensitive else key.lower() for key in options.key_fields]
+    problems += [
+        Problem(f"duplicate column referenced in KEY: {name}", "key_fields")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    if not upsert:
+        problems += [
+            Problem(f"{name} has no meaning with commit_mode: {options.commit_mode}; it belongs to upsert", name)
+            for name in _ONLY_UPSERT
+            if name in options.model_fields_set
+        ]
+    if options.overwrite_where is not None and options.commit_mode is not CommitMode.OVERWRITE:
+        words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
+        problems.append(Problem(words, "overwrite_where"))
+    return problems + _strategy_problems(options) + _operation_problems(options)
+
+
+def _strategy_problems(options: ChangeOptions) -> list[Problem]:
+    problems = []
+    if not (options.when_matched_update_all or options.when_not_matched_insert_all):
+        words = "when_matched_update_all and when_not_matched_insert_all are both false: a batch would change nothing"
+        problems.append(Problem(words, "when_matched_update_all"))
+    if options.upsert_strategy is UpsertStrategy.EQUALITY_DELETE:
+        problems += [
+            Problem(f"{name} needs to look at the rows in the table: use upsert_strategy: merge or auto", name)
+            for name, set_ in (
+                ("when_matched_update_all", not options.when_matched_update_all),
+                ("when_not_matched_insert_all", not options.when_not_matched_insert_all),
+                ("partial_updates", options.partial_updates),
+                ("unchanged_value", options.unchanged_value is not None),
+            )
+            if set_
+        ]
+    return problems
+
+
+def _operation_problems(options: ChangeOptions) -> list[Problem]:
+    problems = []
+    if options.op_field is not None and options.change_format is not ChangeFormat.ROWS:
+        words = f"op_field has no meaning with change_format: {options.change_format}, which has operations of its own"
+        problems.append(Problem(words, "op_field"))
+    if (
+        "op_values" in options.model_fields_set
+        and options.op_field is None
+        and options.change_format is not ChangeFormat.DEBEZIUM
+    ):
+        problems.append(Problem("op_values has no meaning without op_field", "op_values"))
+    if options.op_field is not None and options.op_field in options.key_fields:
+        problems.append(Problem(f"op_field {options.op_field!r} is not kept in the table and cannot be a key", "op_field"))
+    if options.commit_mode is CommitMode.OVERWRITE:
+        problems += [
+            Problem(f"{name} has no meaning with commit_mode: overwrite", name)
+            for name in ("op_field", "order_by", "change_format")
+            if name in options.model_fields_set
+        ]
+    return problems

@@ -1,0 +1,301 @@
+"""Upserts: the last row of a key stays, wherever it was before; whatever way it takes, on both versions of the format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import frazil
+from engine.lakes import Lake
+
+EQUALITY, MERGE, COPY = (
+    {"upsert_strategy": "equality_delete"},
+    {"upsert_strategy": "merge"},
+    {"upsert_strategy": "merge", "merge_mode": "copy-on-write"},
+)
+
+Upsert = Callable[..., frazil.Sink]
+
+
+@pytest.fixture(
+    params=[(2, EQUALITY), (3, EQUALITY), (2, MERGE), (3, MERGE), (2, COPY)], ids=lambda p: f"v{p[0]}-{list(p[1].values())[-1]}"
+)
+def upsert(request: pytest.FixtureRequest, lake: Lake) -> Upsert:
+    """A sink that upserts by `id`, one way or the other."""
+    version, way = request.param
+
+    def sink(query: str, **options: Any) -> frazil.Sink:
+        given = {"key_fields": ["id"], "format_version": version} | way | options
+        return lake.sink(query, commit_mode="upsert", **given)
+
+    return sink
+
+
+def strategies(lake: Lake) -> list[str]:
+    return [snapshot.summary["frazil.upsert-strategy"] for snapshot in lake.data_snapshots()]
+
+
+def test_known_keys_are_replaced_and_new_ones_added(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, 'old' v from range(5)").write()
+    done = upsert("select id, 'new' v from range(3, 7)").write()
+    assert (done.counts.read, done.counts.written) == (4, 4)
+    assert lake.rows() == [(0, "old"), (1, "old"), (2, "old"), (3, "new"), (4, "new"), (5, "new"), (6, "new")]
+    assert len(lake.data_snapshots()) == 2
+
+
+def test_deletes_take_rows_away_and_a_missing_one_is_fine(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, 'old' v from range(5)").write()
+    changes = (
+        "select * from values (1L, cast(null as string), 'd'), (99L, null, 'D'), (3L, 'new', 'u'), (7L, 'new', 'c') t(id, v, op)"
+    )
+    done = upsert(changes, op_field="op").write()
+    assert lake.rows() == [(0, "old"), (2, "old"), (3, "new"), (4, "old"), (7, "new")]
+    assert (done.counts.written, done.counts.deleted) == (2, 2)
+    assert lake.table().columns == ["id", "v"]
+
+
+def test_the_last_row_of_a_key_wins_by_the_declared_order(lake: Lake, upsert: Upsert) -> None:
+    first = "(1L, 'third', 3, 'u'), (1L, 'first', 1, 'c'), (2L, 'x', 1, 'c'), (2L, cast(null as string), 2, 'd')"
+    rows = f"{first}, (3L, null, 1, 'd'), (3L, 'back', 2, 'c')"
+    done = upsert(f"select * from values {rows} t(id, v, at, op)", op_field="op", order_by=["at"]).write()
+    assert lake.rows("id, v") == [(1, "third"), (3, "back")]
+    counts = done.counts
+    assert (counts.read, counts.written, counts.deleted, counts.superseded) == (6, 2, 1, 3)
+
+
+def test_a_key_that_moves_to_another_partition_leaves_no_stale_row(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, id % 2 p from range(4)", partition_by=["p"]).write()
+    upsert("select id, 7L p from range(2)", partitioning="table_default").write()
+    assert lake.rows() == [(0, 7), (1, 7), (2, 0), (3, 1)]
+
+
+def test_a_partition_that_the_key_decides(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, 'old' v from range(20)", partition_by=["bucket(4, id)"]).write()
+    upsert("select id, 'new' v from range(0, 20, 2)", partitioning="table_default").write()
+    assert lake.rows() == sorted([(n, "old" if n % 2 else "new") for n in range(20)], key=repr)
+
+
+def test_a_key_of_several_columns(lake: Lake, upsert: Upsert) -> None:
+    keys = {"key_fields": ["id", "region"]}
+    upsert("select id, concat('r', id % 2) region, 1 v from range(4)", **keys).write()
+    upsert("select 1L id, 'r1' region, 2 v union all select 1L, 'r0', 3", **keys).write()
+    assert lake.rows() == [(0, "r0", 1), (1, "r0", 3), (1, "r1", 2), (2, "r0", 1), (3, "r1", 1)]
+
+
+def test_rows_of_others_with_the_same_key_are_replaced_too(lake: Lake, upsert: Upsert) -> None:
+    upsert("select 1L id, 'mine' v").write()
+    lake.sink("select 2L id, 'theirs' v").id("other").write()
+    upsert("select 2L id, 'mine' v").write()
+    assert lake.rows() == [(1, "mine"), (2, "mine")]
+
+
+def test_new_columns_come_in_the_middle_of_a_stream(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, 'old' v from range(3)").write()
+    upsert("select 1L id, 'new' v, 5 n").write()
+    assert lake.rows() == [(0, "old", None), (1, "new", 5), (2, "old", None)]
+
+
+def test_many_inserts_and_some_updates_in_one_batch(lake: Lake, upsert: Upsert) -> None:
+    rows = "select id, 0 turn, 'insert' v from range(110000) union all select id, 1, 'update' from range(100)"
+    done = upsert(rows, order_by=["turn"]).write()
+    assert lake.count() == 110_000
+    assert lake.table().where("v = 'update'").count() == 100
+    assert done.counts.superseded == 100
+
+
+def test_deletes_alone(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, 'old' v from range(3)").write()
+    upsert("select 1L id, 'd' op", op_field="op").write()
+    assert lake.rows() == [(0, "old"), (2, "old")]
+
+
+def test_required_columns_are_not_asked_of_deletes(lake: Lake, upsert: Upsert) -> None:
+    schema = {"id": "long", "v": {"type": "string", "required": True}}
+    upsert("select id, 'old' v from range(3)", schema=schema).write()
+    upsert("select 1L id, cast(null as string) v, 'd' op", op_field="op", schema=schema).write()
+    assert lake.rows() == [(0, "old"), (2, "old")]
+    with pytest.raises(frazil.DataError, match="'v' is required"):
+        upsert("select 1L id, cast(null as string) v, 'u' op", op_field="op", schema=schema).write()
+
+
+def test_the_same_batch_again_changes_nothing(lake: Lake, upsert: Upsert) -> None:
+    upsert("select 1L id, 'a' v").write(batch="one")
+    upsert("select 1L id, 'b' v").write(batch="two")
+    assert upsert("select 1L id, 'a' v").write(batch="one").skipped
+    assert lake.rows() == [(1, "b")]
+
+
+# Which way is taken, and why.
+
+
+def auto(lake: Lake, query: str, **options: Any) -> frazil.Sink:
+    return lake.sink(query, commit_mode="upsert", **{"key_fields": ["id"], **options})
+
+
+def why(lake: Lake) -> tuple[str, str]:
+    summary = lake.data_snapshots()[-1].summary
+    return summary["frazil.upsert-strategy"], summary["frazil.upsert-reason"]
+
+
+def test_by_itself_it_deletes_by_key_where_keys_can_be_and_says_so(lake: Lake) -> None:
+    auto(lake, "select id, 'old' v from range(10)").write()
+    assert why(lake) == ("append", "the table is empty")
+    auto(lake, "select id, 'new' v from range(10, 20)").write()
+    assert why(lake) == ("append", "no file of the table can hold a key of the batch")
+    auto(lake, "select id, 'new' v from range(5, 7)").write()
+    assert why(lake) == ("equality_delete", "its cost does not grow with the table")
+    assert lake.count() == 20
+
+
+def test_readers_that_cannot_read_equality_deletes_get_none(lake: Lake) -> None:
+    for value in ("old", "new"):
+        auto(lake, f"select id, '{value}' v from range(5)", readers=["duckdb", "pyiceberg"]).write()
+    assert why(lake) == ("merge", "pyiceberg cannot read equality deletes")
+    assert not [file for file in lake.meta("all_files") if file.content == 2]
+
+
+def test_only_new_keys_are_added(lake: Lake) -> None:
+    for value, reach in (("old", 3), ("new", 5)):
+        done = auto(lake, f"select id, '{value}' v from range({reach})", when_matched_update_all=False).write()
+    assert lake.rows() == [(0, "old"), (1, "old"), (2, "old"), (3, "new"), (4, "new")]
+    assert (done.counts.written, done.counts.filtered) == (2, 3)
+    assert why(lake) == ("merge", "rows with known keys are left as they are")
+
+
+def test_only_known_keys_are_updated(lake: Lake) -> None:
+    auto(lake, "select id, 'old' v from range(3)").write()
+    done = auto(lake, "select id, 'new' v from range(2, 5)", when_not_matched_insert_all=False).write()
+    assert lake.rows() == [(0, "old"), (1, "old"), (2, "new")]
+    assert (done.counts.written, done.counts.filtered) == (1, 2)
+
+
+def test_columns_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> None:
+    auto(lake, "select id, 'a' v, 'b' w from range(2)").write()
+    auto(lake, "select 1L id, 'new' v", partial_updates=True).write()
+    assert lake.rows() == [(0, "a", "b"), (1, "new", "b")]
+    auto(lake, "select 1L id, 'newer' v").write()
+    assert lake.rows() == [(0, "a", "b"), (1, "newer", None)]
+
+
+def test_values_that_were_not_sent_keep_their_values(lake: Lake) -> None:
+    marked = {"unchanged_value": "__unchanged"}
+    auto(lake, "select id, 'a' v, 'b' w from range(2)", **marked).write()
+    auto(lake, "select 1L id, 'new' v, '__unchanged' w union all select 7L, 'new', '__unchanged'", **marked).write()
+    assert lake.rows() == [(0, "a", "b"), (1, "new", "b"), (7, "new", None)]
+    assert why(lake)[0] == "merge"
+
+
+# What operations a row can say.
+
+
+def test_operations_by_the_users_own_words(lake: Lake) -> None:
+    words = {
+        "op_field": "what",
+        "op_values": {"insert": "new", "update": "changed", "delete": ["gone", "purged"], "ignore": "seen"},
+    }
+    auto(lake, "select id, 'a' v, 'new' what from range(4)", **words).write()
+    rows = "(0L, 'x', 'Gone'), (1L, 'x', 'purged'), (2L, 'x', 'seen'), (3L, 'b', 'changed')"
+    done = auto(lake, f"select * from values {rows} t(id, v, what)", **words).write()
+    assert lake.rows() == [(2, "a"), (3, "b")]
+    assert (done.counts.deleted, done.counts.filtered) == (2, 1)
+
+
+@pytest.mark.parametrize("value", ["'x'", "cast(null as string)"])
+def test_an_unknown_operation_stops_the_batch(lake: Lake, value: str) -> None:
+    with pytest.raises(frazil.DataError, match="operation is not known"):
+        auto(lake, f"select 1L id, {value} op", op_field="op").write()
+
+
+def test_tombstones(lake: Lake) -> None:
+    values = "named_struct('id', id, 'v', 'a')"
+    keys = {"change_format": "tombstones"}
+    auto(lake, f"select named_struct('id', id) key, {values} value from range(3)", **keys).write()
+    auto(lake, f"select named_struct('id', id) key, if(id = 1, null, {values}) value from range(2)", **keys).write()
+    assert lake.rows() == [(0, "a"), (2, "a")]
+
+
+def test_tombstones_with_a_bare_key(lake: Lake) -> None:
+    keys = {"change_format": "tombstones"}
+    auto(lake, "select id key, named_struct('id', id, 'v', 'a') value from range(2)", **keys).write()
+    auto(lake, "select id key, if(id = 1, null, named_struct('id', id, 'v', 'b')) value from range(2)", **keys).write()
+    assert lake.rows() == [(0, "b")]
+
+
+IMAGE = "struct<id: long, v: string>"
+ENVELOPE = f"from_json(line, 'before {IMAGE}, after {IMAGE}, op string, source struct<lsn: long>')"
+
+
+def envelopes(*lines: str) -> str:
+    rows = ", ".join(f"('{line}')" for line in lines)
+    return f"select e.* from (select {ENVELOPE} e from values {rows} t(line))"
+
+
+def test_envelopes_of_debezium(lake: Lake) -> None:
+    debezium = {"change_format": "debezium", "order_by": ["source.lsn"]}
+    snapshot = [f'{{"op": "r", "after": {{"id": {n}, "v": "a"}}, "source": {{"lsn": 1}}}}' for n in range(4)]
+    auto(lake, envelopes(*snapshot), **debezium).write()
+    done = auto(
+        lake,
+        envelopes(
+            '{"op": "u", "before": {"id": 0, "v": "a"}, "after": {"id": 0, "v": "b"}, "source": {"lsn": 2}}',
+            '{"op": "d", "before": {"id": 1, "v": "a"}, "source": {"lsn": 3}}',
+            "{}",
+            '{"op": "u", "before": {"id": 2, "v": "a"}, "after": {"id": 20, "v": "moved"}, "source": {"lsn": 4}}',
+            '{"op": "c", "after": {"id": 2, "v": "again"}, "source": {"lsn": 5}}',
+        ),
+        **debezium,
+    ).write()
+    assert lake.rows() == [(0, "b"), (2, "again"), (20, "moved"), (3, "a")]
+    counts = done.counts
+    assert (counts.read, counts.extra, counts.written, counts.deleted, counts.superseded, counts.filtered) == (5, 1, 3, 1, 1, 1)
+
+
+# What is refused.
+
+
+def test_rows_of_one_key_without_an_order_stop_the_batch(lake: Lake) -> None:
+    with pytest.raises(frazil.DataError) as caught:
+        auto(lake, "select 1L id, id v from range(2)").write()
+    assert caught.value.code == "duplicate-keys"
+    assert '{"id":1}' in caught.value.message
+    assert "order_by" in (caught.value.fix or "")
+
+
+def test_rows_that_share_the_last_place_stop_the_batch(lake: Lake) -> None:
+    with pytest.raises(frazil.DataError, match="the same place in the order"):
+        auto(lake, "select 1L id, id v, 5 at from range(2)", order_by="at").write()
+
+
+def test_the_very_same_row_twice_is_one(lake: Lake) -> None:
+    done = auto(lake, "select 1L id, map('a', 1) m from range(3)").write()
+    assert (lake.count(), done.counts.superseded) == (1, 2)
+
+
+def test_a_key_without_a_value_stops_the_batch(lake: Lake) -> None:
+    with pytest.raises(frazil.DataError) as caught:
+        auto(lake, "select if(id = 0, null, id) id, 'a' v from range(3)").write()
+    assert caught.value.code == "key-null"
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "map", "list", "struct"])
+def test_types_that_cannot_be_keys_are_refused(lake: Lake, kind: str) -> None:
+    values = {"float": "1.5f", "double": "1.5d", "map": "map('a', 1)", "list": "array(1)", "struct": "named_struct('a', 1)"}
+    with pytest.raises(frazil.ConfigError) as caught:
+        auto(lake, f"select {values[kind]} id").write()
+    assert f"column id has type {kind} which cannot be used as an Iceberg equality delete key" in str(caught.value)
+    assert lake.nothing_written()
+
+
+def test_a_key_that_is_not_a_column_is_refused(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match="Key field 'nr' is not among the data's columns: id"):
+        auto(lake, "select 1L id", key_fields=["nr"]).write()
+
+
+def test_keys_are_matched_to_columns_by_case_unless_told_otherwise(lake: Lake) -> None:
+    with pytest.raises(frazil.ConfigError, match="Key field 'ID'"):
+        auto(lake, "select 1L id, 'a' v", key_fields=["ID"]).write()
+    for value in ("a", "b"):
+        auto(lake, f"select 1L id, '{value}' v", key_fields=["ID"], case_sensitive=False).write()
+    assert lake.rows() == [(1, "b")]
