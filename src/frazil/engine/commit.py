@@ -93,8 +93,10 @@ class TableView:
 class Intent:
     """What an instance wants to be in the table.
 
-    Without a batch it is a claim: the next epoch, taken by an empty snapshot that moves the branch, so that an older
-    instance fails its compare-and-swap and then finds itself fenced. With a batch and no epoch it is both at once.
+    Without a batch and without an epoch it is a claim: the next epoch, taken by an empty snapshot that moves the branch, so that
+    an older instance fails its compare-and-swap and then finds itself fenced. With a batch and no epoch it is both at once.
+    With an epoch and no batch it is upkeep: a change that leaves the table's rows as they are, and only fits the head that it
+    was made from, so that it cannot be applied twice.
     """
 
     sink_id: str
@@ -213,7 +215,7 @@ def not_done(view: TableView, intent: Intent) -> None:
     if view.state is None:
         return
     if intent.batch is None:
-        if view.state.instance == intent.instance:
+        if intent.epoch is None and view.state.instance == intent.instance:
             raise Done
     elif ledger_holds(view.state, intent.batch):
         raise Done

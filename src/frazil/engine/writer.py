@@ -19,10 +19,11 @@ from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
 from frazil.engine.iceberg import Append, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.shape import drops_rows, shaped
-from frazil.engine.write import Ground, Written, strategy_of, with_operations
+from frazil.engine.write import Ground, Written, over_the_limit, settle, strategy_of, with_operations
 from frazil.errors import DataError, Fenced, FrazilError, Retryable
+from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, SinkState, short_range
-from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
+from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Settled, Staged
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
@@ -154,7 +155,27 @@ class SinkWriter:
             skipped=result.skipped,
         )
         self._listen(committed)
+        self._keep_debt_bounded()
         return committed
+
+    def _keep_debt_bounded(self) -> None:
+        """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
+        sink, table = self.sink, self._require_table()
+        if sink.commit_mode is not CommitMode.UPSERT or not over_the_limit(table, sink):
+            return
+        began = time.monotonic()
+        settled = settle(table)
+        if settled is None:
+            return
+        intent = Intent(
+            self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, change=settled.change
+        )
+        try:
+            self._run(intent)
+        except Restage:
+            return  # somebody else wrote meanwhile: the debt is still there, and is settled after the next batch
+        seconds = time.monotonic() - began
+        self._listen(Settled(self.name, sink.full_name, settled.equality_deletes, settled.rows, seconds))
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
         """The source's rows as the table is to hold them, with what they do to it."""

@@ -68,6 +68,17 @@ class CommitFailed:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """Deletes by key were turned into positions: how many, and how many rows they had deleted."""
+
+    pipeline: str
+    table: str
+    equality_deletes: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class FencedOut:
     """Another instance took the sink."""
 
@@ -85,6 +96,6 @@ class Stopped:
     error: str | None = None
 
 
-Event = Started | Waiting | Staged | Committed | CommitFailed | FencedOut | Stopped
+Event = Started | Waiting | Staged | Committed | CommitFailed | Settled | FencedOut | Stopped
 
 Listener = Callable[[Event], None]

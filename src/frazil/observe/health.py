@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Staged, Started, Stopped, Waiting
+from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.secrets import scrub
 
@@ -106,6 +106,8 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
             return _after_failure(health, event)
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
+        case Settled():
+            return health
         case Stopped():
             return _after_stop(health, event)
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Staged, Started, Stopped, Waiting
+from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
 
 # From a local catalog's few milliseconds up to a commit that needs every retry.
 COMMIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -72,6 +72,11 @@ class Metrics:
         self._retries = self._counter("iceberg_commit_retries", "Failed commit attempts that were tried again.")
         self._filtered = self._counter("frazil_rows_filtered", "Rows of committed batches that a filter took out.")
         self._dead_lettered = self._counter("frazil_rows_dead_lettered", "Rows of committed batches that were dead-lettered.")
+        self._deleted = self._counter("frazil_rows_deleted", "Rows of committed batches that took a key away.")
+        self._superseded = self._counter(
+            "frazil_rows_superseded", "Rows of committed batches that a later row of their key in the batch took the place of."
+        )
+        self._settled = self._counter("frazil_equality_deletes_settled", "Deletes by key that were turned into positions.")
         self._fenced = self._counter("frazil_fenced", "How often another instance took the sink.")
         self._failures = self._counter("frazil_commit_failures", "Failed commit attempts by kind.", "kind")
         self._seconds = Histogram(
@@ -115,6 +120,8 @@ class Metrics:
                     self._commit(event, unfinished)
                 case CommitFailed():
                     self._fail(event, unfinished)
+                case Settled():
+                    self._settled.labels(event.pipeline, event.table).inc(event.equality_deletes)
                 case FencedOut():
                     self._fenced.labels(event.pipeline, unfinished.table).inc()
                     unfinished.settle()
@@ -129,7 +136,8 @@ class Metrics:
         labels = (event.pipeline, event.table)
         # A counter that shows 0 from the start lets a rate see the first increase.
         for counter in (self._written, self._batches, self._bytes, self._files, self._failed_rows, self._failed_commits,
-                        self._retries, self._filtered, self._dead_lettered, self._fenced):  # fmt: skip
+                        self._retries, self._filtered, self._dead_lettered, self._deleted, self._superseded, self._settled,
+                        self._fenced):  # fmt: skip
             counter.labels(*labels)
         for histogram in (self._seconds, self._batch_rows):
             histogram.labels(*labels)
@@ -151,6 +159,8 @@ class Metrics:
         self._batch_rows.labels(*labels).observe(event.counts.written)
         self._filtered.labels(*labels).inc(event.counts.filtered)
         self._dead_lettered.labels(*labels).inc(event.counts.dead_lettered)
+        self._deleted.labels(*labels).inc(event.counts.deleted)
+        self._superseded.labels(*labels).inc(event.counts.superseded)
         self._failed_rows.labels(*labels).inc(event.counts.dead_lettered)
 
     def _fail(self, event: CommitFailed, unfinished: _Unfinished) -> None:

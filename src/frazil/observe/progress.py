@@ -21,7 +21,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Staged, Started, Stopped, Waiting
+from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
 from frazil.model.secrets import scrub
 
 # The rate is that of the last half minute: long enough to smooth batches, short enough to show a change.
@@ -177,6 +177,9 @@ def plain(event: Event, line: Line, now: float) -> str:
                     ((event.counts.filtered, "filtered"), (event.counts.dead_lettered, "dead-lettered")) if rows]  # fmt: skip
             done = ", ".join([f"{event.counts.written:,} rows", *lost, _count(event.files, "file"), f"{event.seconds:.1f} s"])
             return f"{event.pipeline}: batch {event.batch} committed ({done}); {line.figures(now)}"
+        case Settled():
+            done = f"{event.equality_deletes:,} deletes by key became positions of {event.rows:,} rows"
+            return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
         case CommitFailed() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"
         case Stopped():

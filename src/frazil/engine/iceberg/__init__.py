@@ -19,6 +19,7 @@ from frazil.engine.iceberg.changes import (
     StagedFiles,
     replaced_unseen,
 )
+from frazil.engine.iceberg.debt import Deletes, FileFacts, Settle, bitmap_of
 from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
 from frazil.engine.iceberg.port import IcebergPort
@@ -29,7 +30,9 @@ __all__ = [
     "Append",
     "Base",
     "Change",
+    "Deletes",
     "Delta",
+    "FileFacts",
     "Fits",
     "IcebergPort",
     "IcebergTable",
@@ -39,8 +42,10 @@ __all__ = [
     "Restage",
     "RowChanges",
     "Scratch",
+    "Settle",
     "StagedFiles",
     "active",
+    "bitmap_of",
     "fault_of",
     "replaced_unseen",
 ]

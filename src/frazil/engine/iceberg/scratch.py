@@ -7,16 +7,23 @@ written beside them. No other process sees it, and no commit to it can fail half
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frazil.engine.iceberg.changes import RowChanges, StagedFiles
+from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, equality_deletes, facts_of, write_positions, write_vectors
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, items
 from frazil.model.evolution import TableChange
 
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+    from pyspark.sql import DataFrame, SparkSession
+
 _NAMESPACE = "scratch"
+FIRST_WITH_VECTORS = 3
+"""The version of the table format that has deletion vectors."""
 
 
 class Scratch:
@@ -34,6 +41,95 @@ class Scratch:
     def delete_where(self, condition: str) -> None:
         """Deletes the rows for which a condition in SQL holds."""
         self._jvm.spark.sql(f"DELETE FROM {self.name} WHERE {condition}")
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that the copy is in."""
+        return self._jvm.spark
+
+    @property
+    def rows(self) -> DataFrame:
+        """The copy as Spark reads it."""
+        return self._jvm.spark.table(self.name)
+
+    @property
+    def equality_deletes(self) -> list[Deletes]:
+        """The live equality delete files, by the columns that they compare."""
+        return equality_deletes(self._jvm, self._table)
+
+    def without(self, deletes: Deletes) -> None:
+        """Drops equality deletes from the copy, which makes the rows live again that they delete."""
+        operation = self._table.newRowDelta()
+        for file in deletes.files:
+            operation.removeDeletes(file)
+        operation.commit()
+
+    def keys_of(self, deletes: Deletes) -> DataFrame:
+        """The keys that equality deletes hold, with the file that each is in as `_file`: read as if they were data.
+
+        They are put into a second copy, which has their columns alone, under the ids that the table gave them.
+        """
+        identifier = self._jvm.iceberg.catalog.TableIdentifier.of(self._jvm.strings([_NAMESPACE, f"keys_{uuid.uuid4().hex}"]))
+        copy = self._catalog.registerTable(identifier, self._table.operations().current().metadataFileLocation())
+        operations = copy.operations()
+        metadata = operations.current()
+        names = self._jvm.root.java.util.ArrayList()
+        for column in deletes.columns:
+            names.add(column)
+        whole = self._jvm.iceberg.PartitionSpec.unpartitioned()
+        builder = self._jvm.build_metadata_from(metadata).removeRef("main").setDefaultPartitionSpec(whole)
+        builder = builder.setCurrentSchema(metadata.schema().select(names), metadata.lastColumnId())
+        operations.commit(metadata, builder.build())
+        copy.refresh()
+        append = copy.newFastAppend()
+        for file in deletes.files:
+            data = self._jvm.iceberg.DataFiles.builder(copy.spec()).withPath(file.location()).withFormat(file.format())
+            append.appendFile(data.withFileSizeInBytes(file.fileSizeInBytes()).withRecordCount(file.recordCount()).build())
+        append.commit()
+        return self._jvm.spark.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
+
+    def facts(self, deletes: Deletes) -> list[FileFacts]:
+        """When each file of the deletes came, and where it applies."""
+        return facts_of(self._table, deletes.files)
+
+    def live_files(self, paths: Collection[str] | None = None) -> list[LiveFile]:
+        """The data files of the copy, or those of them at these paths, each with its deletion vector."""
+        tasks = self._table.newScan().planFiles()
+        try:
+            found = [LiveFile(task.file().copy(), _vector(task)) for task in items(tasks) if _is_one(task, paths)]
+        finally:
+            tasks.close()
+        return found
+
+    def data_facts(self) -> list[FileFacts]:
+        """When each data file came, and in which partition it is."""
+        return facts_of(self._table, (live.file for live in self.live_files()))
+
+    @property
+    def keeps_vectors(self) -> bool:
+        """Whether deleted positions are kept as vectors."""
+        return int(self._table.operations().current().formatVersion()) >= FIRST_WITH_VECTORS
+
+    def add_vectors(self, dead: Mapping[str, BitMap64]) -> tuple[list[Any], list[Any]]:
+        """Deletion vectors for the dead positions of files: those added to the copy, and those that they took the place of."""
+        return self._deleted(*write_vectors(self._jvm, self._table, dead, self._files_at(dead)))
+
+    def add_positions(self, dead: DataFrame, paths: Collection[str]) -> tuple[list[Any], list[Any]]:
+        """The same as position delete files: ``dead`` has paths and positions."""
+        return self._deleted(write_positions(self._jvm, self._table, dead, self._files_at(paths)), [])
+
+    def _files_at(self, paths: Collection[str]) -> dict[str, LiveFile]:
+        return {str(live.file.location()): live for live in self.live_files(paths)}
+
+    def _deleted(self, added: list[Any], replaced: list[Any]) -> tuple[list[Any], list[Any]]:
+        self._table.refresh()
+        operation = self._table.newRowDelta().validateFromSnapshot(self._table.currentSnapshot().snapshotId())
+        for file in added:
+            operation.addDeletes(file)
+        for file in replaced:
+            operation.removeDeletes(file)
+        operation.commit()
+        return added, replaced
 
     @property
     def summary(self) -> dict[str, str]:
@@ -106,3 +202,14 @@ def _prepare(jvm: Jvm, copy: Any, evolution: Sequence[TableChange], properties: 
         update.set(key, value)
     update.commit()
     transaction.commitTransaction()
+
+
+def _is_one(task: Any, paths: Collection[str] | None) -> bool:
+    return paths is None or str(task.file().location()) in paths
+
+
+def _vector(task: Any) -> Any:
+    """The deletion vector of a task's file, if it has one."""
+    deletes = task.deletes()
+    vectors = (delete for delete in items(deletes) if delete.contentOffset() is not None) if deletes.size() else ()
+    return next(iter(vectors), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, active, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch, scratch_of
+from frazil.engine.iceberg.staging import metrics_of, stage
 from frazil.model.evolution import TableChange
 from frazil.model.types import StructType, type_from_json
 
@@ -172,7 +172,7 @@ class IcebergTable:
 
         ``defaults`` are table properties that hold for this write where the table does not say otherwise.
         """
-        return self._staged(frame, options, self._as_it_will_be(evolution, defaults or {}))
+        return stage(self._jvm, frame, options, self._as_it_will_be(evolution, defaults or {}))
 
     def stage_deletes(
         self,
@@ -197,7 +197,7 @@ class IcebergTable:
         key_schema = whole.schema().select(names)
         builder = self._jvm.build_metadata_from(metadata).setDefaultPartitionSpec(spec)
         builder = builder.setCurrentSchema(key_schema, metadata.lastColumnId())
-        staged = self._staged(frame, options, self._jvm.view(whole, builder.discardChanges().build()))
+        staged = stage(self._jvm, frame, options, self._jvm.view(whole, builder.discardChanges().build()))
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 
@@ -214,34 +214,10 @@ class IcebergTable:
 
     def _as_deletes(self, file: Any, spec: Any, ids: Any) -> Any:
         iceberg = self._jvm.iceberg
-        metrics = iceberg.Metrics(
-            file.recordCount(),
-            file.columnSizes(),
-            file.valueCounts(),
-            file.nullValueCounts(),
-            file.nanValueCounts(),
-            file.lowerBounds(),
-            file.upperBounds(),
-        )
+        metrics = metrics_of(self._jvm, file)
         builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(ids).withPath(file.location())
         builder = builder.withFormat(file.format()).withFileSizeInBytes(file.fileSizeInBytes()).withMetrics(metrics)
         return (builder if spec.isUnpartitioned() else builder.withPartition(file.partition())).build()
-
-    def _staged(self, frame: DataFrame, options: Mapping[str, str], target: Any) -> StagedFiles:
-        """Iceberg's own machinery for rewrites hands the files back: a table put into its cache under a fresh id can be written
-        to by that id, and the files are left with a coordinator instead of being committed.
-        """
-        group = str(uuid.uuid4())
-        cache, coordinator = self._jvm.table_cache, self._jvm.coordinator
-        cache.add(group, target)
-        try:
-            with active(frame.sparkSession):
-                frame.write.format("iceberg").options(**options).mode("append").save(group)
-            files = tuple(items(coordinator.fetchNewFiles(target, group)))
-        finally:
-            coordinator.clearRewrite(target, group)
-            cache.remove(group)
-        return StagedFiles(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
 
     def _as_it_will_be(self, evolution: Sequence[TableChange], defaults: Mapping[str, str]) -> Any:
         """A view of the table that has the changes already; the table itself is not changed."""

@@ -1,0 +1,216 @@
+"""Deletes that readers pay for: found, and put in a form that costs less.
+
+An equality delete is looked up for every row that is older than it. A position says which row of which file is gone: as a
+deletion vector in format version 3, as a position delete file in version 2.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame, functions
+
+from frazil.engine.iceberg.changes import Base, Fits, Restage, StagedFiles
+from frazil.engine.iceberg.jvm import Jvm, items
+from frazil.engine.iceberg.staging import metrics_of, stage
+from frazil.errors import FrazilError
+
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+"""The ids that Iceberg reserves for the columns of a position delete file."""
+
+_POSITION_SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"id": PATH_ID, "name": "file_path", "required": True, "type": "string"},
+        {"id": POSITION_ID, "name": "pos", "required": True, "type": "long"},
+    ],
+}
+# A reader that knows the whole path from the statistics need not open the file to find out which it is about.
+_WHOLE_PATHS = {"write.metadata.metrics.column.file_path": "full"}
+
+_VECTOR_TYPE = "deletion-vector-v1"
+_VECTOR_MAGIC = bytes.fromhex("d1d33964")
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Delete files in place of others that say the same. It only fits the snapshot that it was made from."""
+
+    added: tuple[Any, ...]
+    removed: tuple[Any, ...]
+    staged: StagedFiles = field(default_factory=StagedFiles)
+    fits = Fits.HEAD
+
+    def on(self, transaction: Any, base: Base) -> Any:
+        """A rewrite: the table's rows are the same before and after it."""
+        operation = transaction.newRewrite().validateFromSnapshot(base.head)
+        for file in self.added:
+            operation.addFile(file)
+        for file in self.removed:
+            operation.deleteFile(file)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """It is left for another time."""
+        return Restage("settling-overtaken", why)
+
+
+@dataclass(frozen=True)
+class Deletes:
+    """Live equality delete files that compare the same columns."""
+
+    columns: tuple[str, ...]
+    files: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A data file of a snapshot, and its deletion vector."""
+
+    file: Any
+    vector: Any = None
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Where a file stands: when it came, and in which partition. A file without a partition stands in all."""
+
+    path: str
+    sequence: int
+    scope: str
+
+
+def equality_deletes(jvm: Jvm, table: Any) -> list[Deletes]:
+    """All live equality delete files of the current snapshot, by the columns that they compare."""
+    metadata = table.operations().current()
+    snapshot = metadata.currentSnapshot()
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for manifest in items(snapshot.deleteManifests(table.io())) if snapshot is not None else ():
+        reader = jvm.iceberg.ManifestFiles.readDeleteManifest(manifest, table.io(), metadata.specsById())
+        try:
+            for file in items(reader):
+                if file.content().id() == _EQUALITY:
+                    columns = tuple(str(metadata.schema().findColumnName(i)) for i in items(file.equalityFieldIds()))
+                    found.setdefault(columns, []).append(file.copy())
+        finally:
+            reader.close()
+    return [Deletes(columns, tuple(files)) for columns, files in found.items()]
+
+
+_EQUALITY = 2
+
+
+def facts_of(table: Any, files: Iterable[Any]) -> list[FileFacts]:
+    """The facts of data or delete files."""
+    specs = table.specs()
+    return [FileFacts(str(file.location()), int(file.dataSequenceNumber()), _scope(specs, file)) for file in files]
+
+
+def _scope(specs: Any, file: Any) -> str:
+    spec = specs.get(file.specId())
+    return "" if spec.isUnpartitioned() else f"{file.specId()}/{spec.partitionToPath(file.partition())}"
+
+
+def bitmap_of(bitmaps: Sequence[tuple[int, bytes]]) -> BitMap64:
+    """The positions that Spark's bitmaps hold: each is of one stretch of 32,768 positions, counted from 1."""
+    found = BitMap64()
+    for stretch, bitmap in bitmaps:
+        first = (stretch - 1) * 8 * len(bitmap)
+        found.update(first + 8 * index + bit for index, byte in enumerate(bitmap) if byte for bit in range(8) if byte >> bit & 1)
+    return found
+
+
+def write_vectors(
+    jvm: Jvm, table: Any, dead: Mapping[str, BitMap64], files: Mapping[str, LiveFile]
+) -> tuple[list[Any], list[Any]]:
+    """Deletion vectors of the files' dead positions, all in one Puffin file; and the vectors that they take the place of."""
+    iceberg = jvm.iceberg
+    factory = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(iceberg.FileFormat.PUFFIN).build()
+    output = factory.newOutputFile().encryptingOutputFile()
+    writer = iceberg.puffin.Puffin.write(output).createdBy("frazil").build()
+    blobs: list[tuple[str, int, Any]] = []
+    replaced: list[Any] = []
+    try:
+        for path, fresh in dead.items():
+            old = files[path].vector
+            whole = fresh if old is None else fresh | _read_vector(jvm, table, old)
+            replaced += [old] if old is not None else []
+            blobs.append((path, len(whole), writer.write(_blob(jvm, path, whole))))
+    finally:
+        writer.close()
+    specs = table.specs()
+    added = []
+    for path, count, blob in blobs:
+        file = files[path].file
+        spec = specs.get(file.specId())
+        builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withFormat(iceberg.FileFormat.PUFFIN)
+        if not spec.isUnpartitioned():
+            builder = builder.withPartition(file.partition())
+        builder = builder.withPath(output.location()).withFileSizeInBytes(writer.fileSize()).withReferencedDataFile(path)
+        builder = builder.withContentOffset(blob.offset()).withContentSizeInBytes(blob.length()).withRecordCount(count)
+        added.append(builder.build())
+    return added, replaced
+
+
+def write_positions(jvm: Jvm, table: Any, dead: DataFrame, files: Mapping[str, LiveFile]) -> list[Any]:
+    """Position delete files, one for each data file: ``dead`` has their paths and positions as its two columns.
+
+    The rows are written as data of a view that has the two columns alone, under the ids that Iceberg reserves for them, one task
+    for each data file, and the files are declared to be deletes afterwards.
+    """
+    metadata = table.operations().current()
+    schema = jvm.schema_from_json(json.dumps(_POSITION_SCHEMA))
+    builder = jvm.build_metadata_from(metadata).setDefaultPartitionSpec(jvm.iceberg.PartitionSpec.unpartitioned())
+    builder = builder.setCurrentSchema(schema, metadata.lastColumnId()).setProperties(_WHOLE_PATHS)
+    numbers = jvm.spark.createDataFrame([(path, n) for n, path in enumerate(files)], "file_path string, task int")
+    rows = dead.toDF("file_path", "pos").join(functions.broadcast(numbers), "file_path")
+    rows = rows.repartitionById(len(files), functions.col("task")).select("file_path", "pos")
+    rows = rows.sortWithinPartitions("file_path", "pos")
+    options = {"distribution-mode": "none", "check-nullability": "false"}
+    staged = stage(jvm, rows, options, jvm.view(table, builder.discardChanges().build()))
+    return [_as_positions(jvm, table, file, files) for file in staged.files]
+
+
+def _as_positions(jvm: Jvm, table: Any, file: Any, files: Mapping[str, LiveFile]) -> Any:
+    iceberg = jvm.iceberg
+    bound = file.lowerBounds().get(PATH_ID)
+    path = str(iceberg.types.Conversions.fromByteBuffer(getattr(iceberg.types, "Types$StringType").get(), bound).toString())
+    data = files[path].file
+    spec = table.specs().get(data.specId())
+    builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withPath(file.location())
+    builder = builder.withFormat(file.format()).withFileSizeInBytes(file.fileSizeInBytes())
+    builder = builder.withMetrics(metrics_of(jvm, file)).withReferencedDataFile(path)
+    return (builder if spec.isUnpartitioned() else builder.withPartition(data.partition())).build()
+
+
+def _blob(jvm: Jvm, path: str, dead: BitMap64) -> Any:
+    body = _VECTOR_MAGIC + dead.serialize()
+    content = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    fields = jvm.root.java.util.ArrayList()
+    fields.add(POSITION_ID)
+    properties = jvm.root.java.util.HashMap()
+    properties.put("referenced-data-file", path)
+    properties.put("cardinality", str(len(dead)))
+    buffer = jvm.root.java.nio.ByteBuffer.wrap(bytearray(content))
+    return jvm.iceberg.puffin.Blob(_VECTOR_TYPE, fields, -1, -1, buffer, None, properties)
+
+
+def _read_vector(jvm: Jvm, table: Any, vector: Any) -> BitMap64:
+    streams = jvm.iceberg.relocated.com.google.common.io.ByteStreams
+    stream = table.io().newInputFile(vector.location()).newStream()
+    try:
+        stream.seek(vector.contentOffset())
+        content = bytes(streams.toByteArray(streams.limit(stream, vector.contentSizeInBytes())))
+    finally:
+        stream.close()
+    (length,) = struct.unpack(">I", content[:4])
+    body = content[4 : 4 + length]
+    if not body.startswith(_VECTOR_MAGIC) or struct.unpack(">I", content[4 + length : 8 + length])[0] != zlib.crc32(body):
+        raise ValueError(f"the deletion vector in {vector.location()} cannot be read")
+    return BitMap64.deserialize(body[len(_VECTOR_MAGIC) :])

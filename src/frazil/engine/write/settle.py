@@ -1,0 +1,170 @@
+"""Settles the debt that deletes by key leave to readers: each is looked up once, here, and from then on is a position.
+
+The keys of the deletes are joined with the key columns of the data files that can hold them; no other column is read, and what
+is kept in memory grows with the deletes, not with the table. Before the old deletes go, the table is read again under the new
+ones, and must hold the same keys, row for row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, functions
+
+from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Scratch, Settle, bitmap_of
+from frazil.engine.schema import quoted
+from frazil.errors import Halted
+from frazil.model.changes import ChangeOptions
+
+# So many keys are sent to every executor; more are shuffled to where the rows are.
+MOST_KEYS_TO_BROADCAST = 5_000_000
+
+_FILE, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS = (f"__{name}" for name in ("file", "pos", "since", "scope", "stretch", "bits"))
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """A settlement that is ready to be committed: how many deletes by key it ends, and how many rows those had deleted."""
+
+    change: Change
+    equality_deletes: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Digest:
+    """How many rows there are, and all their keys in one number."""
+
+    rows: int
+    keys: int
+
+    def __sub__(self, other: Digest) -> Digest:
+        return Digest(self.rows - other.rows, self.keys ^ other.keys)
+
+
+def over_the_limit(table: IcebergTable, options: ChangeOptions) -> bool:
+    """Whether the table holds more deletes by key, or more files of deletes, than the sink allows."""
+    totals = table.totals
+    keys, files = totals.get("total-equality-deletes", 0), totals.get("total-delete-files", 0)
+    too_many_keys = options.max_equality_deletes is not None and keys > options.max_equality_deletes
+    too_many_files = options.max_delete_files is not None and files > options.max_delete_files
+    return keys > 0 and (too_many_keys or too_many_files)
+
+
+def settle(table: IcebergTable) -> Settlement | None:
+    """Turns the live equality deletes of the table into positions; None when there are none.
+
+    Deletes that compare different columns are settled one kind at a time.
+    """
+    base = table.base
+    with table.scratch((), {}) as scratch:
+        kinds = scratch.equality_deletes
+        if not kinds:
+            return None
+        deletes = kinds[0]
+        scratch.without(deletes)
+        with _keys(scratch, deletes) as keys:
+            rows = _within(scratch.rows, keys, deletes.columns)
+            before = _digest(rows, deletes.columns)
+            dead = _dead(scratch, rows, keys, deletes).persist()
+            try:
+                gone = _digest(dead, deletes.columns)
+                added, replaced = _positions(scratch, dead)
+            finally:
+                dead.unpersist()
+            after = _digest(_within(scratch.rows, keys, deletes.columns), deletes.columns)
+    if after != before - gone:
+        raise Halted(
+            "audit-failed",
+            f"Deletes by key were turned into positions, but the table would not hold the same rows: {after.rows} instead of "
+            f"{before.rows - gone.rows}. Nothing was changed.",
+            fix="Report this. Set max_equality_deletes to null to go on without it.",
+        )
+    count = sum(int(file.recordCount()) for file in deletes.files)
+    summary = {"frazil.kind": "settle", "frazil.settled-equality-deletes": str(count), "frazil.settled-rows": str(gone.rows)}
+    operation = Settle(tuple(added), (*replaced, *deletes.files))
+    return Settlement(Change(operation, base, summary=summary), count, gone.rows)
+
+
+@contextmanager
+def _keys(scratch: Scratch, deletes: Deletes) -> Iterator[DataFrame]:
+    """Each key once for every scope that it is deleted in, with the last time that it was."""
+    facts = _frame_of(scratch, scratch.facts(deletes))
+    held = scratch.keys_of(deletes)
+    named = held.select(*[quoted(column) for column in deletes.columns], functions.col("_file").alias(_FILE))
+    by_key = named.join(functions.broadcast(facts), _FILE).groupBy(*[quoted(c) for c in deletes.columns], _SCOPE)
+    keys = by_key.agg(functions.max(_SINCE).alias(_SINCE)).persist()
+    try:
+        yield keys
+    finally:
+        keys.unpersist()
+
+
+def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
+    rows = [(one.path, one.sequence, one.scope) for one in facts]
+    return scratch.spark.createDataFrame(rows, f"{_FILE} string, {_SINCE} long, {_SCOPE} string")
+
+
+def _within(rows: DataFrame, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The rows whose keys lie between the least and the greatest: files and row groups outside need not be read."""
+    bounds = keys.agg(
+        *[f(quoted(column)).alias(f"{f.__name__}{n}") for n, column in enumerate(columns) for f in (functions.min, functions.max)]
+    ).first()
+    assert bounds is not None, "an aggregate has one row"
+    for number, column in enumerate(columns):
+        low, high = bounds[f"min{number}"], bounds[f"max{number}"]
+        if low is not None and not rows.schema[column].nullable:
+            rows = rows.where(functions.col(quoted(column)).between(low, high))
+    return rows
+
+
+def _dead(scratch: Scratch, rows: DataFrame, keys: DataFrame, deletes: Deletes) -> DataFrame:
+    """The rows that came before a delete of their key, in a place where it applies: file, position and key."""
+    columns = deletes.columns
+    few = keys.count() <= MOST_KEYS_TO_BROADCAST
+    wanted = functions.broadcast(keys) if few else keys
+    files = _frame_of(scratch, scratch.data_facts()).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
+    here = rows.select(
+        *[quoted(column) for column in columns], functions.col("_file").alias(_FILE), functions.col("_pos").alias(_POSITION)
+    )
+    same_key = reduce(Column.__and__, (here[quoted(c)].eqNullSafe(wanted[quoted(c)]) for c in columns))
+    met = here.join(wanted, same_key).select(*[here[quoted(c)] for c in columns], _FILE, _POSITION, _SINCE, _SCOPE)
+    applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin("", functions.col("__in"))
+    dead = met.join(functions.broadcast(files), _FILE).where(applies)
+    rows_dead = dead.select(*[quoted(c) for c in columns], _FILE, _POSITION)
+    # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
+    scopes = {fact.scope == "" for fact in scratch.facts(deletes)}
+    return rows_dead if len(scopes) == 1 else rows_dead.dropDuplicates([_FILE, _POSITION])
+
+
+def _positions(scratch: Scratch, dead: DataFrame) -> tuple[list[Any], list[Any]]:
+    """The delete files that say the same by position, and those that they take the place of."""
+    if scratch.keeps_vectors:
+        return scratch.add_vectors(_bitmaps(dead))
+    paths = [row[0] for row in dead.select(_FILE).distinct().collect()]
+    return scratch.add_positions(dead.select(_FILE, _POSITION), paths) if paths else ([], [])
+
+
+def _bitmaps(dead: DataFrame) -> dict[str, BitMap64]:
+    """The dead positions of each file. Executors make bitmaps of them, so that little is left to bring here."""
+    counted = functions.col(_POSITION) + 1
+    stretches = dead.groupBy(_FILE, functions.bitmap_bucket_number(counted).alias(_STRETCH)).agg(
+        functions.bitmap_construct_agg(functions.bitmap_bit_position(counted)).alias(_BITS)
+    )
+    found: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+    for row in stretches.toLocalIterator():
+        found[row[_FILE]].append((int(row[_STRETCH]), bytes(row[_BITS])))
+    return {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
+
+
+def _digest(rows: DataFrame, columns: Sequence[str]) -> Digest:
+    hashed = functions.xxhash64(*[functions.col(quoted(column)) for column in columns])
+    row = rows.agg(functions.count(functions.lit(1)).alias("rows"), functions.bit_xor(hashed).alias("keys")).first()
+    assert row is not None, "an aggregate has one row"
+    return Digest(int(row["rows"]), int(row["keys"] or 0))
