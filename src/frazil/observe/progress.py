@@ -164,7 +164,7 @@ class Progress:
         return self._spinner
 
 
-def plain(event: Event, line: Line, now: float) -> str:
+def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one for each event
     """The line for a log or a pipe; empty when the event is not worth one."""
     match event:
         case Started():

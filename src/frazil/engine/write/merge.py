@@ -77,7 +77,9 @@ def _old(name: str) -> Column:
 
 def _counts(survey: Survey, summary: dict[str, str]) -> RowCounts:
     """What became of the rows, as the merge itself counted. Those that it was told to leave alone are filtered."""
-    written = sum(int(summary.get(f"spark.merge-into.num-target-rows-{what}", 0)) for what in ("updated", "inserted"))
+    counted = [summary.get(f"spark.merge-into.num-target-rows-{what}") for what in ("updated", "inserted")]
+    # Spark turns a merge that only inserts into an append, which counts by its files.
+    written = int(summary.get("added-records", 0)) if None in counted else sum(map(int, filter(None, counted)))
     return RowCounts(
         read=survey.changes - survey.extra,
         written=written,

@@ -107,8 +107,12 @@ def _keys(scratch: Scratch, deletes: Deletes) -> Iterator[DataFrame]:
 
 
 def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
-    rows = [(one.path, one.sequence, one.scope) for one in facts]
-    return scratch.spark.createDataFrame(rows, f"{_FILE} string, {_SINCE} long, {_SCOPE} string")
+    import pyarrow
+
+    names, rows = (_FILE, _SINCE, _SCOPE), [(one.path, one.sequence, one.scope) for one in facts]
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
+    types = pyarrow.schema([(_FILE, pyarrow.string()), (_SINCE, pyarrow.int64()), (_SCOPE, pyarrow.string())])
+    return scratch.spark.createDataFrame(pyarrow.table(columns, types))
 
 
 def _within(rows: DataFrame, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
