@@ -100,6 +100,40 @@ def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_
     assert everything_in(tmp_path) == after
 
 
+def test_a_plan_shows_how_the_table_would_change(frazil: Frazil, tmp_path: Path) -> None:
+    schema = "schema: {id: int, mail: string, old: string, item: 'struct<a: int>'}"
+    row = {"id": 1, "mail": "a", "old": "x", "item": {"a": 1}}
+    files_pipeline(tmp_path, [row], schema, "partition_by: ['bucket(4, id)']")
+    assert frazil("run", "--once").code == 0
+    evolving = ("schema_evolution: full", "aliases: {email: mail}", "dropped_columns: hard", "partition_by: ['bucket(8, id)']")
+    files_pipeline(tmp_path, [{"id": 2**40, "email": "b", "item": {"a": 2**40, "b": "B"}, "more": 1.5}], *evolving)
+    before = everything_in(tmp_path)
+    told = frazil("plan", "--json")
+    assert told.code == 0, told.err
+    [plan] = told.json["pipelines"]
+    changes = {c["name"]: (c["type"], c["change"], c["old_name"], c["old_type"]) for c in plan["columns"]}
+    assert changes == {
+        "id": ("long", "widen", None, "int"),
+        "email": ("string", "rename", "mail", None),
+        "item": ("struct<a: long, b: string>", "keep", None, None),
+        "more": ("double", "add", None, None),
+        "item.a": ("long", "widen", None, "int"),
+        "item.b": ("string", "add", None, None),
+        "old": ("string", "drop", None, None),
+    }
+    assert (plan["partition"], plan["old_partition"]) == (["bucket(8, id)"], ["bucket(4, id)"])
+    lines = [" ".join(line.split()) for line in frazil("plan").out.splitlines()]
+    for line in ("table change shop.events", "id long widen was int", "email string rename was mail", "old string drop"):
+        assert line in lines
+    assert "partitioned by bucket(8, id) (change; what is in the table stays by bucket(4, id))" in lines
+    assert everything_in(tmp_path) == before
+    assert frazil("run", "--once").code == 0
+    fields = sqlite_catalog(tmp_path).load_table("shop.events").schema().fields
+    assert [(field.name, str(field.field_type)) for field in fields[:2]] == [("id", "long"), ("email", "string")]
+    [plan] = frazil("plan", "--json").json["pipelines"]
+    assert ({c["change"] for c in plan["columns"]}, plan["old_partition"]) == ({"keep"}, None)
+
+
 def test_a_catalog_that_does_not_answer(frazil: Frazil, tmp_path: Path) -> None:
     file = sql_pipeline(tmp_path)
     lines = ["rest: {uri: 'http://127.0.0.1:9'}" if "sql: {" in line else line for line in file.read_text().splitlines()]

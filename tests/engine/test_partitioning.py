@@ -105,13 +105,6 @@ def test_a_transform_that_cannot_be_applied_is_told_and_nothing_is_written(lake:
     assert lake.nothing_written()
 
 
-def test_another_partitioning_than_the_tables_is_not_ignored(lake: Lake) -> None:
-    lake.sink("select 1 id, 'de' country").partition_by("country").write()
-    with pytest.raises(frazil.Halted, match=r"is partitioned identity\(country\), but the sink asks for bucket\(4, id\)"):
-        lake.sink("select 2 id, 'fr' country").partition_by("bucket(4, id)").write()
-    assert lake.count() == 1
-
-
 def test_table_default_writes_by_the_tables_own_spec(lake: Lake) -> None:
     lake.sink("select 1 id, 'de' country").partition_by("country").write()
     lake.sink("select 2 id, 'fr' country", partitioning="table_default").write()

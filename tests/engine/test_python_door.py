@@ -151,12 +151,6 @@ def test_modes_that_this_version_does_not_have_are_refused(lake: Lake, mode: str
     assert lake.nothing_written()
 
 
-def test_an_evolution_that_this_version_does_not_have_is_refused(lake: Lake) -> None:
-    with pytest.raises(frazil.ConfigError, match="type_widen"):
-        lake.sink("select 1 id", schema_evolution="type_widen").write()
-    assert lake.nothing_written()
-
-
 def test_a_session_without_iceberg_is_refused() -> None:
     code = (
         "import frazil\n"

@@ -15,6 +15,9 @@ from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, Query
 CATALOG = {"type": "memory"}
 
 
+FULL = {"schema_evolution": "full"}
+
+
 def sink(**options: Any) -> SinkSpec:
     return SinkSpec.model_validate({"catalog": CATALOG, **options})
 
@@ -107,12 +110,29 @@ def test_partitioning(options: dict[str, Any], fields: list[str]) -> None:
         ({"schema": {"a": "int"}, "key_fields": ["b"]}, "key field 'b' is not among the declared columns"),
         ({"schema": {"a": "double"}, "key_fields": ["a"]}, "column a has type double which cannot be used as an Iceberg"),
         ({"schema": {"a": "int"}, "partition_by": ["b"]}, "partition column 'b' is not among the declared columns"),
+        ({"aliases": {"a": "b"}}, "aliases has no meaning with schema_evolution: add_columns; it belongs to full"),
+        ({"dropped_columns": "hard", "schema_evolution": "type_widen"}, "dropped_columns has no meaning"),
+        (FULL | {"aliases": {"a": "c", "b": ["d", "c"]}}, "'c' is an earlier name of several columns"),
+        (FULL | {"aliases": {"a": "b", "b": "c"}}, "'b' is both a column and an earlier name of one"),
+        (FULL | {"aliases": {"a": []}}, "aliases: 'a' has no earlier name"),
+        (FULL | {"aliases": {"a": "b"}, "key_fields": ["b"]}, "key_fields: 'b' is an earlier name; write 'a'"),
+        (FULL | {"aliases": {"a": "b"}, "schema": {"b": "int"}}, "schema: 'b' is an earlier name; write 'a'"),
+        (FULL | {"aliases": {"a": "b"}, "partition_by": ["day(b)"]}, "partition_by: 'b' is an earlier name; write 'a'"),
+        (FULL | {"dropped_columns": "hard", "commit_mode": "upsert", "key_fields": ["a"], "partial_updates": True},
+         "dropped_columns: hard would drop the columns whose values partial_updates is to keep"),
         ({"schema": {"a": ["int"]}}, "schema"),
         ({"schema": {"a": None}}, "schema"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_together(options: dict[str, Any], words: str) -> None:
     assert words in complaint(**options)
+
+
+def test_earlier_names_are_one_or_several() -> None:
+    value = sink(schema_evolution="full", aliases={"email": "mail", "name": ["nom", "Name"]})
+    assert value.aliases == {"email": ("mail",), "name": ("nom", "Name")}
+    assert value.earlier_names == {"mail": "email", "nom": "name", "Name": "name"}
+    assert "aliases" in complaint(schema_evolution="full", aliases=["mail"])
 
 
 def test_codecs_of_the_formats() -> None:

@@ -9,7 +9,7 @@ from frazil.cli.output import facts, table
 from frazil.cli.run import Names, refuse_what_cannot_run
 
 if TYPE_CHECKING:
-    from frazil.model.plan import PipelinePlan
+    from frazil.model.plan import PipelinePlan, PlannedColumn
 
 
 def plan(call: Call, names: Names = None) -> None:
@@ -36,7 +36,7 @@ def show_plan(call: Call, made: PipelinePlan) -> None:
         ("catalog", made.catalog),
         ("table", f"{action} {made.table}"),
         ("namespaces", f"create {', '.join(made.create_namespaces)}" if made.create_namespaces else None),
-        ("partitioned by", ", ".join(made.partition) or "nothing"),
+        ("partitioned by", _partitioning(made)),
         ("identifier fields", ", ".join(made.identifier_fields) or None),
         ("format version", made.format_version),
         ("mode", made.mode),
@@ -46,11 +46,26 @@ def show_plan(call: Call, made: PipelinePlan) -> None:
         ("rows to read", "unknown" if made.rows is None else f"{made.rows:,}"),
     ]
     call.output.show(facts(pairs))
-    columns = [(c.name, c.type, "required" if c.required else "", c.change) for c in made.columns]
+    columns = [(c.name, c.type, "required" if c.required else "", c.change, _before(c)) for c in made.columns]
     if columns:
-        call.output.show(table("columns", ("column", "type", "", "change"), columns))
+        call.output.show(table("columns", ("column", "type", "", "change", ""), columns))
     if made.properties:
         call.output.show(table("properties to set", ("property", "value"), made.properties))
     for note in made.notes:
         call.output.show(f"note: {note}")
     call.output.show("")
+
+
+def _partitioning(made: PipelinePlan) -> str:
+    now = ", ".join(made.partition) or "nothing"
+    if made.old_partition is None:
+        return now
+    return f"{now} (change; what is in the table stays by {', '.join(made.old_partition) or 'nothing'})"
+
+
+def _before(column: PlannedColumn) -> str:
+    """What a column that would change is now."""
+    was = [text for text in (column.old_name, column.old_type) if text is not None]
+    if "optional" in column.change.split(", "):
+        was.append("required")
+    return f"was {', '.join(was)}" if was else ""

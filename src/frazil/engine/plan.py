@@ -16,12 +16,12 @@ from frazil.engine.shape import shaped
 from frazil.engine.write import with_operations
 from frazil.errors import Retryable
 from frazil.model.commit import SinkState
-from frazil.model.evolution import AddColumn, TableChange
+from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
 from frazil.model.pipeline import PipelineSpec
-from frazil.model.plan import PipelinePlan, PlannedColumn
+from frazil.model.plan import PipelinePlan, PlannedColumn, planned_columns
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
-from frazil.model.types import StructType, schema_json
+from frazil.model.types import schema_json
 from frazil.sources import open_source
 from frazil.sources.base import Slice, Source
 
@@ -53,9 +53,10 @@ def _plan(pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | N
     source = open_source(pipeline.source, session)
     source.check()
     part = source.plan(state.end if state else None, sink.rows_per_batch)
-    columns, notes = _columns(pipeline, source, part, table)
+    columns, changes, notes = _columns(pipeline, source, part, table)
     if part is None:
         notes = (*notes, "The source has nothing to read now.")
+    partition, old_partition = _partition(sink, table, changes)
     return PipelinePlan(
         pipeline=pipeline.name,
         sink_id=pipeline.sink_id,
@@ -64,8 +65,8 @@ def _plan(pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | N
         create_namespaces=missing,
         create_table=table is None,
         columns=columns,
-        partition=_partition(sink, table),
-        identifier_fields=sink.key_fields if table is None else table.identifier_fields,
+        partition=partition,
+        identifier_fields=sink.key_fields if table is None else _identifiers(table, changes),
         format_version=sink.format_version if table is None else table.format_version,
         properties=_properties(sink, table),
         mode=sink.commit_mode.value,
@@ -74,34 +75,50 @@ def _plan(pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | N
         end=part.end if part else None,
         rows=source.total_rows(state.end if state else None) or (part.rows if part else None),
         notes=notes,
+        old_partition=old_partition,
     )
 
 
 def _columns(
     pipeline: PipelineSpec, source: Source, part: Slice | None, table: IcebergTable | None
-) -> tuple[tuple[PlannedColumn, ...], tuple[str, ...]]:
+) -> tuple[tuple[PlannedColumn, ...], tuple[TableChange, ...], tuple[str, ...]]:
     sink = pipeline.sink
     frame = with_operations(shaped(source.read(part), pipeline.transforms), sink) if part is not None else None
     if table is None:
         schema = sink.declared_schema or (target.frame_schema(frame) if frame is not None else None)
         if schema is None:
-            return (), ("The columns are not known before the source has data.",)
+            return (), (), ("The columns are not known before the source has data.",)
         partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
-        return _planned(schema, "create", ()), ()
-    added = target.fit(table, sink, frame).evolution if frame is not None else ()
-    return _planned(table.schema, "keep", added), ()
+        return tuple(PlannedColumn(c.name, str(c.type), c.required, "create") for c in schema.fields), (), ()
+    if frame is not None:
+        changes = target.fit(table, sink, frame).evolution
+    else:
+        repartitioning = target.repartitioning(sink, table.partition)
+        changes = () if repartitioning is None else (repartitioning,)
+    return planned_columns(table.schema, changes), changes, ()
 
 
-def _planned(schema: StructType, change: str, changes: tuple[TableChange, ...]) -> tuple[PlannedColumn, ...]:
-    kept = tuple(PlannedColumn(c.name, str(c.type), c.required, change) for c in schema.fields)
-    added = [change for change in changes if isinstance(change, AddColumn)]
-    return kept + tuple(PlannedColumn(a.path, str(a.column.type), False, "add") for a in added)
+def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:
+    return tuple(renamed(name, changes) for name in table.identifier_fields)
 
 
-def _partition(sink: SinkSpec, table: IcebergTable | None) -> tuple[str, ...]:
+def _partition(
+    sink: SinkSpec, table: IcebergTable | None, changes: tuple[TableChange, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """The partitioning as it would be, and the table's own when that is another."""
     if table is None:
-        return tuple(str(field) for field in sink.partition)
-    return tuple(source if transform == "identity" else f"{transform}({source})" for source, transform in table.partition)
+        return tuple(str(field) for field in sink.partition), None
+    have = tuple(map(_partition_text, table.partition))
+    will = tuple(map(_partition_text, partition_after(table.partition, changes)))
+    return will, have if any(isinstance(change, SetPartition) for change in changes) else None
+
+
+def _partition_text(field: tuple[str, str]) -> str:
+    source, transform = field
+    name, _, width = transform.rstrip("]").partition("[")
+    if name == "identity":
+        return source
+    return f"{name}({width}, {source})" if width else f"{name}({source})"
 
 
 def _properties(sink: SinkSpec, table: IcebergTable | None) -> tuple[tuple[str, str], ...]:

@@ -11,15 +11,30 @@ from frazil.engine.catalogs import warehouse_uri
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import DELETE, OP, added_to, alignment, data_columns, schema_of
+from frazil.engine.schema import DELETE, OP, alignment, data_columns, schema_of
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.commit import STATE_PREFIX
-from frazil.model.evolution import TableChange, changes_for, optional
-from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, PartitionStrategy, SchemaEvolution, SinkSpec
+from frazil.model.evolution import (
+    Partition,
+    RenameColumn,
+    Rules,
+    SetPartition,
+    TableChange,
+    changes_for,
+    evolved,
+    optional,
+    partition_after,
+    partition_change,
+    renamed,
+    required_paths,
+)
+from frazil.model.evolving import PartitionEvolution
+from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, PartitionStrategy, SinkSpec
 from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type, schema_json
 
 FILE_BYTES = "write.target-file-size-bytes"
+REQUIRED_NULL = "required-null"
 
 # The names of codecs in each format's own writer, where they differ.
 _CODEC_NAMES: dict[tuple[FileFormat, Compression], str] = {
@@ -42,7 +57,6 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
         raise ConfigError("namespace-required", "Namespace is required")
     if not sink.table:
         raise ConfigError("table-required", "Table name is required")
-    _require_supported(sink)
     _require_properties(sink)
     table = lake.load(sink.namespace_levels, sink.table)
     if table is None:
@@ -53,7 +67,8 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
                 fix="Create the table, or set auto_create_table: true.",
             )
         return None
-    _require_partitioning(table, sink)
+    if sink.partition_evolution is PartitionEvolution.REFUSE:
+        _require_partitioning(table, sink)
     return table
 
 
@@ -158,15 +173,24 @@ def codec(sink: SinkSpec) -> str:
 class Fit:
     """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
 
-    ``names`` are the table's columns after that, ``keys`` those that identify a row.
+    ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``nulls`` are required
+    columns in which the data has nulls.
     """
 
     data: StructType
     table: StructType
     columns: tuple[SparkColumn, ...] | None
     evolution: tuple[TableChange, ...]
-    names: tuple[str, ...]
+    schema: StructType
+    partition: Partition
+    partition_before: Partition
     keys: tuple[str, ...]
+    nulls: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's columns after the changes."""
+        return tuple(column.name for column in self.schema.fields)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -174,9 +198,20 @@ class Fit:
         have = {column.name for column in self.data.fields}
         return tuple(name for name in self.names if name in have)
 
-    def holds_for(self, data: StructType, table: StructType) -> bool:
+    @property
+    def keys_before(self) -> tuple[str, ...] | None:
+        """The keys under the names that they have before the changes; None when the table lacks one of them."""
+        names = {renamed(column.name, self.evolution): column.name for column in self.table.fields}
+        return tuple(names[key] for key in self.keys) if all(key in names for key in self.keys) else None
+
+    @property
+    def repartitions(self) -> bool:
+        """Whether the table's partitioning changes."""
+        return any(isinstance(change, SetPartition) for change in self.evolution)
+
+    def holds_for(self, data: StructType, table: StructType, partition: Partition, nulls: frozenset[str]) -> bool:
         """Whether the same fit is right for these."""
-        return (self.data, self.table) == (data, table)
+        return (self.data, self.table, self.partition_before, self.nulls) == (data, table, partition, nulls)
 
     def applied(self, frame: DataFrame) -> DataFrame:
         """The frame in the table's shape, and what it has of hidden columns."""
@@ -186,28 +221,58 @@ class Fit:
         return frame.select(*self.columns, *hidden)
 
 
-def fit(table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None = None) -> Fit:
+def fit(
+    table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None = None, nulls: frozenset[str] = frozenset()
+) -> Fit:
     """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
-    have, data = table.schema, schema_of(frame)
-    if last is not None and last.holds_for(data, have):
+    have, before, data = table.schema, table.partition, schema_of(frame)
+    if last is not None and last.holds_for(data, have, before, nulls):
         return last
-    castable = frozenset(column.name for column in sink.columns)
     _require_distinct(data)
-    schema, added = have, changes_for(have, data, sink.schema_evolution, castable)
-    for addition in added:
-        schema = added_to(schema, addition.parent, addition.column)
-    if added:
+    changes: tuple[TableChange, ...] = changes_for(have, data, _rules(table, sink, nulls))
+    schema = evolved(have, changes)
+    if changes:
         _require_distinct(schema)
-    names = tuple(column.name for column in schema.fields)
+    if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
+        partition_json(partition.fields, schema, schema_json(schema))
+        changes = (*changes, partition)
     keys = key_columns(sink, schema) if sink.commit_mode is CommitMode.UPSERT else ()
     deletes = functions.col(OP) == DELETE if OP in frame.columns else None
-    return Fit(data, have, alignment(data, schema, keys, deletes), added, names, keys)
+    columns = alignment(data, schema, keys, deletes)
+    return Fit(data, have, columns, changes, schema, partition_after(before, changes), before, keys, nulls)
+
+
+def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str]) -> Rules:
+    """What the sink lets happen to the table. Columns are named as they are after renames."""
+    renames = [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
+    keys = {renamed(name, renames) for name in table.identifier_fields}
+    wanted = {key if sink.case_sensitive else key.lower() for key in sink.key_fields}
+    names = [renamed(column.name, renames) for column in table.schema.fields]
+    return Rules(
+        mode=sink.schema_evolution,
+        declared=sink.declared_schema or StructType(()),
+        aliases=sink.aliases,
+        dropped=sink.dropped_columns,
+        keys=frozenset(keys | {name for name in names if (name if sink.case_sensitive else name.lower()) in wanted}),
+        held=frozenset(renamed(path, renames) for path in table.held_columns),
+        nulls=nulls,
+    )
+
+
+def null_column(error: FrazilError, fit: Fit, sink: SinkSpec) -> str | None:
+    """The path of what is required and null in a row that has stopped a batch, when the sink lets it become optional."""
+    if error.code != REQUIRED_NULL or not sink.schema_evolution.widens:
+        return None
+    declared = {column.name for column in sink.columns if column.required}
+    may = [path for path in required_paths(fit.schema) if path not in (*fit.keys, *declared)]
+    return next((path for path in may if f"column {path!r} " in error.message), None)
 
 
 # What an expression of ours says when it stops a batch, by the mark that its message begins with.
 _MARKS = (
     ("[frazil-cast] ", "value-not-convertible"),
-    ("[frazil-null] ", "required-null"),
+    ("[frazil-null] ", REQUIRED_NULL),
+    ("[frazil-alias] ", "alias-ambiguous"),
     ("[frazil-op] ", "operation-unknown"),
     ("[frazil-outside] ", "row-outside"),
 )
@@ -233,12 +298,6 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)
 
 
-def _require_supported(sink: SinkSpec) -> None:
-    """Whatever the door, a mode that the engine does not have is never taken for another."""
-    if sink.schema_evolution in (SchemaEvolution.TYPE_WIDEN, SchemaEvolution.FULL):
-        raise ConfigError("not-yet-supported", f"This version does not have schema_evolution {sink.schema_evolution} yet.")
-
-
 def _require_properties(sink: SinkSpec) -> None:
     """Properties that Iceberg keeps for itself, or frazil, are not the user's to set."""
     for name in sink.write_properties:
@@ -247,17 +306,21 @@ def _require_properties(sink: SinkSpec) -> None:
             raise ConfigError("write-property", f"write_properties: {name} is not a property that can be set.", fix=fix)
 
 
+def repartitioning(sink: SinkSpec, have: Partition) -> SetPartition | None:
+    """The change of a table's partitioning that the sink asks for; none when it leaves that to the table."""
+    if not sink.partition or sink.partitioning is PartitionStrategy.TABLE_DEFAULT:
+        return None
+    return partition_change(have, sink.partition)
+
+
 def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
     """A sink that asks for another partitioning than the table has must not be ignored."""
-    if not sink.partition or sink.partitioning is PartitionStrategy.TABLE_DEFAULT:
-        return
-    wanted = tuple((field.source, field.iceberg_transform) for field in sink.partition)
-    if table.partition != wanted:
+    if repartitioning(sink, table.partition) is not None:
         have = ", ".join(f"{transform}({source})" for source, transform in table.partition) or "not at all"
         raise Halted(
             "partitioning-differs",
             f"Table {sink.full_name} is partitioned {have}, but the sink asks for {', '.join(map(str, sink.partition))}.",
-            fix="Set partitioning: table_default to write with the table's own spec, or change the table's spec.",
+            fix="Set partitioning: table_default to write by the table's own spec, or partition_evolution: evolve to change it.",
         )
 
 

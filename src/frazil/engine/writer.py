@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
-from frazil.engine.iceberg import Append, Change, IcebergTable, Lake, Restage, fault_of
+from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.shape import drops_rows, shaped
 from frazil.engine.write import Ground, Written, over_the_limit, settle, strategy_of, with_operations
 from frazil.errors import DataError, Fenced, FrazilError, Retryable
@@ -72,6 +72,8 @@ class SinkWriter:
         self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
         self._table: IcebergTable | None = None
         self._fit: target.Fit | None = None
+        self._nulls: frozenset[str] = frozenset()
+        self._seen: Base | None = None
 
     @property
     def ready(self) -> bool:
@@ -116,6 +118,7 @@ class SinkWriter:
     def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
         """Stages and commits one batch; the ledger's end must be the part's start."""
         began = time.monotonic()
+        self._seen = None
         for restaged in count(1):
             try:
                 return self._write(frame, part, explain, began)
@@ -182,6 +185,16 @@ class SinkWriter:
         return with_operations(shaped(frame, self._transforms), self.sink)
 
     def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Written:
+        while True:
+            try:
+                return self._stage_once(frame, part, explain)
+            except DataError as error:
+                column = target.null_column(error, self._fit, self.sink) if self._fit is not None else None
+                if column is None or column in self._nulls:
+                    raise
+                self._nulls |= {column}  # the table stops requiring it in the same commit
+
+    def _stage_once(self, frame: DataFrame, part: Part, explain: Explain) -> Written:
         table = self._require_table()
         self._patiently(table.look)
         seen = None
@@ -189,8 +202,9 @@ class SinkWriter:
             seen = Observation()
             frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
         frame = self._shaped(frame)
-        self._fit = target.fit(table, self.sink, frame, self._fit)
-        ground = Ground(table, self.sink, part.rows)
+        self._fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
+        self._seen = self._seen or table.base
+        ground = Ground(table, self.sink, self._fit.partition, self._seen, part.rows)
         try:
             written = strategy_of(self.sink)(ground, frame, self._fit)
         except FrazilError:

@@ -1,11 +1,13 @@
-"""How a table's schema may follow its data: the differences as values, and what each mode allows."""
+"""How a table follows its data: the changes as values, what each mode allows, and the schema that comes of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from frazil.errors import DataError
-from frazil.model.sink import SchemaEvolution
+from frazil.model.evolving import DroppedColumns, SchemaEvolution
+from frazil.model.partition import PartitionField, Transform
 from frazil.model.types import Column, Decimal, ListType, MapType, Primitive, StructType, Type
 
 
@@ -19,7 +21,45 @@ class AddColumn:
     @property
     def path(self) -> str:
         """The dotted path of the column."""
-        return f"{self.parent}.{self.column.name}" if self.parent else self.column.name
+        return _path(self.parent, self.column.name)
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    """Another type, which holds every value of the old one."""
+
+    path: str
+    old: Type
+    new: Type
+
+
+@dataclass(frozen=True)
+class MakeOptional:
+    """Null is a value from now on."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """Another name for the same column, by its id: what is in the files stays under it."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    """A column that is no longer the table's. Its values stay in the files and in the snapshots before."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class SetPartition:
+    """Another partitioning of new data; what is in the table stays where it is."""
+
+    fields: tuple[PartitionField, ...]
 
 
 @dataclass(frozen=True)
@@ -27,7 +67,10 @@ class AddUnpartitionedSpec:
     """A spec without fields beside the current one, for deletes that are to apply in every partition."""
 
 
-TableChange = AddColumn | AddUnpartitionedSpec
+ColumnChange = AddColumn | WidenColumn | MakeOptional | RenameColumn | DropColumn
+"""One change of a table's columns. In a sequence, each names columns as they are after those before it."""
+
+TableChange = ColumnChange | SetPartition | AddUnpartitionedSpec
 """One change of a table's columns or partitioning."""
 
 
@@ -52,19 +95,126 @@ class Difference:
         return Difference(self.added + other.added, self.mismatched + other.mismatched, self.absent + other.absent)
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What may happen to a table.
+
+    ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
+    ``held``: paths of those that the table is partitioned or sorted by, or was. ``nulls``: paths at which the data has nulls.
+    """
+
+    mode: SchemaEvolution = SchemaEvolution.ADD_COLUMNS
+    declared: StructType = field(default_factory=lambda: StructType(()))
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dropped: DroppedColumns = DroppedColumns.SOFT
+    keys: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    nulls: frozenset[str] = frozenset()
+
+    def insists_on(self, name: str) -> bool:
+        """Whether a column must have a value in every row."""
+        declared = next((c for c in self.declared.fields if c.name == name), None)
+        return name in self.keys or (declared is not None and declared.required)
+
+
+def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[ColumnChange, ...]:
+    """What must change in the table before the data can be written; a DataError where the mode does not allow it."""
+    renames = _renames(table, rules.aliases)
+    table = evolved(table, renames)
+    found = difference(table, as_declared(data, table, rules))
+    drops = _drops(table, data, rules)
+    gone = {change.path for change in drops}
+    absent = tuple(path for path in found.absent if path not in gone)
+    if refused := [path for path in absent if not rules.mode.widens or rules.insists_on(path)]:
+        raise DataError(
+            "required-missing",
+            f"The data has no column {', '.join(repr(path) for path in refused)}, which the table requires.",
+            fix="Supply the column, or make it optional in the table, as schema_evolution: type_widen does if it is no key.",
+        )
+    widened = _widened(found.mismatched) if rules.mode.widens else ()
+    _require_allowed(found, [m for m in found.mismatched if m.path not in {w.path for w in widened}], rules.mode)
+    nulls = [path for path in required_paths(table) if path in rules.nulls and not rules.insists_on(path)]
+    optional_now = (*absent, *nulls) if rules.mode.widens else ()
+    return (*renames, *drops, *widened, *(MakeOptional(path) for path in dict.fromkeys(optional_now)), *found.added)
+
+
+def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], mode: SchemaEvolution) -> None:
+    if mode is SchemaEvolution.STRICT and (found.added or mismatched):
+        raise DataError(
+            "schema-strict",
+            f"Schema evolution not allowed in strict mode: {_told(found.added, mismatched)}",
+            fix="Set schema_evolution: add_columns, or change the table.",
+        )
+    if mismatched:
+        fix = "Declare the column's type in the sink's schema to have values converted, or change the table."
+        raise DataError(
+            "schema-mismatch",
+            f"The data does not fit the table: {_told((), mismatched)}",
+            fix=f"Set schema_evolution: type_widen to widen the column. {fix}" if _widened(mismatched) else fix,
+        )
+
+
+def _widened(mismatched: Iterable[Mismatch]) -> tuple[WidenColumn, ...]:
+    wider = [(m, promoted(m.table, m.data)) for m in mismatched]
+    return tuple(WidenColumn(m.path, m.table, kind) for m, kind in wider if kind is not None)
+
+
+def _renames(table: StructType, aliases: Mapping[str, tuple[str, ...]]) -> tuple[RenameColumn, ...]:
+    """The columns that are in the table under an earlier name."""
+    names = {column.name for column in table.fields}
+    renames = []
+    for name, several in aliases.items():
+        earlier = [old for old in several if old in names]
+        if len(earlier) > (0 if name in names else 1):
+            both = ", ".join(repr(known) for known in (*earlier, name) if known in names)
+            raise DataError(
+                "alias-ambiguous",
+                f"aliases: the table has {both} as columns of their own, so that none can be renamed to {name!r}.",
+                fix="Take the alias out, or drop the column that is not needed from the table.",
+            )
+        renames += [RenameColumn(old, name) for old in earlier]
+    return tuple(renames)
+
+
+def _drops(table: StructType, data: StructType, rules: Rules) -> tuple[DropColumn, ...]:
+    """The columns that the data no longer has, where those are to go. Declared ones are the user's, and stay."""
+    if rules.mode is not SchemaEvolution.FULL or rules.dropped is not DroppedColumns.HARD:
+        return ()
+    stay = {column.name for column in (*data.fields, *rules.declared.fields)}
+    gone = [column.name for column in table.fields if column.name not in stay]
+    for name in gone:
+        held = any(path == name or path.startswith(f"{name}.") for path in rules.held)
+        if held or name in rules.keys:
+            why = "identifies rows" if name in rules.keys else "is or was used to partition or sort the table"
+            raise DataError(
+                "column-in-use",
+                f"The data no longer has the column {name!r}, and it cannot be dropped: it {why}.",
+                fix="Supply the column, declare it in the sink's schema to keep it, or set dropped_columns: soft.",
+            )
+    return tuple(DropColumn(name) for name in gone)
+
+
+def _told(added: Sequence[AddColumn], mismatched: Sequence[Mismatch]) -> str:
+    parts = [f"column {a.path!r} ({a.column.type}) is not in the table" for a in added]
+    parts += [f"column {m.path!r} is {m.data} in the data and {m.table} in the table" for m in mismatched]
+    return "; ".join(parts)
+
+
+# The difference of two schemas.
+
+
 def difference(table: StructType, data: StructType, parent: str = "") -> Difference:
     """Compares column by column, by name, into nested structs, lists and maps."""
     known = {column.name: column for column in table.fields}
     given = {column.name for column in data.fields}
-    absent = tuple(_path(parent, c.name) for c in table.fields if c.required and c.name not in given)
-    result = Difference(absent=absent)
+    result = Difference(absent=tuple(_path(parent, c.name) for c in table.fields if c.required and c.name not in given))
     for column in data.fields:
         target = known.get(column.name)
         if target is None:
             # Rows that are already there have no value for it.
             result += Difference(added=(AddColumn(parent, Column(column.name, optional(column.type), doc=column.doc)),))
-        else:
-            result += _type_difference(target.type, column.type, _path(parent, column.name))
+            continue
+        result += _type_difference(target.type, column.type, _path(parent, column.name))
     return result
 
 
@@ -74,13 +224,12 @@ def _type_difference(table: Type, data: Type, path: str) -> Difference:
             return difference(table, data, path)
         case ListType(), ListType():
             return _type_difference(table.element, data.element, f"{path}.element")
-        case MapType(), MapType():
-            return _type_difference(table.key, data.key, f"{path}.key") + _type_difference(
-                table.value, data.value, f"{path}.value"
-            )
+        case MapType(), MapType() if _type_difference(table.key, data.key, path) == Difference():
+            return _type_difference(table.value, data.value, f"{path}.value")
         case _ if fits(data, table):
             return Difference()
         case _:
+            # Of maps, those whose keys differ: keys never change.
             return Difference(mismatched=(Mismatch(path, data, table),))
 
 
@@ -99,39 +248,8 @@ def fits(data: Type, table: Type) -> bool:
     )
 
 
-def changes_for(table: StructType, data: StructType, mode: SchemaEvolution, castable: frozenset[str]) -> tuple[AddColumn, ...]:
-    """What must be added to the table before the data can be written; a DataError where the mode does not allow it.
-
-    ``castable`` are the columns whose type the user declared: their values are converted, and a value that cannot be stops.
-    """
-    found = difference(table, data)
-    mismatched = [m for m in found.mismatched if mode is SchemaEvolution.STRICT or not _convertible(m, castable)]
-    if found.absent:
-        raise DataError(
-            "required-missing",
-            f"The data has no column {', '.join(repr(name) for name in found.absent)}, which the table requires.",
-            fix="Supply the column, or make it optional in the table.",
-        )
-    if mode is SchemaEvolution.STRICT and (found.added or mismatched):
-        raise DataError(
-            "schema-strict",
-            f"Schema evolution not allowed in strict mode: {_told(found.added, mismatched)}",
-            fix="Set schema_evolution: add_columns, or change the table.",
-        )
-    if mismatched:
-        raise DataError(
-            "schema-mismatch",
-            f"The data does not fit the table: {_told((), mismatched)}",
-            fix="Declare the column's type in the sink's schema to have values converted, or change the table.",
-        )
-    return found.added
-
-
-def _convertible(mismatch: Mismatch, castable: frozenset[str]) -> bool:
-    """A text, or a number into another kind of number, where no digits after the point can be lost unseen."""
-    if mismatch.path not in castable:
-        return False
-    data, table = mismatch.data, mismatch.table
+def convertible(data: Type, table: Type) -> bool:
+    """Whether values may be tried one by one: texts, or numbers where no digits after the point can be lost unseen."""
     nested = (StructType, ListType, MapType)
     if isinstance(data, nested) or isinstance(table, nested):
         return False
@@ -139,10 +257,63 @@ def _convertible(mismatch: Mismatch, castable: frozenset[str]) -> bool:
     return data.name == "string" or (data.name in integers and table.name in (*integers, "decimal", "double", "float"))
 
 
-def _told(added: tuple[AddColumn, ...], mismatched: list[Mismatch]) -> str:
-    parts = [f"column {a.path!r} ({a.column.type}) is not in the table" for a in added]
-    parts += [f"column {m.path!r} is {m.data} in the data and {m.table} in the table" for m in mismatched]
-    return "; ".join(parts)
+def promoted(table: Type, data: Type) -> Type | None:
+    """The type that a table's column can be widened to so that it holds the data's values as well, if there is one."""
+    if isinstance(table, Decimal) and isinstance(data, Decimal):
+        return data if table.scale == data.scale and table.precision < data.precision else None
+    return data if (table.name, data.name) in (("int", "long"), ("float", "double")) else None
+
+
+def as_declared(data: StructType, table: StructType, rules: Rules) -> StructType:
+    """The data's columns with the types that the user declared for them, as far as values can be converted."""
+    return _as_declared(data, rules.declared, table, rules.mode)
+
+
+def _as_declared(data: StructType, declared: StructType, table: Type | None, mode: SchemaEvolution) -> StructType:
+    wishes = {column.name: column for column in declared.fields}
+    known = {column.name: column.type for column in table.fields} if isinstance(table, StructType) else {}
+    return StructType(
+        tuple(
+            replace(c, type=_declared_type(c.type, wish.type, known.get(c.name), mode), doc=wish.doc or c.doc)
+            if (wish := wishes.get(c.name)) is not None
+            else c
+            for c in data.fields
+        )
+    )
+
+
+def _declared_type(data: Type, declared: Type, table: Type | None, mode: SchemaEvolution) -> Type:
+    match data, declared:
+        case StructType(), StructType():
+            return _as_declared(data, declared, table, mode)
+        case ListType(), ListType():
+            inner = table.element if isinstance(table, ListType) else None
+            return replace(data, element=_declared_type(data.element, declared.element, inner, mode))
+        case MapType(), MapType():
+            inner = table.value if isinstance(table, MapType) else None
+            return replace(data, value=_declared_type(data.value, declared.value, inner, mode))
+    if not (fits(data, declared) or convertible(data, declared)):
+        return data
+    if table is None or fits(declared, table) or (mode.widens and promoted(table, declared) is not None):
+        return declared
+    # The table has another type than the declared one, and is not to be changed: what it has is what counts.
+    lenient = mode is not SchemaEvolution.STRICT and convertible(data, table)
+    return table if lenient or fits(data, table) else declared
+
+
+def required_paths(kind: Type, path: str = "", required: bool = False) -> tuple[str, ...]:
+    """The paths of all that must have a value: columns, fields of structs, elements of lists, values of maps."""
+    own = (path,) if required else ()
+    match kind:
+        case StructType():
+            inner = (required_paths(c.type, _path(path, c.name), c.required) for c in kind.fields)
+            return (*own, *(found for paths in inner for found in paths))
+        case ListType():
+            return (*own, *required_paths(kind.element, f"{path}.element", kind.element_required))
+        case MapType():
+            return (*own, *required_paths(kind.value, f"{path}.value", kind.value_required))
+        case _:
+            return own
 
 
 def optional(kind: Type) -> Type:
@@ -156,6 +327,83 @@ def optional(kind: Type) -> Type:
             return MapType(optional(kind.key), optional(kind.value))
         case Primitive() | _:
             return kind
+
+
+# What comes of changes.
+
+
+def evolved(schema: StructType, changes: Iterable[TableChange]) -> StructType:
+    """The schema after the changes, in their order."""
+    for change in changes:
+        schema = _evolved_fields(schema, change, "")
+    return schema
+
+
+def _evolved_fields(kind: StructType, change: TableChange, parent: str) -> StructType:
+    fields = []
+    for column in kind.fields:
+        path = _path(parent, column.name)
+        match change:
+            case DropColumn(gone) if gone == path:
+                continue
+            case RenameColumn(old, name) if old == path:
+                fields.append(replace(column, name=name))
+            case _:
+                inner, required = _evolved_type(column.type, column.required, change, path)
+                fields.append(replace(column, type=inner, required=required))
+    if isinstance(change, AddColumn) and change.parent == parent:
+        fields.append(change.column)
+    return StructType(tuple(fields))
+
+
+def _evolved_type(kind: Type, required: bool, change: TableChange, path: str) -> tuple[Type, bool]:
+    """The type of the column, element or value at a path, and whether it is required."""
+    match change, kind:
+        case WidenColumn(), _ if change.path == path:
+            return change.new, required
+        case MakeOptional(), _ if change.path == path:
+            return kind, False
+        case _, StructType():
+            return _evolved_fields(kind, change, path), required
+        case _, ListType():
+            return ListType(*_evolved_type(kind.element, kind.element_required, change, f"{path}.element")), required
+        case _, MapType():
+            value, value_required = _evolved_type(kind.value, kind.value_required, change, f"{path}.value")
+            return MapType(kind.key, value, value_required), required
+        case _:
+            return kind, required
+
+
+def renamed(path: str, changes: Iterable[TableChange]) -> str:
+    """What a column's path is after the changes."""
+    for change in changes:
+        if isinstance(change, RenameColumn) and (path == change.path or path.startswith(f"{change.path}.")):
+            path = change.name + path[len(change.path) :]
+    return path
+
+
+Partition = tuple[tuple[str, str], ...]
+"""A table's partitioning: source columns and transforms as Iceberg spells them, `("id", "bucket[16]")`."""
+
+
+def partition_change(have: Partition, wanted: Sequence[PartitionField]) -> SetPartition | None:
+    """The change from one partitioning to another, or None when both divide the rows alike."""
+    change = SetPartition(tuple(wanted))
+    return None if dividing(have) == dividing(partition_after(have, (change,))) else change
+
+
+def dividing(partition: Partition) -> frozenset[tuple[str, str]]:
+    """What divides the rows: the order of the fields does not, nor does a void one."""
+    return frozenset(one for one in partition if one[1] != Transform.VOID.value)
+
+
+def partition_after(have: Partition, changes: Iterable[TableChange]) -> Partition:
+    """The partitioning of new data after the changes."""
+    changes = tuple(changes)
+    for change in changes:
+        if isinstance(change, SetPartition):
+            return tuple((one.source, one.iceberg_transform) for one in change.fields if one.transform is not Transform.VOID)
+    return tuple((renamed(source, changes), transform) for source, transform in have)
 
 
 def _path(parent: str, name: str) -> str:

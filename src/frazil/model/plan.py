@@ -2,19 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from frazil.model.commit import Position
+from frazil.model.evolution import (
+    AddColumn,
+    DropColumn,
+    MakeOptional,
+    RenameColumn,
+    TableChange,
+    WidenColumn,
+    evolved,
+)
+from frazil.model.types import Column, StructType
 
 
 @dataclass(frozen=True)
 class PlannedColumn:
-    """A column as it would be in the table. ``change``: `keep`, `create` or `add`."""
+    """A column as it would be in the table, and as it is.
+
+    ``change``: `keep`, `create`, `add`, `widen`, `optional`, `rename` or `drop`; several at once are joined by a comma.
+    ``old_name`` and ``old_type`` are there when they differ from what would be.
+    """
 
     name: str
     type: str
     required: bool
     change: str
+    old_name: str | None = None
+    old_type: str | None = None
+
+
+def planned_columns(table: StructType, changes: Sequence[TableChange]) -> tuple[PlannedColumn, ...]:
+    """The table's columns as they would be, then what changes inside of them, then what would go."""
+    old_names = {change.name: change.path for change in changes if isinstance(change, RenameColumn)}
+    now = {column.name: column for column in table.fields}
+    after = evolved(table, changes)
+    kept = [_planned(column, old_names.get(column.name, column.name), now, changes) for column in after.fields]
+    names = {column.name for column in after.fields}
+    inside = [_inside(change) for change in changes if not isinstance(change, DropColumn) and _path(change) not in names]
+    gone = [now[change.path] for change in changes if isinstance(change, DropColumn)]
+    dropped = [PlannedColumn(column.name, str(column.type), column.required, "drop") for column in gone]
+    return (*kept, *(column for column in inside if column is not None), *dropped)
+
+
+def _path(change: TableChange) -> str | None:
+    """The path of the column that a change is about, as it would be."""
+    match change:
+        case RenameColumn():
+            return change.name
+        case AddColumn() | WidenColumn() | MakeOptional() | DropColumn():
+            return change.path
+        case _:
+            return None
+
+
+def _planned(column: Column, old_name: str, now: Mapping[str, Column], changes: Sequence[TableChange]) -> PlannedColumn:
+    about = [_WORDS[type(change)] for change in changes if _path(change) == column.name and type(change) in _WORDS]
+    old = now.get(old_name, column)
+    widened = any(isinstance(change, WidenColumn) and change.path == column.name for change in changes)
+    return PlannedColumn(
+        column.name,
+        str(column.type),
+        column.required,
+        ", ".join(about) or "keep",
+        old_name=old_name if old_name != column.name else None,
+        old_type=str(old.type) if widened else None,
+    )
+
+
+def _inside(change: TableChange) -> PlannedColumn | None:
+    match change:
+        case AddColumn():
+            return PlannedColumn(change.path, str(change.column.type), False, _WORDS[AddColumn])
+        case WidenColumn():
+            return PlannedColumn(change.path, str(change.new), False, _WORDS[WidenColumn], old_type=str(change.old))
+        case MakeOptional():
+            return PlannedColumn(change.path, "", False, _WORDS[MakeOptional])
+        case _:
+            return None
+
+
+_WORDS: Mapping[type, str] = {AddColumn: "add", WidenColumn: "widen", MakeOptional: "optional", RenameColumn: "rename"}
 
 
 @dataclass(frozen=True)
@@ -38,8 +108,11 @@ class PipelinePlan:
     end: Position | None
     rows: int | None
     notes: tuple[str, ...] = ()
+    old_partition: tuple[str, ...] | None = None
+    """The table's partitioning when it would be changed; what is in the table stays under it."""
 
     @property
     def changes_anything(self) -> bool:
         """Whether the table itself would be created or changed, apart from rows."""
-        return self.create_table or any(column.change != "keep" for column in self.columns)
+        changes = self.old_partition is not None or any(column.change != "keep" for column in self.columns)
+        return self.create_table or changes

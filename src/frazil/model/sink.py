@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import ChangeOptions, change_problems
+from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
 from frazil.model.partition import PartitionField, Transform, whole_fields
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
@@ -17,15 +18,6 @@ from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 MAX_FILE_MB = 512
-
-
-class SchemaEvolution(StrEnum):
-    """What happens when the data has another shape than the table."""
-
-    STRICT = "strict"
-    ADD_COLUMNS = "add_columns"
-    TYPE_WIDEN = "type_widen"
-    FULL = "full"
 
 
 class PartitionStrategy(StrEnum):
@@ -96,7 +88,7 @@ def columns_by_name(value: Any) -> Any:
     return [{"name": name, **kind} if isinstance(kind, dict) else {"name": name, "type": kind} for name, kind in value.items()]
 
 
-class SinkSpec(ChangeOptions):
+class SinkSpec(ChangeOptions, EvolutionOptions):
     """An Iceberg table as a destination."""
 
     catalog: CatalogSpec = Field(description="Who knows where the table is.")
@@ -138,7 +130,6 @@ class SinkSpec(ChangeOptions):
     columns: tuple[ColumnSpec, ...] = Field(
         (), alias="schema", description="Declared columns; inferred from the data when left out."
     )
-    schema_evolution: SchemaEvolution = Field(SchemaEvolution.ADD_COLUMNS, description="What may change when the data does.")
     auto_create_table: bool = Field(True, description="Whether a missing table (and its namespace) is made.")
 
     s3: S3Storage | None = Field(None, description="Amazon S3 and compatible stores.")
@@ -215,13 +206,23 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
         known = ", ".join(codec.value for codec in CODECS[sink.file_format])
         words = f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}"
         problems.append(Problem(words, "compression"))
-    problems += change_problems(sink)
+    problems += change_problems(sink) + evolution_problems(sink, _named_columns(sink))
+    if sink.partial_updates and sink.dropped_columns is DroppedColumns.HARD:
+        words = "dropped_columns: hard would drop the columns whose values partial_updates is to keep"
+        problems.append(Problem(words, "dropped_columns"))
     if sink.namespace is not None and not all(sink.namespace_levels):
         problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
         words = "max_batch_size is the cap while catching up and cannot be below batch_size"
         problems.append(Problem(words, "max_batch_size"))
     return problems + _declared_problems(sink)
+
+
+def _named_columns(sink: SinkSpec) -> list[tuple[str, str]]:
+    """The table's columns that options name, each with its option."""
+    by = "partition_by" if sink.partition_by else "partition_fields"
+    named = [("key_fields", key) for key in sink.key_fields]
+    return named + [("schema", column.name) for column in sink.columns] + [(by, field.source) for field in sink.partition]
 
 
 def _partition_problems(sink: SinkSpec) -> list[Problem]:

@@ -13,7 +13,9 @@ from ruamel.yaml import YAML
 from yaml_cases import DATA, ROOT
 
 from frazil.doors.yaml import load_text
-from frazil.model.sink import CommitMode, PartitionStrategy, SchemaEvolution, SinkSpec, TimeGranularity
+from frazil.model.changes import CommitMode
+from frazil.model.evolving import SchemaEvolution
+from frazil.model.sink import PartitionStrategy, SinkSpec, TimeGranularity
 
 OURS = DATA / "fragments.md"
 BESIDE = sorted((ROOT.parent / "shared" / "seeds").glob("001*.txt"))

@@ -121,10 +121,16 @@ def _kind(annotation: Any) -> str:
         elif origin is tuple:
             words.append(f"list of {_plural(get_args(kind)[0])}")
         elif origin is dict:
-            words.append("texts by name" if get_args(kind)[1] is str else "section")
+            words.append(_by_name(get_args(kind)[1]))
         elif models_of(kind):
             words.append("section")
     return " or ".join(dict.fromkeys(words))
+
+
+def _by_name(annotation: Any) -> str:
+    if get_origin(annotation) is tuple:
+        return "texts by name, or lists of them"
+    return "texts by name" if annotation is str else "section"
 
 
 def _plural(annotation: Any) -> str:

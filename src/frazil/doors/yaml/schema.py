@@ -50,6 +50,8 @@ def _short_forms(definitions: dict[str, Schema]) -> None:
     for model in ("SinkSpec", "FilesSource"):
         columns = definitions[model]["properties"]["schema"]
         columns["anyOf"] = [{"type": columns.pop("type"), "items": columns.pop("items")}, _columns_by_name(definitions)]
+    earlier = definitions["SinkSpec"]["properties"]["aliases"]
+    earlier["additionalProperties"] = {"anyOf": [{"type": "string"}, earlier["additionalProperties"]]}
     file = definitions["PipelineFile"]["properties"]
     file["version"] = {"enum": ["1.0", "1", 1], "description": file["version"]["description"]}
     levels = definitions["Settings"]["properties"]["log_level"]["enum"]

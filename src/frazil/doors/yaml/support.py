@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from frazil.errors import ConfigError
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
-from frazil.model.sink import SchemaEvolution
 from frazil.model.source import RUNNABLE
 
 
@@ -31,7 +30,5 @@ def _reasons(pipeline: PipelineSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
     source, sink = f"sources.{pipeline.source_name}", f"sinks.{pipeline.sink_name}"
     if not isinstance(pipeline.source, RUNNABLE):
         yield f"the connector {pipeline.source.connector}", (f"{source}.connector", f"{sink}.topics")
-    if pipeline.sink.schema_evolution in (SchemaEvolution.TYPE_WIDEN, SchemaEvolution.FULL):
-        yield f"schema_evolution {pipeline.sink.schema_evolution}", (f"{sink}.config.schema_evolution",)
     if pipeline.dead_letter_topic is not None:
         yield "dead_letter_topic", (f"{sink}.dead_letter_topic", f"{source}.dead_letter_topic")

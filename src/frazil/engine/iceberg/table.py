@@ -57,6 +57,23 @@ class IcebergTable:
         return self._layout.partition
 
     @property
+    def partitions_in_use(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """The partition specs that live data files were written under, in the same form."""
+        metadata = self._operations.current()
+        head = metadata.currentSnapshot()
+        manifests = () if head is None else items(head.dataManifests(self._table.io()))
+        used = {int(m.partitionSpecId()) for m in manifests if m.hasAddedFiles() or m.hasExistingFiles()}
+        return tuple(_partition(metadata.schema(), metadata.spec(number)) for number in sorted(used))
+
+    @property
+    def held_columns(self) -> frozenset[str]:
+        """The columns that the table's specs and sort orders, earlier ones too, are made from."""
+        metadata = self._operations.current()
+        made = [*items(metadata.specs()), *items(metadata.sortOrders())]
+        found = {metadata.schema().findColumnName(field.sourceId()) for one in made for field in items(one.fields())}
+        return frozenset(str(name) for name in found if name is not None)
+
+    @property
     def _layout(self) -> _Layout:
         """Read again only when another schema or spec is the current one: a schema or spec never changes under its id."""
         metadata = self._operations.current()
@@ -66,9 +83,7 @@ class IcebergTable:
             columns = type_from_json(json.loads(self._jvm.schema_to_json(schema)))
             if not isinstance(columns, StructType):
                 raise TypeError(columns)
-            fields = items(metadata.spec().fields())
-            partition = tuple((str(schema.findColumnName(f.sourceId())), str(f.transform().toString())) for f in fields)
-            self._read_layout = _Layout(ids, columns, partition)
+            self._read_layout = _Layout(ids, columns, _partition(schema, metadata.spec()))
         return self._read_layout
 
     @property
@@ -233,6 +248,10 @@ class IcebergTable:
         if lacking:
             metadata = self._jvm.build_metadata_from(metadata).setProperties(lacking).discardChanges().build()
         return self._jvm.view(self._table, metadata)
+
+
+def _partition(schema: Any, spec: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(schema.findColumnName(f.sourceId())), str(f.transform().toString())) for f in items(spec.fields()))
 
 
 def _literal(value: Any) -> int | str | None:

@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from frazil.engine import target
-from frazil.engine.iceberg import Change, IcebergTable, StagedFiles
+from frazil.engine.iceberg import Base, Change, IcebergTable, StagedFiles
 from frazil.engine.partition import distribution_options, write_defaults
 from frazil.model.commit import RowCounts
-from frazil.model.evolution import TableChange
+from frazil.model.evolution import Partition, TableChange
 from frazil.model.sink import SinkSpec
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The table and the sink of a batch, and about how many rows it has."""
+    """The table and the sink of a batch, the partitioning that its rows are written under, and about how many it has.
+
+    ``seen`` is the table as it was when the batch was staged first: what came after that, the batch knows nothing of.
+    """
 
     table: IcebergTable
     sink: SinkSpec
+    partition: Partition
+    seen: Base
     rows: int | None = None
 
     @property
@@ -27,13 +32,13 @@ class Ground:
         """The options of a write."""
         options = target.write_options(self.sink)
         if "write.distribution-mode" not in self.sink.write_properties:
-            options |= distribution_options(self.sink.distribution, self.table.partition, self.rows)
+            options |= distribution_options(self.sink.distribution, self.partition, self.rows)
         return options
 
     def stage(self, frame: DataFrame, evolution: tuple[TableChange, ...]) -> StagedFiles:
         """The frame's rows as data files of the table after its changes."""
         options = self.options
-        return self.table.stage(frame, options, evolution, write_defaults(options, self.table.partition))
+        return self.table.stage(frame, options, evolution, write_defaults(options, self.partition))
 
 
 @dataclass(frozen=True)

@@ -10,27 +10,47 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine import target
-from frazil.engine.iceberg import Change, Operation, Replace, replaced_unseen
+from frazil.engine.iceberg import Append, Change, Operation, Replace, replaced_unseen
 from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
+from frazil.errors import Halted
 from frazil.model.commit import RowCounts
+from frazil.model.evolution import RenameColumn, dividing, partition_after
 
 
 def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and says which they replace."""
     table, condition = ground.table, ground.sink.overwrite_where
-    base = table.base
+    base = replace(table.base, head=ground.seen.head)
+    if condition is None:
+        _require_one_partitioning(ground, fit)
     rows = fit.applied(frame)
     staged = ground.stage(rows if condition is None else _within(rows, condition), fit.evolution)
     operation: Operation
     if condition is not None:
         with table.scratch(fit.evolution, target.file_properties(ground.sink)) as scratch:
             scratch.delete_where(condition)
-            gone = scratch.changes(conflicts=table.expression(condition))
+            # The condition may name columns that the table does not have yet: then nobody may have changed any row.
+            gone = scratch.changes(conflicts=table.everything if fit.evolution else table.expression(condition))
         operation = replace(gone, staged=gone.staged + staged, refusal=replaced_unseen)
+    elif staged.files or not fit.partition:
+        operation = Replace(staged, None if fit.partition else table.everything)
     else:
-        operation = Replace(staged, None if table.partition else table.everything)
+        operation = Append()  # no rows, no partitions that they could replace
     return Written(Change(operation, base, fit.evolution), RowCounts(read=staged.rows, written=staged.rows))
+
+
+def _require_one_partitioning(ground: Ground, fit: Fit) -> None:
+    """Rows of the batch's partitions that are in files of another partitioning would not be replaced."""
+    renames = [change for change in fit.evolution if isinstance(change, RenameColumn)]
+    have = [dividing(partition_after(one, renames)) for one in ground.table.partitions_in_use]
+    if fit.partition and any(one != dividing(fit.partition) for one in have):
+        raise Halted(
+            "partitioning-mixed",
+            f"Table {ground.sink.full_name} has files from before its partitioning changed, and an overwrite of partitions "
+            f"would leave their rows in place.",
+            fix="Say which rows to replace with overwrite_where, or rewrite the older files under the table's current spec.",
+        )
 
 
 def _within(rows: DataFrame, condition: str) -> DataFrame:

@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StructType
 
+from frazil.engine.aliases import under_new_names
 from frazil.engine.schema import DELETE, HIDDEN, OP, data_columns, quoted
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat, OpValues
@@ -27,6 +28,9 @@ _BEFORE, _AFTER = 0, 1
 
 def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for."""
+    if sink.change_format is ChangeFormat.DEBEZIUM and "payload" in frame.columns and "op" not in frame.columns:
+        frame = frame.select("payload.*")
+    frame = under_new_names(frame, sink)
     if sink.change_format is ChangeFormat.DEBEZIUM:
         return _from_debezium(frame, sink)
     if sink.change_format is ChangeFormat.TOMBSTONES:
@@ -92,8 +96,6 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
     An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not.
     """
-    if "payload" in frame.columns and "op" not in frame.columns:
-        frame = frame.select("payload.*")
     require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
     fields = _images(frame)
     if missing := [key for key in sink.key_fields if key not in fields]:

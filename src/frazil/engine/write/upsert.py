@@ -22,7 +22,7 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     with latest(fit.applied(frame), fit.keys, sink.unchanged_value) as (last, survey):
         facts = Facts(
             empty=table.holds_no_files,
-            disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and table.lacks_keys(fit.keys, survey.lowest, survey.highest),
+            disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
             unchanged=survey.unchanged,
             lacks_columns=len(fit.given) < len(fit.names),
         )
@@ -42,8 +42,8 @@ def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: C
         rows = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
         staged = ground.stage(rows.select(*[quoted(name) for name in fit.names]), evolution)
     if survey.keys and choice.way != APPEND:
-        everywhere = deletes_everywhere(table, fit.keys)
-        if everywhere and table.unpartitioned_spec is None:
+        everywhere = deletes_everywhere(table, fit)
+        if everywhere and fit.partition and table.unpartitioned_spec is None:
             evolution = (*evolution, AddUnpartitionedSpec())
         keys = last.select(*[quoted(key) for key in fit.keys])
         deletes = table.stage_deletes(keys, ground.options, fit.keys, evolution, everywhere=everywhere)
@@ -51,13 +51,19 @@ def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: C
     return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
 
 
-def deletes_everywhere(table: IcebergTable, keys: tuple[str, ...]) -> bool:
+def _lacks_keys(table: IcebergTable, survey: Survey, fit: Fit) -> bool:
+    keys = fit.keys_before
+    return keys is not None and table.lacks_keys(keys, survey.lowest, survey.highest)
+
+
+def deletes_everywhere(table: IcebergTable, fit: Fit) -> bool:
     """Whether deletes must apply in every partition.
 
     Deletes of one partition cost readers less. They find all earlier rows of a key only if the key alone decides the partition,
     and always did: no file was ever written under another spec.
     """
-    return table.base.specs > 1 or not all(source in keys for source, _ in table.partition)
+    several = table.base.specs > 1 or fit.repartitions
+    return several or not all(source in fit.keys for source, _ in fit.partition)
 
 
 def counts_of(survey: Survey) -> RowCounts:
