@@ -1,4 +1,4 @@
-"""Runs the benchmarks and writes what was found: ``python -m benchmarks [--quick] [--out FOLDER] [append stream memory]``."""
+"""Runs the benchmarks and writes what was found: ``python -m benchmarks [--quick] [--out FOLDER] [append stream ...]``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, memory, plot, report, stream, summary
+from benchmarks import append, memory, plot, report, stream, summary, upsert
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
 ROOT = Path(__file__).parents[1]
-ALL = {"append": append.measure, "stream": stream.measure, "memory": memory.measure}
+ALL = {"append": append.measure, "stream": stream.measure, "memory": memory.measure, "upsert": upsert.measure}
 
 
 def main() -> None:

@@ -31,7 +31,9 @@ def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         "axes.edgecolor": GREY,
     }
     mpl.rcParams |= {"xtick.color": GREY, "ytick.color": GREY}
-    panels = [panel for panel in (_append(entries), _stream(entries), _memory(entries)) if panel[1]]
+    panels = [
+        panel for panel in (_append(entries), _stream(entries), _memory(entries), _upsert(entries), _scan(entries)) if panel[1]
+    ]
     heights = [len(bars) + 1 for _, bars in panels]
     figure, axes = pyplot.subplots(
         len(panels), 1, figsize=(8, 0.3 * sum(heights)), squeeze=False, height_ratios=heights, layout="constrained"
@@ -88,6 +90,22 @@ def _memory(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
         for name, runs in sorted(entry["runs"].items(), key=lambda item: "frazil" in item[0])
     ]
     return f"Peak memory of the same append of {_rows(entries, 'memory')} rows, megabytes (less is better)", bars
+
+
+def _upsert(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "upsert"):
+        if entry["case"][0].isdigit():
+            bars |= {f"{entry['case']} rows: {name}": runs for name, runs in entry["runs"].items()}
+    return "Upsert of 50,000 rows into a table, seconds (less is better)", list(bars.items())
+
+
+def _scan(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "upsert"):
+        if entry["case"].startswith("scan"):
+            bars |= entry["runs"]
+    return "Scan after 20 upserts, seconds (less is better)", list(bars.items())
 
 
 def _of(entries: Sequence[Mapping[str, Any]], benchmark: str) -> list[Mapping[str, Any]]:

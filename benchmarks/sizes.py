@@ -16,7 +16,12 @@ class Sizes:
     rows_per_batch: int = 1_000
     first_batches: int = 5
     heap: str = "2g"
+    tables: tuple[int, ...] = (1_000_000, 10_000_000, 50_000_000)
+    upsert_rows: int = 50_000
+    upsert_rounds: int = 3
+    upserts: int = 20
 
 
 FULL = Sizes(rows=5_000_000, rounds=5, warm_up=1, batches=35)
-QUICK = Sizes(rows=20_000, rounds=1, warm_up=0, batches=4, first_batches=1, heap="1g")
+QUICK = Sizes(rows=20_000, rounds=1, warm_up=0, batches=4, first_batches=1, heap="1g",
+              tables=(1_000, 2_000, 4_000), upsert_rows=100, upsert_rounds=1, upserts=2)  # fmt: skip

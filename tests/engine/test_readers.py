@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -12,52 +11,7 @@ from typing import Any
 import pytest
 
 from engine.lakes import Lake, commits, run, sqlite_lake
-
-Rows = list[dict[str, Any]]
-EXTENSIONS = ("avro", "httpfs", "iceberg")
-
-
-def by_spark(lake: Lake, snapshot: int | None) -> Rows:
-    return plain(row.asDict(recursive=True) for row in lake.table(at=snapshot).collect())
-
-
-def by_pyiceberg(lake: Lake, snapshot: int | None) -> Rows:
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    catalog = SqlCatalog(lake.name, uri=f"sqlite:///{lake.folder / 'catalog.db'}")
-    try:
-        return plain(catalog.load_table("db.t").scan(snapshot_id=snapshot).to_arrow().to_pylist())
-    finally:
-        catalog.engine.dispose()
-
-
-def by_polars(lake: Lake, snapshot: int | None) -> Rows:
-    import polars
-
-    return plain(polars.scan_iceberg(newest_metadata(lake), snapshot_id=snapshot).collect().to_dicts())
-
-
-def by_duckdb(lake: Lake, snapshot: int | None) -> Rows:
-    import duckdb
-
-    past = f", snapshot_from_id={snapshot}::ubigint" if snapshot else ""
-    with duckdb.connect() as connection:
-        for name in EXTENSIONS:
-            connection.load_extension(str(extension_file(name)))
-        found = connection.sql(f"select * from iceberg_scan('{newest_metadata(lake)}'{past})").to_arrow_table()
-        return plain(found.to_pylist())
-
-
-def extension_file(name: str) -> Path:
-    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
-    assert spec is not None
-    assert spec.origin is not None
-    return next(Path(spec.origin).parent.rglob(f"{name}.duckdb_extension"))
-
-
-def newest_metadata(lake: Lake) -> str:
-    log = lake.spark.table(f"{lake.name}.db.t.metadata_log_entries").orderBy("timestamp").collect()
-    return str(log[-1].file).removeprefix("file://")
+from engine.readers import Rows, by_duckdb, by_polars, by_pyiceberg, by_spark
 
 
 def plain(found: Any) -> Rows:
@@ -85,7 +39,7 @@ def test_all_readers_return_the_same_rows_now_and_then(lake: Lake, tmp_path: Pat
     done = commits(run(lake.pipeline({"connector": "generator", "rows": 90, "seed": 3}, batch_size=40, **options)))
     assert [commit.counts.written for commit in done] == [40, 40, 10]
     for snapshot, count in [(None, 90), *((commit.snapshot, rows) for commit, rows in zip(done, (40, 80, 90), strict=True))]:
-        found = {name: read(lake, snapshot) for name, read in READERS.items()}
+        found = {name: plain(read(lake, snapshot)) for name, read in READERS.items()}
         assert [row["event_number"] for row in found["Spark"]] == list(range(count))
         for name, rows in found.items():
             assert rows == found["Spark"], f"{name} at {snapshot}"

@@ -19,7 +19,17 @@ from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.shape import drops_rows, shaped
-from frazil.engine.write import Ground, Written, over_the_limit, settle, strategy_of, with_operations
+from frazil.engine.write import (
+    Ground,
+    Settlement,
+    Written,
+    compact,
+    settle,
+    strategy_of,
+    too_many_files,
+    too_many_keys,
+    with_operations,
+)
 from frazil.errors import DataError, Fenced, FrazilError, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, SinkState, short_range
@@ -164,10 +174,16 @@ class SinkWriter:
     def _keep_debt_bounded(self) -> None:
         """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
         sink, table = self.sink, self._require_table()
-        if sink.commit_mode is not CommitMode.UPSERT or not over_the_limit(table, sink):
+        if sink.commit_mode is not CommitMode.UPSERT:
             return
-        began = time.monotonic()
-        settled = settle(table)
+        if too_many_keys(table, sink):
+            self._upkeep(settle)
+        if too_many_files(table, sink):
+            self._upkeep(compact)
+
+    def _upkeep(self, prepare: Callable[[IcebergTable], Settlement | None]) -> None:
+        table, began = self._require_table(), time.monotonic()
+        settled = prepare(table)
         if settled is None:
             return
         intent = Intent(
@@ -176,9 +192,11 @@ class SinkWriter:
         try:
             self._run(intent)
         except Restage:
-            return  # somebody else wrote meanwhile: the debt is still there, and is settled after the next batch
-        seconds = time.monotonic() - began
-        self._listen(Settled(self.name, sink.full_name, settled.equality_deletes, settled.rows, seconds))
+            # Somebody else wrote meanwhile: the debt is still there, and is settled after the next batch.
+            self._patiently(table.refresh)
+            return
+        kind = settled.change.summary["frazil.kind"]
+        self._listen(Settled(self.name, self.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
         """The source's rows as the table is to hold them, with what they do to it."""

@@ -97,6 +97,15 @@ class ChangeOptions(Model):
     op_field: str | None = Field(None, description="Column that says insert, update or delete; it is not kept in the table.")
     op_values: OpValues = Field(default_factory=OpValues.model_construct, description="What the values of op_field mean.")
 
+    op_column: str | None = Field(
+        None, description="Append: column that is added and says what the row did; deletes are kept as rows, too."
+    )
+    diff_column: str | None = Field(
+        None,
+        description="Append: column that is added, 1 for a row that came and -1 for one that went; deletes are kept, too.",
+    )
+    time_column: str | None = Field(None, description="Append: column that is added, the time at which the batch was read.")
+
     upsert_strategy: UpsertStrategy = Field(
         UpsertStrategy.AUTO, description="How an upsert finds the rows that it replaces; auto decides for each batch."
     )
@@ -118,6 +127,16 @@ class ChangeOptions(Model):
     max_delete_files: int | None = Field(
         500, ge=0, description="Most delete files that a commit may leave; more are merged or compacted away."
     )
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether rows say what they do."""
+        return self.op_field is not None or self.change_format is not ChangeFormat.ROWS
+
+    @property
+    def keeps_deletes(self) -> bool:
+        """Whether an append keeps a row that says that another is gone."""
+        return self.op_column is not None or self.diff_column is not None
 
     @field_validator("key_fields", "order_by", "readers", mode="before")
     @classmethod
@@ -168,6 +187,10 @@ def _strategy_problems(options: ChangeOptions) -> list[Problem]:
         words = "when_matched_update_all and when_not_matched_insert_all are both false: a batch would change nothing"
         problems.append(Problem(words, "when_matched_update_all"))
     if options.upsert_strategy is UpsertStrategy.EQUALITY_DELETE:
+        unable = [reader.value for reader in options.readers if reader in WITHOUT_EQUALITY_DELETES]
+        if unable:
+            words = f"{', '.join(unable)} cannot read a table with equality deletes: use upsert_strategy: merge or auto"
+            problems.append(Problem(words, "readers"))
         problems += [
             Problem(f"{name} needs to look at the rows in the table: use upsert_strategy: merge or auto", name)
             for name, set_ in (
@@ -194,6 +217,18 @@ def _operation_problems(options: ChangeOptions) -> list[Problem]:
         problems.append(Problem("op_values has no meaning without op_field", "op_values"))
     if options.op_field is not None and options.op_field in options.key_fields:
         problems.append(Problem(f"op_field {options.op_field!r} is not kept in the table and cannot be a key", "op_field"))
+    if options.commit_mode is not CommitMode.APPEND:
+        problems += [
+            Problem(f"{name} has no meaning with commit_mode: {options.commit_mode}; it belongs to append", name)
+            for name in ("op_column", "diff_column", "time_column")
+            if getattr(options, name) is not None
+        ]
+    elif not options.has_operations:
+        problems += [
+            Problem(f"{name} has no meaning without op_field or change_format: rows that say nothing are all inserts", name)
+            for name in ("op_column", "diff_column")
+            if getattr(options, name) is not None
+        ]
     if options.commit_mode is CommitMode.OVERWRITE:
         problems += [
             Problem(f"{name} has no meaning with commit_mode: overwrite", name)

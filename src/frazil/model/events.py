@@ -69,11 +69,16 @@ class CommitFailed:
 
 @dataclass(frozen=True)
 class Settled:
-    """Deletes by key were turned into positions: how many, and how many rows they had deleted."""
+    """Deletes were put in a form that costs readers less.
+
+    ``kind``: `settle`, when so many deletes by key became the positions of so many rows, or `compact`, when files were written
+    anew that so many delete files were for.
+    """
 
     pipeline: str
     table: str
-    equality_deletes: int
+    kind: str
+    deletes: int
     rows: int
     seconds: float
 

@@ -76,7 +76,7 @@ class Metrics:
         self._superseded = self._counter(
             "frazil_rows_superseded", "Rows of committed batches that a later row of their key in the batch took the place of."
         )
-        self._settled = self._counter("frazil_equality_deletes_settled", "Deletes by key that were turned into positions.")
+        self._settled = self._counter("frazil_deletes_settled", "How often deletes were put in a cheaper form.", "kind")
         self._fenced = self._counter("frazil_fenced", "How often another instance took the sink.")
         self._failures = self._counter("frazil_commit_failures", "Failed commit attempts by kind.", "kind")
         self._seconds = Histogram(
@@ -121,7 +121,7 @@ class Metrics:
                 case CommitFailed():
                     self._fail(event, unfinished)
                 case Settled():
-                    self._settled.labels(event.pipeline, event.table).inc(event.equality_deletes)
+                    self._settled.labels(event.pipeline, event.table, event.kind).inc()
                 case FencedOut():
                     self._fenced.labels(event.pipeline, unfinished.table).inc()
                     unfinished.settle()
@@ -136,8 +136,8 @@ class Metrics:
         labels = (event.pipeline, event.table)
         # A counter that shows 0 from the start lets a rate see the first increase.
         for counter in (self._written, self._batches, self._bytes, self._files, self._failed_rows, self._failed_commits,
-                        self._retries, self._filtered, self._dead_lettered, self._deleted, self._superseded, self._settled,
-                        self._fenced):  # fmt: skip
+                        self._retries, self._filtered, self._dead_lettered, self._deleted,
+                        self._superseded, self._fenced):  # fmt: skip
             counter.labels(*labels)
         for histogram in (self._seconds, self._batch_rows):
             histogram.labels(*labels)

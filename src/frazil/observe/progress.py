@@ -178,7 +178,8 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             done = ", ".join([f"{event.counts.written:,} rows", *lost, _count(event.files, "file"), f"{event.seconds:.1f} s"])
             return f"{event.pipeline}: batch {event.batch} committed ({done}); {line.figures(now)}"
         case Settled():
-            done = f"{event.equality_deletes:,} deletes by key became positions of {event.rows:,} rows"
+            by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
+            done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
         case CommitFailed() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"

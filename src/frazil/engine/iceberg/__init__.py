@@ -19,7 +19,7 @@ from frazil.engine.iceberg.changes import (
     StagedFiles,
     replaced_unseen,
 )
-from frazil.engine.iceberg.debt import Deletes, FileFacts, Settle, bitmap_of
+from frazil.engine.iceberg.debt import Deletes, FileFacts, Rewrite, bitmap_of
 from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
 from frazil.engine.iceberg.port import IcebergPort
@@ -40,9 +40,9 @@ __all__ = [
     "Operation",
     "Replace",
     "Restage",
+    "Rewrite",
     "RowChanges",
     "Scratch",
-    "Settle",
     "StagedFiles",
     "active",
     "bitmap_of",

@@ -39,26 +39,27 @@ _VECTOR_MAGIC = bytes.fromhex("d1d33964")
 
 
 @dataclass(frozen=True)
-class Settle:
-    """Delete files in place of others that say the same. It only fits the snapshot that it was made from."""
+class Rewrite:
+    """Files in place of others that hold the same rows. It only fits the snapshot that it was made from."""
 
-    added: tuple[Any, ...]
-    removed: tuple[Any, ...]
     staged: StagedFiles = field(default_factory=StagedFiles)
+    removed: tuple[Any, ...] = ()
+    deletes: tuple[Any, ...] = ()
+    removed_deletes: tuple[Any, ...] = ()
     fits = Fits.HEAD
 
     def on(self, transaction: Any, base: Base) -> Any:
-        """A rewrite: the table's rows are the same before and after it."""
+        """Iceberg's rewrite: readers of changes see none."""
         operation = transaction.newRewrite().validateFromSnapshot(base.head)
-        for file in self.added:
+        for file in (*self.staged.files, *self.deletes):
             operation.addFile(file)
-        for file in self.removed:
+        for file in (*self.removed, *self.removed_deletes):
             operation.deleteFile(file)
         return operation
 
     def overtaken(self, why: str) -> FrazilError:
         """It is left for another time."""
-        return Restage("settling-overtaken", why)
+        return Restage("rewrite-overtaken", why)
 
 
 @dataclass(frozen=True)
@@ -90,31 +91,32 @@ def equality_deletes(jvm: Jvm, table: Any) -> list[Deletes]:
     """All live equality delete files of the current snapshot, by the columns that they compare."""
     metadata = table.operations().current()
     snapshot = metadata.currentSnapshot()
-    found: dict[tuple[str, ...], list[Any]] = {}
+    found: dict[str, list[Any]] = {}
     for manifest in items(snapshot.deleteManifests(table.io())) if snapshot is not None else ():
         reader = jvm.iceberg.ManifestFiles.readDeleteManifest(manifest, table.io(), metadata.specsById())
         try:
             for file in items(reader):
-                if file.content().id() == _EQUALITY:
-                    columns = tuple(str(metadata.schema().findColumnName(i)) for i in items(file.equalityFieldIds()))
-                    found.setdefault(columns, []).append(file.copy())
+                compared = file.equalityFieldIds()
+                if compared is not None:
+                    found.setdefault(str(compared.toString()), []).append(file.copy())
         finally:
             reader.close()
-    return [Deletes(columns, tuple(files)) for columns, files in found.items()]
+    return [Deletes(_names(metadata.schema(), files[0]), tuple(files)) for files in found.values()]
 
 
-_EQUALITY = 2
+def _names(schema: Any, deletes: Any) -> tuple[str, ...]:
+    return tuple(str(schema.findColumnName(number)) for number in items(deletes.equalityFieldIds()))
 
 
 def facts_of(table: Any, files: Iterable[Any]) -> list[FileFacts]:
     """The facts of data or delete files."""
-    specs = table.specs()
-    return [FileFacts(str(file.location()), int(file.dataSequenceNumber()), _scope(specs, file)) for file in files]
+    divided = {int(spec.specId()): spec for spec in items(table.operations().current().specs()) if not spec.isUnpartitioned()}
 
+    def scope(file: Any) -> str:
+        spec = divided.get(int(file.specId()))
+        return "" if spec is None else f"{file.specId()}/{spec.partitionToPath(file.partition())}"
 
-def _scope(specs: Any, file: Any) -> str:
-    spec = specs.get(file.specId())
-    return "" if spec.isUnpartitioned() else f"{file.specId()}/{spec.partitionToPath(file.partition())}"
+    return [FileFacts(str(file.location()), int(file.dataSequenceNumber()), scope(file)) for file in files]
 
 
 def bitmap_of(bitmaps: Sequence[tuple[int, bytes]]) -> BitMap64:
@@ -139,22 +141,21 @@ def write_vectors(
     try:
         for path, fresh in dead.items():
             old = files[path].vector
-            whole = fresh if old is None else fresh | _read_vector(jvm, table, old)
+            dead_now = fresh if old is None else fresh | _read_vector(jvm, table, old)
             replaced += [old] if old is not None else []
-            blobs.append((path, len(whole), writer.write(_blob(jvm, path, whole))))
+            blobs.append((path, len(dead_now), writer.write(_blob(jvm, path, dead_now))))
     finally:
         writer.close()
-    specs = table.specs()
+    specs = {int(spec.specId()): (spec, bool(spec.isUnpartitioned())) for spec in items(table.operations().current().specs())}
+    location, size, puffin = output.location(), writer.fileSize(), iceberg.FileFormat.PUFFIN
+    begin = iceberg.FileMetadata.deleteFileBuilder
     added = []
     for path, count, blob in blobs:
         file = files[path].file
-        spec = specs.get(file.specId())
-        builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withFormat(iceberg.FileFormat.PUFFIN)
-        if not spec.isUnpartitioned():
-            builder = builder.withPartition(file.partition())
-        builder = builder.withPath(output.location()).withFileSizeInBytes(writer.fileSize()).withReferencedDataFile(path)
-        builder = builder.withContentOffset(blob.offset()).withContentSizeInBytes(blob.length()).withRecordCount(count)
-        added.append(builder.build())
+        spec, whole = specs[int(file.specId())]
+        builder = begin(spec).ofPositionDeletes().withFormat(puffin).withPath(location).withFileSizeInBytes(size)
+        builder.withReferencedDataFile(path).withContentOffset(blob.offset()).withContentSizeInBytes(blob.length())
+        added.append((builder if whole else builder.withPartition(file.partition())).withRecordCount(count).build())
     return added, replaced
 
 
@@ -192,13 +193,9 @@ def _as_positions(jvm: Jvm, table: Any, file: Any, files: Mapping[str, LiveFile]
 def _blob(jvm: Jvm, path: str, dead: BitMap64) -> Any:
     body = _VECTOR_MAGIC + dead.serialize()
     content = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
-    fields = jvm.root.java.util.ArrayList()
-    fields.add(POSITION_ID)
-    properties = jvm.root.java.util.HashMap()
-    properties.put("referenced-data-file", path)
-    properties.put("cardinality", str(len(dead)))
+    properties = {"referenced-data-file": path, "cardinality": str(len(dead))}
     buffer = jvm.root.java.nio.ByteBuffer.wrap(bytearray(content))
-    return jvm.iceberg.puffin.Blob(_VECTOR_TYPE, fields, -1, -1, buffer, None, properties)
+    return jvm.iceberg.puffin.Blob(_VECTOR_TYPE, [POSITION_ID], -1, -1, buffer, None, properties)
 
 
 def _read_vector(jvm: Jvm, table: Any, vector: Any) -> BitMap64:

@@ -12,7 +12,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from frazil.engine.iceberg.changes import RowChanges, StagedFiles
-from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, equality_deletes, facts_of, write_positions, write_vectors
+from frazil.engine.iceberg.debt import (
+    Deletes,
+    FileFacts,
+    LiveFile,
+    Rewrite,
+    equality_deletes,
+    facts_of,
+    write_positions,
+    write_vectors,
+)
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, items
 from frazil.model.evolution import TableChange
@@ -36,6 +45,7 @@ class Scratch:
         self._catalog = catalog
         self._table = table
         self._before = table.currentSnapshot()
+        self._copies = [table]
         self.name = name
 
     def delete_where(self, condition: str) -> None:
@@ -71,6 +81,7 @@ class Scratch:
         """
         identifier = self._jvm.iceberg.catalog.TableIdentifier.of(self._jvm.strings([_NAMESPACE, f"keys_{uuid.uuid4().hex}"]))
         copy = self._catalog.registerTable(identifier, self._table.operations().current().metadataFileLocation())
+        self._copies.append(copy)
         operations = copy.operations()
         metadata = operations.current()
         names = self._jvm.root.java.util.ArrayList()
@@ -81,9 +92,9 @@ class Scratch:
         builder = builder.setCurrentSchema(metadata.schema().select(names), metadata.lastColumnId())
         operations.commit(metadata, builder.build())
         copy.refresh()
-        append = copy.newFastAppend()
+        append, begin, spec = copy.newFastAppend(), self._jvm.iceberg.DataFiles.builder, copy.spec()
         for file in deletes.files:
-            data = self._jvm.iceberg.DataFiles.builder(copy.spec()).withPath(file.location()).withFormat(file.format())
+            data = begin(spec).withPath(file.location()).withFormat(file.format())
             append.appendFile(data.withFileSizeInBytes(file.fileSizeInBytes()).withRecordCount(file.recordCount()).build())
         append.commit()
         return self._jvm.spark.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
@@ -140,20 +151,60 @@ class Scratch:
 
     def changes(self, *, conflicts: Any) -> RowChanges:
         """The files that were added and removed. ``conflicts``: which rows of others must not have changed meanwhile."""
+        files = self._changed_files()
+        return RowChanges(conflicts, files.staged, files.removed, files.deletes, files.removed_deletes)
+
+    def rewrite(self) -> Rewrite:
+        """The same, of changes that left the rows as they were."""
+        return self._changed_files()
+
+    def compact_files_with_deletes(self) -> None:
+        """Lets Iceberg write the data files anew that have deletes, without the rows that those delete."""
+        options = {"delete-file-threshold": "1", "min-file-size-bytes": "0", "max-file-size-bytes": str(2**62),
+                   "remove-dangling-deletes": "true"}  # fmt: skip
+        pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
+        catalog, _, table = self.name.partition(".")
+        self.spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{table}', options => map({pairs}))").collect()
+
+    def _changed_files(self) -> Rewrite:
+        """What all snapshots that were made in the copy have added and removed, but for what came and went in between."""
         self._table.refresh()
         snapshot = self._table.currentSnapshot()
-        if self._unchanged(snapshot):
-            return RowChanges(conflicts)
+        added: dict[str, Any] = {}
+        removed: dict[str, Any] = {}
         io = self._table.io()
-        added = tuple(file.copy() for file in items(snapshot.addedDataFiles(io)))
-        staged = StagedFiles(added, sum(f.recordCount() for f in added), sum(f.fileSizeInBytes() for f in added))
-        return RowChanges(
-            conflicts,
-            staged,
-            removed=tuple(file.copy() for file in items(snapshot.removedDataFiles(io))),
-            deletes=tuple(file.copy() for file in items(snapshot.addedDeleteFiles(io))),
-            removed_deletes=tuple(file.copy() for file in items(snapshot.removedDeleteFiles(io))),
+        while not self._unchanged(snapshot):
+            for file in (*items(snapshot.addedDataFiles(io)), *items(snapshot.addedDeleteFiles(io))):
+                if removed.pop(_identity(file), None) is None:
+                    added[_identity(file)] = file.copy()
+            for file in (*items(snapshot.removedDataFiles(io)), *items(snapshot.removedDeleteFiles(io))):
+                removed[_identity(file)] = file.copy()
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else self._table.snapshot(parent)
+        rows = tuple(file for file in added.values() if _holds_rows(file))
+        return Rewrite(
+            StagedFiles(rows, sum(f.recordCount() for f in rows), sum(f.fileSizeInBytes() for f in rows)),
+            removed=tuple(file for file in removed.values() if _holds_rows(file)),
+            deletes=tuple(file for file in added.values() if not _holds_rows(file)),
+            removed_deletes=tuple(file for file in removed.values() if not _holds_rows(file)),
         )
+
+    def discard(self, original: Any) -> None:
+        """Deletes the metadata that only the copies name; data and delete files stay, for whoever commits them."""
+        io = self._table.io()
+        kept = {int(snapshot.snapshotId()) for snapshot in items(original.snapshots())}
+        files: set[str] = set()
+        for copy in self._copies:
+            copy.refresh()
+            metadata = copy.operations().current()
+            files |= _metadata_files(metadata)
+            for snapshot in items(metadata.snapshots()):
+                own = int(snapshot.snapshotId())
+                if own not in kept:
+                    files.add(str(snapshot.manifestListLocation()))
+                    files |= {str(one.path()) for one in items(snapshot.allManifests(io)) if int(one.snapshotId()) == own}
+        for file in files - _metadata_files(original):
+            io.deleteFile(file)
 
     def _unchanged(self, snapshot: Any) -> bool:
         if snapshot is None:
@@ -181,7 +232,11 @@ def scratch_of(jvm: Jvm, table: Any, evolution: Sequence[TableChange], propertie
         copy = catalog.registerTable(identifier, table.operations().current().metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)
         copy.refresh()
-        yield Scratch(jvm, catalog, copy, f"{name}.{_NAMESPACE}.{Scratch.NAME}")
+        scratch = Scratch(jvm, catalog, copy, f"{name}.{_NAMESPACE}.{Scratch.NAME}")
+        try:
+            yield scratch
+        finally:
+            scratch.discard(table.operations().current())
     finally:
         for key in options:
             conf.unset(f"spark.sql.catalog.{name}{key}")
@@ -213,3 +268,17 @@ def _vector(task: Any) -> Any:
     deletes = task.deletes()
     vectors = (delete for delete in items(deletes) if delete.contentOffset() is not None) if deletes.size() else ()
     return next(iter(vectors), None)
+
+
+def _identity(file: Any) -> str:
+    """A deletion vector shares its file with others."""
+    offset = None if _holds_rows(file) else file.contentOffset()
+    return f"{file.location()}#{offset}"
+
+
+def _holds_rows(file: Any) -> bool:
+    return int(file.content().id()) == 0
+
+
+def _metadata_files(metadata: Any) -> set[str]:
+    return {str(metadata.metadataFileLocation()), *(str(entry.file()) for entry in items(metadata.previousFiles()))}

@@ -11,7 +11,7 @@ from frazil.engine.write.append import append
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.overwrite import overwrite
 from frazil.engine.write.rows import with_operations
-from frazil.engine.write.settle import over_the_limit, settle
+from frazil.engine.write.settle import Settlement, compact, settle, too_many_files, too_many_keys
 from frazil.engine.write.upsert import upsert
 from frazil.model.changes import CommitMode
 from frazil.model.sink import SinkSpec
@@ -30,4 +30,15 @@ def strategy_of(sink: SinkSpec) -> Strategy:
     return _STRATEGIES[sink.commit_mode]
 
 
-__all__ = ["Ground", "Strategy", "Written", "over_the_limit", "settle", "strategy_of", "with_operations"]
+__all__ = [
+    "Ground",
+    "Settlement",
+    "Strategy",
+    "Written",
+    "compact",
+    "settle",
+    "strategy_of",
+    "too_many_files",
+    "too_many_keys",
+    "with_operations",
+]

@@ -28,6 +28,21 @@ _BEFORE, _AFTER = 0, 1
 
 def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for."""
+    frame = _operations(frame, sink)
+    new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}
+    new[sink.time_column] = functions.current_timestamp()
+    named = {name: column for name, column in new.items() if name is not None}
+    for name in named:
+        if name in frame.columns:
+            raise ConfigError("column-exists", f"The column {name!r}, which the sink adds, is in the data already.")
+    return frame.withColumns(named) if named else frame
+
+
+def _op(frame: DataFrame) -> Column:
+    return functions.col(OP) if OP in frame.columns else functions.lit("insert")
+
+
+def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if sink.change_format is ChangeFormat.DEBEZIUM and "payload" in frame.columns and "op" not in frame.columns:
         frame = frame.select("payload.*")
     frame = under_new_names(frame, sink)
@@ -104,7 +119,9 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     before, after = _image(frame, "before", fields), _image(frame, "after", fields)
     empty = functions.col("op").isNull() & before.isNull() & after.isNull()
     op = functions.when(empty, IGNORE).otherwise(_meaning(functions.col("op"), sink.op_values))
-    moved = (op == UPDATE) & before.isNotNull() & ~_same(before, after, sink.key_fields)
+    # A table that keeps count of rows that came and went is told of both images.
+    both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, sink.key_fields)
+    moved = (op == UPDATE) & before.isNotNull() & both
     main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER)
     steps = functions.when(moved, functions.array(_step(before, DELETE, _BEFORE), main)).otherwise(functions.array(main))
     order = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]

@@ -17,7 +17,7 @@ from typing import Any
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, functions
 
-from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Scratch, Settle, bitmap_of
+from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, bitmap_of
 from frazil.engine.schema import quoted
 from frazil.errors import Halted
 from frazil.model.changes import ChangeOptions
@@ -30,10 +30,10 @@ _FILE, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS = (f"__{name}" for name in ("f
 
 @dataclass(frozen=True)
 class Settlement:
-    """A settlement that is ready to be committed: how many deletes by key it ends, and how many rows those had deleted."""
+    """A settlement that is ready to be committed: how many deletes (or files of them) it ends, of how many rows."""
 
     change: Change
-    equality_deletes: int
+    deletes: int
     rows: int
 
 
@@ -48,13 +48,34 @@ class Digest:
         return Digest(self.rows - other.rows, self.keys ^ other.keys)
 
 
-def over_the_limit(table: IcebergTable, options: ChangeOptions) -> bool:
-    """Whether the table holds more deletes by key, or more files of deletes, than the sink allows."""
-    totals = table.totals
-    keys, files = totals.get("total-equality-deletes", 0), totals.get("total-delete-files", 0)
-    too_many_keys = options.max_equality_deletes is not None and keys > options.max_equality_deletes
-    too_many_files = options.max_delete_files is not None and files > options.max_delete_files
-    return keys > 0 and (too_many_keys or too_many_files)
+def too_many_keys(table: IcebergTable, options: ChangeOptions) -> bool:
+    """Whether the table holds more deletes by key than the sink allows, or some among more files of deletes than it allows."""
+    keys = table.totals.get("total-equality-deletes", 0)
+    over = options.max_equality_deletes is not None and keys > options.max_equality_deletes
+    return over or (keys > 0 and too_many_files(table, options))
+
+
+def too_many_files(table: IcebergTable, options: ChangeOptions) -> bool:
+    """Whether the table holds more files of deletes than the sink allows."""
+    files = table.totals.get("total-delete-files", 0)
+    return options.max_delete_files is not None and files > options.max_delete_files
+
+
+def compact(table: IcebergTable) -> Settlement | None:
+    """Writes the data files that have deletes anew, without the rows that those delete."""
+    base = table.base
+    with table.scratch((), {}) as scratch:
+        before = scratch.rows.count()
+        scratch.compact_files_with_deletes()
+        operation = scratch.rewrite()
+        after = scratch.rows.count()
+    if not operation.removed:
+        return None
+    if before != after:
+        raise _audit_failed(before, after)
+    ended = len(operation.removed_deletes)
+    summary = {"frazil.kind": "compact", "frazil.compacted-files": str(len(operation.removed))}
+    return Settlement(Change(operation, base, summary=summary), ended, after)
 
 
 def settle(table: IcebergTable) -> Settlement | None:
@@ -80,16 +101,20 @@ def settle(table: IcebergTable) -> Settlement | None:
                 dead.unpersist()
             after = _digest(_within(scratch.rows, keys, deletes.columns), deletes.columns)
     if after != before - gone:
-        raise Halted(
-            "audit-failed",
-            f"Deletes by key were turned into positions, but the table would not hold the same rows: {after.rows} instead of "
-            f"{before.rows - gone.rows}. Nothing was changed.",
-            fix="Report this. Set max_equality_deletes to null to go on without it.",
-        )
+        raise _audit_failed(before.rows - gone.rows, after.rows)
     count = sum(int(file.recordCount()) for file in deletes.files)
     summary = {"frazil.kind": "settle", "frazil.settled-equality-deletes": str(count), "frazil.settled-rows": str(gone.rows)}
-    operation = Settle(tuple(added), (*replaced, *deletes.files))
+    operation = Rewrite(deletes=tuple(added), removed_deletes=(*replaced, *deletes.files))
     return Settlement(Change(operation, base, summary=summary), count, gone.rows)
+
+
+def _audit_failed(expected: int, found: int) -> Halted:
+    return Halted(
+        "audit-failed",
+        f"The table's deletes were put in another form, but it would not hold the same rows then: {found} instead of {expected}, "
+        "or others. Nothing was changed.",
+        fix="Report this. Set max_equality_deletes and max_delete_files to null to go on without it.",
+    )
 
 
 @contextmanager

@@ -15,6 +15,9 @@ from frazil.model.changes import UpsertStrategy
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec, TableChange
 
+# Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
+ROWS_A_TASK = 250_000
+
 
 def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
@@ -38,6 +41,7 @@ def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: C
     base = table.base
     evolution: tuple[TableChange, ...] = fit.evolution
     staged = deletes = StagedFiles()
+    last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
     if survey.upserts:
         rows = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
         staged = ground.stage(rows.select(*[quoted(name) for name in fit.names]), evolution)

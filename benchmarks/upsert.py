@@ -1,0 +1,191 @@
+"""Upserts into tables of different sizes, and what reading costs after many of them.
+
+Three ways for the same rows: frazil with deletes by key, Spark's MERGE (merge-on-read), and PyIceberg's upsert. Each has a
+table of its own, which begins as the same files. Keys are spread over the whole table, which is the worst case for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from benchmarks.lab import CATALOG, NAMESPACE, Lab, timed
+from benchmarks.summary import Finding, ratio
+from frazil.model.events import Settled
+
+FRAZIL, MERGE, PYICEBERG = "frazil, deletes by key", "Spark's MERGE", "PyIceberg's upsert"
+COLUMNS = ("id", "id % 97 AS kind", "concat('name-', id % 1000) AS name", "cast(id AS double) / 7 AS amount")
+UNBOUNDED = {"upsert_strategy": "equality_delete", "max_equality_deletes": None, "max_delete_files": None}
+PYICEBERG_LARGEST = 10_000_000
+SECONDS_OF_A_SETTLEMENT = 6.0
+
+Runs = Mapping[str, Sequence[float]]
+
+
+class Tables:
+    """Tables of one size, one for each contestant, all beginning as the same files."""
+
+    def __init__(self, lab: Lab, rows: int, version: int) -> None:
+        self._lab = lab
+        self.rows = rows
+        self._turn = 0
+        self._first = f"{CATALOG}.{NAMESPACE}.first_{rows}_v{version}"
+        properties = (
+            f"'format-version'='{version}', 'write.merge.mode'='merge-on-read', 'write.parquet.compression-codec'='snappy'"
+        )
+        lab.spark.sql(
+            f"CREATE TABLE {self._first} (id BIGINT NOT NULL, kind BIGINT, name STRING, amount DOUBLE) USING iceberg "
+            f"PARTITIONED BY (bucket(8, id)) TBLPROPERTIES ({properties})"
+        )
+        numbers = lab.spark.range(0, rows, 1, max(lab.cores, rows // 2_500_000))
+        lab.sink(numbers.selectExpr(*COLUMNS), self._first).write()
+
+    def copy(self, what: str) -> str:
+        """Another table of the same files."""
+        name = f"{NAMESPACE}.{what}_{self._first.rpartition('.')[2]}"
+        newest = self._lab.spark.sql(f"SELECT file FROM {self._first}.metadata_log_entries ORDER BY timestamp DESC").collect()[0]
+        self._lab.spark.sql(f"CALL {CATALOG}.system.register_table('{name}', '{newest.file}')").collect()
+        return f"{CATALOG}.{name}"
+
+    def batch(self) -> DataFrame:
+        """Rows with keys from all over the table, other ones each time, made before the clock runs."""
+        self._turn += 1
+        count = min(self._lab.sizes.upsert_rows, self.rows // 4)
+        numbers = self._lab.spark.range(0, 2 * count, 1, 1).selectExpr(f"pmod(xxhash64(id, {self._turn}), {self.rows}) AS id")
+        return numbers.distinct().limit(count).selectExpr(*COLUMNS).localCheckpoint()
+
+    def upsert(self, name: str, frame: DataFrame, settled: list[Settled] | None = None, **options: int) -> float:
+        """`frazil.sink(df).keys("id").mode("upsert").write()`; what it settled is noted."""
+        sink = self._lab.sink(frame, name).keys("id").mode("upsert").options(**(UNBOUNDED | options))
+        noted = [] if settled is None else settled
+        return timed(sink.listen(lambda event: noted.append(event) if isinstance(event, Settled) else None).write)
+
+    def merge(self, name: str, frame: DataFrame) -> float:
+        """`MERGE INTO`."""
+        frame.createOrReplaceTempView("batch")
+        actions = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        return timed(lambda: self._lab.spark.sql(f"MERGE INTO {name} t USING batch s ON t.id = s.id {actions}"))
+
+    def pyiceberg(self, name: str, frame: DataFrame) -> float:
+        """`table.upsert(arrow)`, with the rows in memory already."""
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog(CATALOG, uri=f"sqlite:///{self._lab.folder}/catalog.db")
+        try:
+            table = catalog.load_table(name.partition(".")[2])
+            rows = frame.toArrow().cast(table.schema().as_arrow())
+            return timed(lambda: table.upsert(rows, join_cols=["id"]))
+        finally:
+            catalog.engine.dispose()
+
+
+def measure(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
+    """Upserts into tables of all sizes, then the cost of reading after many."""
+    runs = {rows: _upserts(lab, rows, tell) for rows in lab.sizes.tables}
+    return [_growth(lab, runs), *_faster(lab, runs), *_reading(lab, tell)]
+
+
+def _upserts(lab: Lab, rows: int, tell: Callable[[str], None]) -> dict[str, list[float]]:
+    tables = Tables(lab, rows, version=2)
+    ways = {FRAZIL: tables.upsert, MERGE: tables.merge} | ({PYICEBERG: tables.pyiceberg} if rows <= PYICEBERG_LARGEST else {})
+    names = {who: tables.copy(word) for who, word in zip(ways, ("frazil", "merge", "pyiceberg"), strict=False)}
+    runs: dict[str, list[float]] = {who: [] for who in ways}
+    for number in range(1 + lab.sizes.upsert_rounds):
+        frame = tables.batch()
+        for who, way in ways.items():
+            seconds = way(names[who], frame)
+            tell(f"{'round ' + str(number) if number else 'warm-up'}  {rows:,} rows, {who}: {seconds:.3f}")
+            if number:
+                runs[who].append(round(seconds, 4))
+    return runs
+
+
+def _growth(lab: Lab, runs: Mapping[int, Runs]) -> Finding:
+    least, most = min(runs), max(runs)
+    ours, other = f"{FRAZIL}, {most:,} rows", f"{FRAZIL}, {least:,} rows"
+    return Finding(
+        benchmark="upsert",
+        case="growth",
+        goal=f"upsert of {lab.sizes.upsert_rows:,} rows into {most:,}: time relative to a table of {least:,}",
+        value=ratio(runs[most][FRAZIL], runs[least][FRAZIL]),
+        at_most=1.3,
+        against=other,
+        unit="seconds",
+        runs={ours: runs[most][FRAZIL], other: runs[least][FRAZIL]},
+    )
+
+
+def _faster(lab: Lab, runs: Mapping[int, Runs]) -> list[Finding]:
+    """Goals stand for the two larger sizes only."""
+    middle, largest = sorted(runs)[-2:]
+    goals = {(middle, MERGE): 6.0, (largest, MERGE): 25.0, (middle, PYICEBERG): 15.0}
+    return [
+        Finding(
+            benchmark="upsert",
+            case=f"{rows:,}",
+            goal=f"upsert of {lab.sizes.upsert_rows:,} rows into {rows:,}: speed relative to {other}",
+            value=ratio(runs[rows][other], runs[rows][FRAZIL]),
+            at_least=goals.get((rows, other)),
+            against=other,
+            unit="seconds",
+            runs={FRAZIL: runs[rows][FRAZIL], other: runs[rows][other]},
+        )
+        for rows in runs
+        for other in (MERGE, PYICEBERG)
+        if other in runs[rows]
+    ]
+
+
+def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
+    """A scan with the deletes of many upserts, as they are, settled, and compacted away."""
+    rows = sorted(lab.sizes.tables)[-2]
+    tables = Tables(lab, rows, version=3)
+    names = {state: tables.copy(word) for state, word in (("live", "a"), ("settled", "b"), ("compacted", "c"))}
+    settled: list[Settled] = []
+    for number in range(lab.sizes.upserts):
+        frame, last = tables.batch(), number + 1 == lab.sizes.upserts
+        each = [
+            tables.upsert(name, frame, settled, **({"max_equality_deletes": 0} if last and state == "settled" else {}))
+            for state, name in names.items()
+        ]
+        tell(f"upsert {number + 1} of {lab.sizes.upserts}: {min(each):.3f}")
+    settling = settled[-1].seconds
+    compaction = f"CALL {CATALOG}.system.rewrite_data_files(table => '{names['compacted'].partition('.')[2]}', "
+    compacting = timed(lambda: lab.spark.sql(compaction + "options => map('rewrite-all', 'true'))").collect())
+    tell(f"settled in {settling:.3f}, compacted in {compacting:.3f}")
+    scans: dict[str, list[float]] = {state: [] for state in names}
+    for number in range(1 + lab.sizes.upsert_rounds):
+        for state, name in names.items():
+            seconds = timed(lambda: lab.spark.sql(f"SELECT count(*), sum(kind), max(name), sum(amount) FROM {name}").collect())  # noqa: B023
+            tell(f"{'round ' + str(number) if number else 'warm-up'}  scan, {state}: {seconds:.3f}")
+            if number:
+                scans[state].append(round(seconds, 4))
+    told = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,}"
+    return [
+        _scan(f"{told}, settled", scans, "settled", 1.3),
+        _scan(f"{told}, not settled", scans, "live", None),
+        Finding(
+            benchmark="upsert",
+            case="settling",
+            goal=f"settling {lab.sizes.upserts} upserts into {rows:,} rows: seconds",
+            value=round(settling, 3),
+            at_most=SECONDS_OF_A_SETTLEMENT,
+            against="compaction",
+            unit="seconds",
+            runs={"frazil, settled": [round(settling, 4)], "compaction": [round(compacting, 4)]},
+        ),
+    ]
+
+
+def _scan(goal: str, scans: Runs, state: str, at_most: float | None) -> Finding:
+    return Finding(
+        benchmark="upsert",
+        case=f"scan, {state}",
+        goal=f"{goal}: time relative to the same table compacted",
+        value=ratio(scans[state], scans["compacted"]),
+        at_most=at_most,
+        against="compacted",
+        unit="seconds",
+        runs={f"frazil, {state}": scans[state], "compacted": scans["compacted"]},
+    )

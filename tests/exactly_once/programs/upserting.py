@@ -1,0 +1,51 @@
+"""Batches of changes by name, from the first to the last: ``upserting.py MOMENT NTH ACT FOLDER WAY``.
+
+A batch that the table holds already is skipped, so that the program can be started again and again.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+import frazil
+from exactly_once.programs.moments import act_at
+from exactly_once.programs.structured_streaming import SHORT_LIVED
+from frazil.doors.api import Sink
+from frazil.model.settings import Settings, SparkSettings
+
+BATCHES = 8
+WAYS = {
+    "equality_delete": {"upsert_strategy": "equality_delete"},
+    "merge": {"upsert_strategy": "merge"},
+    "settled": {"upsert_strategy": "equality_delete", "max_equality_deletes": 20},
+}
+
+
+def changes(spark: SparkSession, number: int) -> DataFrame:
+    """Rows 5n to 5n+10, of which the first half is there already, and the end of the five before them."""
+    rows = spark.range(5 * number, 5 * number + 10, 1, 1).selectExpr("id", f"{number} v", "'u' op")
+    return rows.unionAll(spark.range(5 * number - 5, 5 * number, 1, 1).selectExpr("id", f"{number} v", "'d' op"))
+
+
+def described(folder: Path, way: str) -> Sink:
+    """The sink, as a user writes it."""
+    sql = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "warehouse").as_uri()}
+    sink = frazil.sink().to("lake.changes.t").catalog(type="sql", sql=sql).keys("id").mode("upsert")
+    return sink.options(op_field="op", format_version=3, **WAYS[way])
+
+
+def write_all(spark: SparkSession, folder: Path, way: str) -> None:
+    """Writes every batch that the table does not hold yet."""
+    for number in range(BATCHES):
+        replace(described(folder, way), frame=changes(spark, number)).write(batch=str(number))
+
+
+if __name__ == "__main__":
+    moment, nth, act, place, the_way = sys.argv[1:]
+    act_at(moment, int(nth), act)
+    conf = {"spark.driver.extraJavaOptions": SHORT_LIVED}
+    write_all(frazil.session(Settings(spark=SparkSettings(master="local[1]", conf=conf))), Path(place), the_way)
