@@ -36,7 +36,7 @@ SINK_ID = "numbers/lake"
 QUICK = RetrySettings(max_retries=20, initial_backoff_ms=5, max_backoff_ms=50)
 COLUMNS = {"writer": "string", "id": "long"}
 FAR_FUTURE_MS = 4_102_444_800_000
-FOREIGN_SCHEMA = pa.schema([("writer", pa.string()), ("id", pa.int64())])
+FOREIGN_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False)])
 
 
 @dataclass(frozen=True)

@@ -100,12 +100,17 @@ def settle(table: IcebergTable) -> Settlement | None:
             finally:
                 dead.unpersist()
             after = _digest(_within(scratch.rows, keys, deletes.columns), deletes.columns)
-    if after != before - gone:
+    # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
+    if after != before - gone or _records(added) - _records(replaced) != gone.rows:
         raise _audit_failed(before.rows - gone.rows, after.rows)
-    count = sum(int(file.recordCount()) for file in deletes.files)
+    count = _records(deletes.files)
     summary = {"frazil.kind": "settle", "frazil.settled-equality-deletes": str(count), "frazil.settled-rows": str(gone.rows)}
     operation = Rewrite(deletes=tuple(added), removed_deletes=(*replaced, *deletes.files))
     return Settlement(Change(operation, base, summary=summary), count, gone.rows)
+
+
+def _records(deletes: Sequence[Any]) -> int:
+    return sum(int(file.recordCount()) for file in deletes)
 
 
 def _audit_failed(expected: int, found: int) -> Halted:
