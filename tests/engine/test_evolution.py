@@ -191,6 +191,14 @@ def test_a_rename_and_a_wider_type_at_once(lake: Lake) -> None:
     assert lake.rows("number, item.a, item.b") == [(1, 1, None), (3000000000, 2, "B")]
 
 
+def test_a_rename_of_upper_and_lower_case_alone(lake: Lake) -> None:
+    lake.sink("select 1 id, 'a' userid").write()
+    for query in ("select 2 id, 'b' userId", "select 3 id, 'c' userid"):
+        lake.sink(query, aliases={"userId": "userid"}, **FULL).write()
+    assert lake.table().columns == ["id", "userId"]
+    assert lake.rows() == [(1, "a"), (2, "b"), (3, "c")]
+
+
 def test_rows_from_before_and_after_a_rename_in_one_batch(lake: Lake) -> None:
     (lake.folder / "in").mkdir()
     rows = [{"id": 1, "mail": "a"}, {"id": 2, "email": "b"}, {"id": 3}]

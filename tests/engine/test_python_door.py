@@ -144,13 +144,6 @@ def test_a_wrong_option_is_told_before_anything_is_done(lake: Lake, options: dic
     assert lake.nothing_written()
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "upsert"])
-def test_modes_that_this_version_does_not_have_are_refused(lake: Lake, mode: str) -> None:
-    with pytest.raises(frazil.ConfigError, match=mode):
-        lake.sink("select 1 id").keys("id").mode(mode).write()
-    assert lake.nothing_written()
-
-
 def test_a_session_without_iceberg_is_refused() -> None:
     code = (
         "import frazil\n"

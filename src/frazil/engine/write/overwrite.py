@@ -42,9 +42,11 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
 
 def _require_one_partitioning(ground: Ground, fit: Fit) -> None:
     """Rows of the batch's partitions that are in files of another partitioning would not be replaced."""
+    if not fit.partition or (ground.table.base.specs == 1 and not fit.repartitions):
+        return
     renames = [change for change in fit.evolution if isinstance(change, RenameColumn)]
     have = [dividing(partition_after(one, renames)) for one in ground.table.partitions_in_use]
-    if fit.partition and any(one != dividing(fit.partition) for one in have):
+    if any(one != dividing(fit.partition) for one in have):
         raise Halted(
             "partitioning-mixed",
             f"Table {ground.sink.full_name} has files from before its partitioning changed, and an overwrite of partitions "
