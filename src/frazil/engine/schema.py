@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, functions
 
+from frazil.engine.coerce import Casting, Converted, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
+from frazil.model.coercion import CoercionOptions, extra_paths
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, Type
 
@@ -16,6 +20,11 @@ HIDDEN = "__frazil_"
 OP = f"{HIDDEN}op"
 """What a row does to the table: insert, update, delete or ignore."""
 DELETE = "delete"
+
+_BETWEEN = "; "
+_NO_OPTIONS = CoercionOptions()
+
+_log = logging.getLogger("frazil")
 
 
 def data_columns(frame: DataFrame) -> list[str]:
@@ -29,117 +38,215 @@ def schema_of(frame: DataFrame) -> StructType:
     return StructType(tuple(column for column in schema.fields if not column.name.startswith(HIDDEN)))
 
 
-def added_to(schema: StructType, path: str, column: TableColumn) -> StructType:
-    """The schema with a column more, at the dotted path of its parent (empty: at the top)."""
-    if not path:
-        return StructType((*schema.fields, column))
-    head, _, rest = path.partition(".")
-    return StructType(
-        tuple(
-            TableColumn(field.name, _inner_added(field.type, rest, column), field.required, field.doc)
-            if field.name == head
-            else field
-            for field in schema.fields
-        )
-    )
+@dataclass(frozen=True)
+class Aligned:
+    """A column of the table made from the data: its value, and what is wrong with it in a row (None: nothing can be)."""
 
-
-def _inner_added(kind: Type, path: str, column: TableColumn) -> Type:
-    head, _, rest = path.partition(".")
-    match kind:
-        case ListType() if head == "element":
-            return ListType(_inner_added(kind.element, rest, column), kind.element_required)
-        case MapType() if head == "value":
-            return MapType(kind.key, _inner_added(kind.value, rest, column), kind.value_required)
-        case StructType():
-            return added_to(kind, path, column)
-        case _:
-            raise TypeError(f"{kind} has no fields")
+    name: str
+    value: Column
+    error: Column | None = None
 
 
 def alignment(
-    data: StructType, table: StructType, keys: Collection[str] = (), unless: Column | None = None
+    data: StructType,
+    table: StructType,
+    keys: Collection[str] = (),
+    unless: Column | None = None,
+    options: CoercionOptions = _NO_OPTIONS,
 ) -> tuple[Column, ...] | None:
     """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
 
-    Not checked are ``keys``, which are looked at by themselves, and rows ``unless`` which the condition does not hold: those
-    that only delete. None when the data's columns already are the table's, so that nothing needs to be selected.
+    What is wrong with a row stops the batch, or goes into the column that the options name. Not checked are nulls in ``keys``,
+    which are looked at by themselves, and rows ``unless`` which the condition does not hold: those that only delete. None when
+    the data's columns already are the table's, so that nothing needs to be selected.
     """
     given = {column.name: column for column in data.fields}
     if [*given] == [target.name for target in table.fields] and all(_fits(given[target.name], target) for target in table.fields):
         return None
-    columns = []
-    for target in table.fields:
-        source = given.get(target.name)
-        if source is None:
-            columns.append(functions.lit(None).cast(spark_type(target.type)).alias(target.name))
-            continue
-        value = _aligned_value(functions.col(quoted(target.name)), source.type, target.type, target.name)
-        if target.required and not source.required and target.name not in keys:
-            value = _not_null(value, target.name, unless)
-        columns.append(value.alias(target.name))
-    return tuple(columns)
+    if ignored := extra_paths(table, data):
+        _log.warning("columns that the table does not have are left out: %s", ", ".join(ignored))
+    casting = Casting(options, collects=options.error_column is not None)
+    columns = [_aligned_column(given.get(c.name), c, casting, keys=keys, unless=unless) for c in table.fields]
+    values = {column.name: column.value for column in columns}
+    if options.error_column is not None:
+        error = row_error(columns)
+        values[options.error_column] = error
+        if options.raw_column is not None:
+            row = functions.struct(*[functions.col(quoted(name)) for name in given])
+            values[options.raw_column] = functions.when(error.isNotNull(), json_text(row, data))
+    return tuple(value.alias(name) for name, value in values.items())
+
+
+def row_error(columns: Sequence[Aligned]) -> Column:
+    """What is wrong with a row as one text, null when nothing is."""
+    error = _joined([column.error for column in columns])
+    return functions.lit(None).cast("string") if error is None else error
+
+
+def _aligned_column(
+    source: TableColumn | None, target: TableColumn, casting: Casting, *, keys: Collection[str], unless: Column | None
+) -> Aligned:
+    if source is None:
+        return Aligned(target.name, functions.lit(None).cast(spark_type(target.type)))
+    given = functions.col(quoted(target.name))
+    if target.name in keys or target.required:
+        # Nothing can stand in for a key or a required value that is wrong.
+        casting = Casting(casting.options)
+    made = _aligned_value(given, source.type, target.type, target.name, casting)
+    value = made.value
+    if target.name in keys:
+        return Aligned(target.name, value)
+    if made.error is not None and _requires_parts(target.type):
+        value = functions.when(made.error.isNull(), value)
+    if target.required and not source.required:
+        value = present(value, value, target.name, casting).value
+    if unless is None or (made.error is None and value is given):
+        return Aligned(target.name, value, made.error)
+    # Of a row that only deletes, nothing but the key is looked at.
+    nothing = functions.lit(None).cast(spark_type(target.type))
+    error = None if made.error is None else functions.when(~unless, made.error)
+    return Aligned(target.name, functions.when(unless, nothing).otherwise(value), error)
 
 
 def _fits(source: TableColumn, target: TableColumn) -> bool:
     return _same_shape(source.type, target.type) and (source.required or not target.required)
 
 
-def _aligned_value(value: Column, data: Type, table: Type, path: str) -> Column:
+def _aligned_value(value: Column, data: Type, table: Type, path: str, casting: Casting) -> Converted:
     if _same_shape(data, table):
-        return value
+        return Converted(value)
     match data, table:
         case StructType(), StructType():
-            given = {field.name: field for field in data.fields}
-            fields = [
-                (
-                    _aligned_value(value.getField(f.name), given[f.name].type, f.type, f"{path}.{f.name}")
-                    if f.name in given
-                    else functions.lit(None).cast(spark_type(f.type))
-                ).alias(f.name)
-                for f in table.fields
-            ]
-            return functions.when(value.isNotNull(), functions.struct(*fields))
+            return _aligned_struct(value, data, table, path, casting)
         case ListType(), ListType():
-            return functions.transform(value, lambda item: _aligned_value(item, data.element, table.element, f"{path}.element"))
+            return _aligned_list(value, data, table, path, casting)
         case MapType(), MapType():
-            return functions.transform_values(
-                value, lambda _key, item: _aligned_value(item, data.value, table.value, f"{path}.value")
-            )
+            return _aligned_map(value, data, table, path, casting)
+        case StructType(), MapType():
+            return _entries(value, data, table, path, casting)
         case _:
-            return _converted(value, table, path)
+            return converted(value, data, table, path, casting)
 
 
-def _converted(value: Column, table: Type, path: str) -> Column:
-    """The value in the table's type; a value that has no such form stops the batch, and never becomes null unseen."""
-    target = spark_type(table)
-    text = functions.concat(
-        functions.lit(f"[frazil-cast] column {path!r} cannot hold this value as {table}: "), value.cast("string")
+def _aligned_struct(value: Column, data: StructType, table: StructType, path: str, casting: Casting) -> Converted:
+    given = {field.name: field for field in data.fields}
+    fields, errors = [], []
+    for field in table.fields:
+        inner, source = f"{path}.{field.name}", given.get(field.name)
+        if source is None:
+            fields.append(functions.lit(None).cast(spark_type(field.type)).alias(field.name))
+            continue
+        own = value.getField(field.name)
+        made = _aligned_value(own, source.type, field.type, inner, casting)
+        errors.append(made.error)
+        if field.required and not source.required:
+            made = present(made.value, own, inner, casting)
+            errors.append(None if made.error is None else functions.when(value.isNotNull(), made.error))
+        fields.append(made.value.alias(field.name))
+    return Converted(functions.when(value.isNotNull(), functions.struct(*fields)), _joined(errors))
+
+
+def _aligned_list(value: Column, data: ListType, table: ListType, path: str, casting: Casting) -> Converted:
+    required = table.element_required and not data.element_required
+
+    def made(item: Column) -> Converted:
+        return _aligned_item(item, data.element, table.element, f"{path}.element", casting, required=required)
+
+    return Converted(functions.transform(value, lambda item: made(item).value), _errors_within(value, made))
+
+
+def _aligned_map(value: Column, data: MapType, table: MapType, path: str, casting: Casting) -> Converted:
+    required = table.value_required and not data.value_required
+
+    def key(entry: Column) -> Converted:
+        return _aligned_value(entry.getField("key"), data.key, table.key, f"{path}.key", casting)
+
+    def item(entry: Column) -> Converted:
+        return _aligned_item(entry.getField("value"), data.value, table.value, f"{path}.value", casting, required=required)
+
+    entries = functions.map_entries(value)
+    wrong_keys = _errors_within(entries, key)
+    made = functions.map_from_arrays(
+        functions.transform(entries, lambda entry: key(entry).value),
+        functions.transform(entries, lambda entry: item(entry).value),
     )
-    return functions.when(value.isNotNull(), functions.coalesce(value.try_cast(target), functions.raise_error(text).cast(target)))
+    # A map has no key that is null.
+    whole = made if wrong_keys is None else functions.when(wrong_keys.isNull(), made)
+    return Converted(whole, _joined([wrong_keys, _errors_within(entries, item)]))
 
 
-def _not_null(value: Column, path: str, unless: Column | None) -> Column:
-    complaint = functions.raise_error(functions.lit(f"[frazil-null] column {path!r} is required, and a row has no value for it"))
-    checked = functions.coalesce(value, complaint)
-    return checked if unless is None else functions.when(unless, value).otherwise(checked)
+def _aligned_item(value: Column, data: Type, table: Type, path: str, casting: Casting, *, required: bool) -> Converted:
+    made = _aligned_value(value, data, table, path, casting)
+    if not required:
+        return made
+    checked = present(made.value, value, path, casting)
+    return Converted(checked.value, _joined([made.error, checked.error]))
+
+
+def _entries(value: Column, data: StructType, table: MapType, path: str, casting: Casting) -> Converted:
+    """The fields that have a value as entries of a map: an object of JSON looks like a struct of all fields of all rows."""
+    kind = spark_type(table.value)
+    made = {
+        field.name: _aligned_value(value.getField(field.name), field.type, table.value, f"{path}.{field.name}", casting)
+        for field in data.fields
+    }
+    if not made:
+        return Converted(functions.when(value.isNotNull(), functions.create_map().cast(spark_type(table))))
+    entries = [
+        functions.struct(functions.lit(name).alias("key"), one.value.cast(kind).alias("value")) for name, one in made.items()
+    ]
+    kept = functions.filter(functions.array(*entries), lambda entry: entry.getField("value").isNotNull())
+    whole = functions.when(value.isNotNull(), functions.map_from_entries(kept))
+    return Converted(whole, _joined([one.error for one in made.values()]))
+
+
+def _errors_within(values: Column, made: Callable[[Column], Converted]) -> Column | None:
+    """What is wrong in a list, or None when nothing can be."""
+    if made(functions.lit(None)).error is None:
+        return None
+    return _text_or_null(functions.array_join(functions.transform(values, lambda item: made(item).error), _BETWEEN))  # type: ignore[arg-type,return-value]
+
+
+def _joined(errors: Sequence[Column | None]) -> Column | None:
+    found = [error for error in errors if error is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    return _text_or_null(functions.concat_ws(_BETWEEN, *found))
+
+
+def _text_or_null(text: Column) -> Column:
+    return functions.nullif(text, functions.lit(""))
+
+
+def _requires_parts(kind: Type) -> bool:
+    """Whether something inside must have a value."""
+    match kind:
+        case StructType():
+            return any(field.required or _requires_parts(field.type) for field in kind.fields)
+        case ListType():
+            return kind.element_required or _requires_parts(kind.element)
+        case MapType():
+            return kind.value_required or _requires_parts(kind.value)
+        case _:
+            return False
 
 
 def _same_shape(data: Type, table: Type) -> bool:
-    """Whether Spark's writer needs no help: the same type in Spark, apart from what may be null."""
-    return _bare(data) == _bare(table)
-
-
-def _bare(kind: Type) -> object:
-    match kind:
-        case StructType():
-            return tuple((field.name, _bare(field.type)) for field in kind.fields)
-        case ListType():
-            return ("list", _bare(kind.element))
-        case MapType():
-            return ("map", _bare(kind.key), _bare(kind.value))
+    """Whether Spark's writer needs no help: the same type in Spark, nothing to look at, and nothing null that must not be."""
+    match data, table:
+        case StructType(), StructType():
+            return len(data.fields) == len(table.fields) and all(
+                one.name == other.name and _same_shape(one.type, other.type) and (one.required or not other.required)
+                for one, other in zip(data.fields, table.fields, strict=True)
+            )
+        case ListType(), ListType():
+            return (data.element_required or not table.element_required) and _same_shape(data.element, table.element)
+        case MapType(), MapType():
+            nulls = data.value_required or not table.value_required
+            return nulls and _same_shape(data.key, table.key) and _same_shape(data.value, table.value)
         case _:
-            return spark_type(kind)
+            # Texts and bytes carry types that Spark does not have: not every one of them is a value of those.
+            return spark_type(data) == spark_type(table) and (data == table or table.name not in ("uuid", "fixed"))
 
 
 def quoted(name: str) -> str:

@@ -12,8 +12,10 @@ from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
 from frazil.engine.schema import DELETE, OP, alignment, data_columns, schema_of
+from frazil.engine.types import require_writable
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
+from frazil.model.coercion import admitted, require_casts, with_error_columns
 from frazil.model.commit import STATE_PREFIX
 from frazil.model.evolution import (
     Partition,
@@ -74,6 +76,8 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
 
 def created(lake: Lake, sink: SinkSpec, schema: StructType) -> IcebergTable:
     """Makes the table with its namespaces, or takes the one that somebody else has just made."""
+    schema = with_error_columns(schema, sink)
+    require_writable(schema, sink.format_version)
     keys = key_columns(sink, schema)
     partition = partition_json(sink.partition, schema, schema_json(schema, keys))
     lake.ensure_namespace(sink.namespace_levels)
@@ -229,8 +233,12 @@ def fit(
     if last is not None and last.holds_for(data, have, before, nulls):
         return last
     _require_distinct(data)
-    changes: tuple[TableChange, ...] = changes_for(have, data, _rules(table, sink, nulls))
+    renames = [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
+    incoming = admitted(evolved(have, renames), data, sink)
+    changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls))
     schema = evolved(have, changes)
+    require_writable(schema, table.format_version)
+    require_casts(schema, data, sink)
     if changes:
         _require_distinct(schema)
     if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
@@ -238,7 +246,7 @@ def fit(
         changes = (*changes, partition)
     keys = key_columns(sink, schema) if sink.commit_mode is CommitMode.UPSERT else ()
     deletes = functions.col(OP) == DELETE if OP in frame.columns else None
-    columns = alignment(data, schema, keys, deletes)
+    columns = alignment(data, schema, keys, deletes, sink)
     return Fit(data, have, columns, changes, schema, partition_after(before, changes), before, keys, nulls)
 
 

@@ -12,7 +12,18 @@ from typing import Any
 from pyspark.sql import types as spark
 
 from frazil.errors import ConfigError, DataError
-from frazil.model.types import Column, Decimal, Fixed, ListType, MapType, Primitive, StructType, Type
+from frazil.model.types import (
+    NOT_WRITABLE,
+    Column,
+    Decimal,
+    Fixed,
+    ListType,
+    MapType,
+    Primitive,
+    StructType,
+    Type,
+    unwritable,
+)
 
 _TO_SPARK: dict[str, spark.DataType] = {
     "boolean": spark.BooleanType(),
@@ -67,8 +78,14 @@ def spark_type(kind: Type) -> spark.DataType:
             raise ConfigError(
                 "type-not-in-spark",
                 f"Spark cannot write Iceberg's type {kind}.",
-                fix="Declare the column as timestamp, timestamptz or string.",
+                fix=f"Declare the column as {NOT_WRITABLE.get(kind.name, 'string')}.",
             )
+
+
+def require_writable(schema: StructType, format_version: int) -> None:
+    """A ConfigError when a table of this version and these columns could not be made or written."""
+    for found in unwritable(schema, format_version):
+        raise ConfigError(found.code, f"{found.why[0].upper()}{found.why[1:]}.", fix=found.fix)
 
 
 def spark_schema(schema: StructType) -> spark.StructType:

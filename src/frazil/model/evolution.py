@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from frazil.errors import DataError
+from frazil.model.coercion import convertible, is_json_text
 from frazil.model.evolving import DroppedColumns, SchemaEvolution
 from frazil.model.partition import PartitionField, Transform
 from frazil.model.types import Column, Decimal, ListType, MapType, Primitive, StructType, Type
@@ -226,7 +227,7 @@ def _type_difference(table: Type, data: Type, path: str) -> Difference:
             return _type_difference(table.element, data.element, f"{path}.element")
         case MapType(), MapType() if _type_difference(table.key, data.key, path) == Difference():
             return _type_difference(table.value, data.value, f"{path}.value")
-        case _ if fits(data, table):
+        case _ if fits(data, table) or is_json_text(data, table):
             return Difference()
         case _:
             # Of maps, those whose keys differ: keys never change.
@@ -246,15 +247,6 @@ def fits(data: Type, table: Type) -> bool:
         ("string", "uuid"),
         ("binary", "fixed"),
     )
-
-
-def convertible(data: Type, table: Type) -> bool:
-    """Whether values may be tried one by one: texts, or numbers where no digits after the point can be lost unseen."""
-    nested = (StructType, ListType, MapType)
-    if isinstance(data, nested) or isinstance(table, nested):
-        return False
-    integers = ("int", "long")
-    return data.name == "string" or (data.name in integers and table.name in (*integers, "decimal", "double", "float"))
 
 
 def promoted(table: Type, data: Type) -> Type | None:

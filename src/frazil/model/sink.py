@@ -10,10 +10,11 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import ChangeOptions, change_problems
+from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
 from frazil.model.partition import PartitionField, Transform, whole_fields
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
-from frazil.model.types import NOT_KEYS, Column, StructType, parse_type
+from frazil.model.types import NOT_KEYS, Column, StructType, parse_type, unwritable
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
@@ -88,7 +89,7 @@ def columns_by_name(value: Any) -> Any:
     return [{"name": name, **kind} if isinstance(kind, dict) else {"name": name, "type": kind} for name, kind in value.items()]
 
 
-class SinkSpec(ChangeOptions, EvolutionOptions):
+class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions):
     """An Iceberg table as a destination."""
 
     catalog: CatalogSpec = Field(description="Who knows where the table is.")
@@ -193,10 +194,11 @@ class SinkSpec(ChangeOptions, EvolutionOptions):
 
     @property
     def declared_schema(self) -> StructType | None:
-        """The declared columns as a type, or None when the schema is inferred."""
+        """The declared columns as a type, with those that take errors; None when the schema is inferred."""
         if not self.columns:
             return None
-        return StructType(tuple(Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns))
+        declared = StructType(tuple(Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns))
+        return with_error_columns(declared, self)
 
 
 def sink_problems(sink: SinkSpec) -> list[Problem]:
@@ -207,6 +209,11 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
         words = f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}"
         problems.append(Problem(words, "compression"))
     problems += change_problems(sink) + evolution_problems(sink, _named_columns(sink))
+    columns = sink.declared_schema.fields if sink.declared_schema else ()
+    problems += coercion_problems(sink, columns, [n for n in _named_columns(sink) if n[0] != "schema"] + _operation_columns(sink))
+    if sink.partial_updates and sink.error_column is not None:
+        words = "error_column has no meaning with partial_updates: a wrong value would take the place of the one that is kept"
+        problems.append(Problem(words, "error_column"))
     if sink.partial_updates and sink.dropped_columns is DroppedColumns.HARD:
         words = "dropped_columns: hard would drop the columns whose values partial_updates is to keep"
         problems.append(Problem(words, "dropped_columns"))
@@ -223,6 +230,10 @@ def _named_columns(sink: SinkSpec) -> list[tuple[str, str]]:
     by = "partition_by" if sink.partition_by else "partition_fields"
     named = [("key_fields", key) for key in sink.key_fields]
     return named + [("schema", column.name) for column in sink.columns] + [(by, field.source) for field in sink.partition]
+
+
+def _operation_columns(sink: SinkSpec) -> list[tuple[str, str]]:
+    return [("order_by", name) for name in sink.order_by] + ([("op_field", sink.op_field)] if sink.op_field else [])
 
 
 def _partition_problems(sink: SinkSpec) -> list[Problem]:
@@ -251,6 +262,7 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
     names = [column.name.lower() for column in schema.fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     problems = [Problem(f"column {name!r} is declared twice", "schema") for name in twice]
+    problems += [Problem(f"{found.why}. {found.fix}", "schema") for found in unwritable(schema, sink.format_version)]
     for key in sink.key_fields:
         column = schema.column(key)
         if column is None:

@@ -20,6 +20,16 @@ _ALIASES = {
     "datetime": "timestamptz",
 }  # fmt: skip
 
+# Types that Iceberg's writers in Spark do not have, with what can carry their values instead.
+NOT_WRITABLE = {
+    "time": "string, or as long with a number of microseconds",
+    "timestamp_ns": "timestamp, which has microseconds, or as long with a number of nanoseconds",
+    "timestamptz_ns": "timestamptz, which has microseconds, or as long with a number of nanoseconds",
+}
+
+# Types that came with version 3 of the table format.
+NEW_IN_V3 = ("variant",)
+
 # Types that an equality delete, and so a key, cannot have.
 NOT_KEYS = ("float", "double", "map", "list", "struct", "variant")
 
@@ -114,6 +124,42 @@ class StructType:
 
 
 Type = Primitive | Decimal | Fixed | ListType | MapType | StructType
+
+
+def leaves(kind: Type, path: str = "") -> Iterator[tuple[str, Type]]:
+    """The types in a type that have no parts, each with its dotted path."""
+    match kind:
+        case StructType():
+            for field in kind.fields:
+                yield from leaves(field.type, f"{path}.{field.name}".lstrip("."))
+        case ListType():
+            yield from leaves(kind.element, f"{path}.element")
+        case MapType():
+            yield from leaves(kind.key, f"{path}.key")
+            yield from leaves(kind.value, f"{path}.value")
+        case _:
+            yield path, kind
+
+
+@dataclass(frozen=True)
+class Unwritable:
+    """A column that cannot be written: its path, the code of the error, why, and what to do."""
+
+    path: str
+    code: str
+    why: str
+    fix: str
+
+
+def unwritable(schema: StructType, format_version: int) -> Iterator[Unwritable]:
+    """The columns that cannot be written to a table of this version."""
+    for path, kind in leaves(schema):
+        if kind.name in NOT_WRITABLE:
+            why = f"column {path!r}: Spark cannot write Iceberg's type {kind}"
+            yield Unwritable(path, "type-not-in-spark", why, f"Declare it as {NOT_WRITABLE[kind.name]}.")
+        elif kind.name in NEW_IN_V3 and format_version < 3:
+            why = f"column {path!r}: the type {kind} needs version 3 of the table format, not {format_version}"
+            yield Unwritable(path, "type-needs-v3", why, "Set format_version: 3 for a new table, or declare it as string.")
 
 
 def schema_json(schema: StructType, keys: tuple[str, ...] = ()) -> dict[str, Any]:
