@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,23 @@ def test_the_same_batch_again_changes_nothing(lake: Lake, upsert: Upsert) -> Non
     upsert("select 1L id, 'b' v").write(batch="two")
     assert upsert("select 1L id, 'a' v").write(batch="one").skipped
     assert lake.rows() == [(1, "b")]
+
+
+@pytest.mark.parametrize("strategy", ["equality_delete", "merge"])
+def test_for_each_batch_of_a_users_own_stream(lake: Lake, tmp_path: Path, strategy: str) -> None:
+    lake.introduced()
+    folder = lake.folder / "stream"
+    folder.mkdir()
+    for number, text in enumerate(["1,a\n2,a", "2,b\n3,b"]):
+        (folder / f"{number}.csv").write_text(text)
+    rows = lake.spark.readStream.schema("id int, v string").option("maxFilesPerTrigger", 1).csv(str(folder))
+    sink = lake.sink(None, commit_mode="upsert", key_fields=["id"], upsert_strategy=strategy, max_equality_deletes=0)
+    query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    stream = query.trigger(availableNow=True).start()
+    stream.awaitTermination(120)
+    assert stream.exception() is None
+    assert len(lake.rows()) == 3
+    assert [value for key, value in lake.rows() if key == 2] == ["b"]
 
 
 # Which way is taken, and why.

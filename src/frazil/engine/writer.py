@@ -183,7 +183,17 @@ class SinkWriter:
 
     def _upkeep(self, prepare: Callable[[IcebergTable], Settlement | None]) -> None:
         table, began = self._require_table(), time.monotonic()
-        settled = prepare(table)
+        try:
+            settled = prepare(table)
+        except FrazilError:
+            raise
+        except Exception as error:
+            failed = target.explain_staging(fault_of(error))
+            if not isinstance(failed, Retryable):
+                raise failed from error
+            # The batch itself is in the table; what is left to do is tried again after the next one.
+            self._listen(CommitFailed(self.name, "upkeep", failed.message, 1, will_retry=True))
+            return
         if settled is None:
             return
         intent = Intent(
