@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.lakes import Lake, run, sqlite_lake
-from engine.test_readers import EXTENSIONS, extension_file, newest_metadata
+from engine.readers import EXTENSIONS, by_pyiceberg, extension_file, newest_metadata
 from frazil.engine.types import spark_schema
 from frazil.model.types import Column, StructType, parse_type
 
@@ -222,17 +222,8 @@ def by_spark(lake: Lake) -> list[Row]:
     return list(lake.table().toArrow().to_pylist())
 
 
-def by_pyiceberg(lake: Lake) -> list[Row]:
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    catalog = SqlCatalog(lake.name, uri=f"sqlite:///{lake.folder / 'catalog.db'}")
-    try:
-        return list(catalog.load_table("db.t").scan().to_arrow().to_pylist())
-    finally:
-        catalog.engine.dispose()
-
-
 def by_duckdb(lake: Lake) -> list[Row]:
+    """In UTC: the first and the last days that there are have no name in other zones."""
     import duckdb
 
     with duckdb.connect() as connection:
