@@ -103,8 +103,8 @@ def _form(value: Column, data: Type, table: Type, options: CoercionOptions) -> C
         return _as_moment(value, data, table, options)
     if table.name == "string":
         return _as_text(value, data)
-    made = _FORMS.get(table.name, lambda value, _data, table: value.try_cast(spark_type(table)))
-    return made(value, data, table)
+    made = _FORMS.get(table.name)
+    return value.try_cast(spark_type(table)) if made is None else made(value, data, table)
 
 
 def _only(condition: Column, value: Column) -> Column:
@@ -321,4 +321,5 @@ _FORMS: dict[str, Callable[[Column, Type, Type], Column]] = {
     "uuid": _as_uuid,
     "binary": _as_bytes,
     "fixed": _as_bytes,
-} | dict.fromkeys(("int", "long", "float", "double", "decimal"), _as_number)
+    **dict.fromkeys(("int", "long", "float", "double", "decimal"), _as_number),
+}
