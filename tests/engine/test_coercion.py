@@ -185,7 +185,12 @@ def test_a_required_column_stops_though_there_is_a_column_for_errors(lake: Lake)
 
 @pytest.mark.parametrize("strategy", ["equality_delete", "merge"])
 def test_keys_stop_an_upsert_and_other_values_go_to_the_column_for_errors(lake: Lake, strategy: str) -> None:
-    options = {"schema": {"id": "uuid", "n": "int"}, "error_column": "error", "commit_mode": "upsert", "key_fields": ["id"]}
+    options: dict[str, Any] = {
+        "schema": {"id": "uuid", "n": "int"},
+        "error_column": "error",
+        "commit_mode": "upsert",
+        "key_fields": ["id"],
+    }
     options |= {"upsert_strategy": strategy}
     name = str(uuid.UUID(int=0xABCDEF))
     lake.sink(f"select '{name}' id, '1' n", **options).write()
@@ -199,7 +204,12 @@ def test_keys_stop_an_upsert_and_other_values_go_to_the_column_for_errors(lake: 
 
 
 def test_rows_that_only_delete_need_no_other_values(lake: Lake) -> None:
-    options = {"schema": {"id": "int", "n": "int"}, "commit_mode": "upsert", "key_fields": ["id"], "op_field": "op"}
+    options: dict[str, Any] = {
+        "schema": {"id": "int", "n": "int"},
+        "commit_mode": "upsert",
+        "key_fields": ["id"],
+        "op_field": "op",
+    }
     lake.sink("select 1 id, '1' n, 'i' op union all select 2, '2', 'i'", **options).write()
     lake.sink("select 1 id, 'gone' n, 'd' op", **options).write()
     assert lake.rows() == [(2, 2)]
@@ -296,7 +306,7 @@ def test_a_column_that_is_null_in_all_rows_of_json_fits_any_type(lake: Lake) -> 
 
 def test_variants_take_anything_on_version_3(lake: Lake) -> None:
     declared = {"id": "int", "v": "variant"}
-    options = {"schema": declared, "format_version": 3}
+    options: dict[str, Any] = {"schema": declared, "format_version": 3}
     lake.sink("""select 1 id, parse_json('{"a": [1, null, "x"]}') v""", **options).write()
     lake.sink("select 2 id, named_struct('a', 1.5D, 'm', map('k', date'2026-01-02')) v", **options).write()
     lake.sink("select 3 id, 'text' v", **options).write()
