@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, functions
 
@@ -169,7 +170,8 @@ def write_positions(jvm: Jvm, table: Any, dead: DataFrame, files: Mapping[str, L
     schema = jvm.schema_from_json(json.dumps(_POSITION_SCHEMA))
     builder = jvm.build_metadata_from(metadata).setDefaultPartitionSpec(jvm.iceberg.PartitionSpec.unpartitioned())
     builder = builder.setCurrentSchema(schema, metadata.lastColumnId()).setProperties(_WHOLE_PATHS)
-    numbers = jvm.spark.createDataFrame([(path, n) for n, path in enumerate(files)], "file_path string, task int")
+    tasks = pyarrow.table({"file_path": list(files), "task": pyarrow.array(range(len(files)), pyarrow.int32())})
+    numbers = jvm.spark.createDataFrame(tasks)
     rows = dead.toDF("file_path", "pos").join(functions.broadcast(numbers), "file_path")
     rows = rows.repartitionById(len(files), functions.col("task")).select("file_path", "pos")
     rows = rows.sortWithinPartitions("file_path", "pos")

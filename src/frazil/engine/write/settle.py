@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import pyarrow
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, functions
 
@@ -137,12 +138,12 @@ def _keys(scratch: Scratch, deletes: Deletes) -> Iterator[DataFrame]:
 
 
 def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
-    import pyarrow
-
-    names, rows = (_FILE, _SINCE, _SCOPE), [(one.path, one.sequence, one.scope) for one in facts]
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
-    types = pyarrow.schema([(_FILE, pyarrow.string()), (_SINCE, pyarrow.int64()), (_SCOPE, pyarrow.string())])
-    return scratch.spark.createDataFrame(pyarrow.table(columns, types))
+    columns = {
+        _FILE: pyarrow.array([one.path for one in facts], pyarrow.string()),
+        _SINCE: pyarrow.array([one.sequence for one in facts], pyarrow.int64()),
+        _SCOPE: pyarrow.array([one.scope for one in facts], pyarrow.string()),
+    }
+    return scratch.spark.createDataFrame(pyarrow.table(columns))
 
 
 def _within(rows: DataFrame, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -192,7 +193,7 @@ def _bitmaps(dead: DataFrame) -> dict[str, BitMap64]:
         functions.bitmap_construct_agg(functions.bitmap_bit_position(counted)).alias(_BITS)
     )
     found: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
-    for row in stretches.toLocalIterator():
+    for row in stretches.collect():
         found[row[_FILE]].append((int(row[_STRETCH]), bytes(row[_BITS])))
     return {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
 
