@@ -1,0 +1,70 @@
+"""The results in the tree are what a run wrote, and a run still works. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUMMARY = ROOT / "benchmarks" / "results" / "summary.json"
+
+GOALS = {("append", ">= 0.95"), ("append", ">= 1.5"), ("stream", "<= 1.15"), ("memory", "<= 1.0")}
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text())
+    return found
+
+
+def check_entry(entry: dict[str, Any]) -> None:
+    assert {"goal", "value", "target", "met", "runs", "against", "machine"} <= entry.keys()
+    assert entry["against"] in entry["runs"]
+    (ours,) = entry["runs"].keys() - {entry["against"]}
+    mine, theirs = entry["runs"][ours], entry["runs"][entry["against"]]
+    assert len(mine) == len(theirs) >= 1
+    quotient = median(theirs) / median(mine) if "speed" in entry["goal"] else median(mine) / median(theirs)
+    assert entry["value"] == pytest.approx(quotient, abs=0.001)
+    if entry["target"] is None:
+        assert entry["met"] is None
+        return
+    bound = float(entry["target"].split()[1])
+    assert entry["met"] == (entry["value"] >= bound if entry["target"].startswith(">=") else entry["value"] <= bound)
+
+
+def test_the_results_in_the_tree_hold_every_goal_and_follow_from_their_runs() -> None:
+    found = entries(SUMMARY)
+    for entry in found:
+        check_entry(entry)
+        assert min(len(runs) for runs in entry["runs"].values()) >= 5
+    assert {(entry["benchmark"], entry["target"]) for entry in found if entry["target"]} >= GOALS
+
+
+def test_the_picture_belongs_to_the_results() -> None:
+    assert (ROOT / "docs" / "img" / "benchmarks.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_a_tiny_run_measures_everything_and_writes_where_it_is_told(tmp_path: Path) -> None:
+    before = SUMMARY.read_bytes()
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = entries(tmp_path / "summary.json")
+    for entry in found:
+        check_entry(entry)
+    assert {(entry["benchmark"], entry["target"]) for entry in found if entry["target"]} >= GOALS
+    assert all(entry["goal"] in done.stdout for entry in found)
+    assert (tmp_path / "benchmarks.svg").is_file()
+    assert SUMMARY.read_bytes() == before
+
+
+def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "apend"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "apend" in done.stderr
+    assert "append, stream, memory" in done.stderr
