@@ -26,15 +26,23 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
             {True: "met", False: "**missed**", None: ""}[entry["met"]],
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    machine = entries[0]["machine"]
+    return "\n".join([*lines, "", *_runs(entries)])
+
+
+def _runs(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """When and on what the benchmarks were measured: one line for each run, as parts can be run by themselves."""
+    parts: dict[str, list[str]] = {}
+    for entry in entries:
+        parts.setdefault(_measured(entry["machine"]), []).append(entry["benchmark"])
+    return [f"- {', '.join(dict.fromkeys(names))}: {words}" for words, names in parts.items()]
+
+
+def _measured(machine: Mapping[str, Any]) -> str:
     words = ", ".join(f"{name} {machine[name]}" for name in ("frazil", "pyspark", "iceberg", "java", "python"))
-    load = machine["load_before"][0]
-    lines += [
-        "",
-        f"Measured {machine['when']} on {machine['system']} with {machine['cores']} cores and {machine['memory_gb']} GB; "
-        f"load before the run {load}; {words}.",
-    ]
-    return "\n".join(lines)
+    return (
+        f"measured {machine['when']} on {machine['system']} with {machine['cores']} cores and {machine['memory_gb']} GB; "
+        f"load before the run {machine['load_before'][0]}; {words}."
+    )
 
 
 def put(entries: Sequence[Mapping[str, Any]], document: Path) -> None:

@@ -18,7 +18,7 @@ class Sizes:
     heap: str = "2g"
     tables: tuple[int, ...] = (1_000_000, 10_000_000, 50_000_000)
     upsert_rows: int = 50_000
-    upsert_rounds: int = 3
+    upsert_rounds: int = 5
     upserts: int = 20
 
 

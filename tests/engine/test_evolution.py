@@ -391,6 +391,11 @@ def test_a_rest_catalog_takes_everything_at_once(lake: Lake, rest_catalog: RestC
 # Read by others.
 
 
+def number_of(row: dict[str, Any]) -> int:
+    number: int = row["event_number"]
+    return number
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_other_readers_see_the_same_rows(lake: Lake, tmp_path: Path, version: int) -> None:
     # DuckDB reads no addresses with a blank in them.
@@ -407,9 +412,9 @@ def test_other_readers_see_the_same_rows(lake: Lake, tmp_path: Path, version: in
     ).write()
     expected = [
         {"event_number": 1, "i": 1, "f": 1.5, "d": Decimal("1.25"), "new": "a", "s": {"a": 1, "b": None}, "l": [1], "more": None},
-        by_pyiceberg(lake, None)[1],
+        max(by_pyiceberg(lake, None), key=number_of),
     ]
     assert (expected[1]["i"], expected[1]["f"], expected[1]["d"]) == (3000000000, 1e300, Decimal("1234567890.25"))
     assert (expected[1]["new"], expected[1]["s"], expected[1]["l"]) == ("b", {"a": 3000000000, "b": "B"}, [3000000000])
-    assert by_pyiceberg(lake, None) == expected
-    assert by_duckdb(lake, None) == expected
+    assert sorted(by_pyiceberg(lake, None), key=number_of) == expected
+    assert sorted(by_duckdb(lake, None), key=number_of) == expected

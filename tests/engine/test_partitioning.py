@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 import frazil
@@ -132,3 +133,26 @@ def test_the_user_may_decide(lake: Lake, distribution: str, files: int) -> None:
 
 def test_a_property_of_the_table_may_decide_too(lake: Lake) -> None:
     assert files_of_four_tasks(lake, "day(at)", write_properties={"write.distribution-mode": "hash"}) == 4
+
+
+@pytest.mark.parametrize(
+    ("partition", "properties", "plain"),
+    [
+        (["bucket(2, part)"], {}, True),
+        (["bucket(2, part)"], {"write.parquet.dict-size-bytes": str(4 * 1024 * 1024)}, False),
+        ([], {}, False),
+    ],
+    ids=["many-files-at-once", "as-the-table-says", "one-file"],
+)
+def test_dictionaries_are_smaller_where_many_files_are_open_at_once(
+    lake: Lake, partition: list[str], properties: dict[str, str], plain: bool
+) -> None:
+    """5,000 texts make a dictionary of half a megabyte: more than each of several files gets, less than one file does."""
+    rows = "select id % 20 part, lpad(id div 20 % 5000, 100, 'x') text from range(0, 200000, 1, 1)"
+    lake.sink(rows, partition_by=partition, write_properties=properties).write()
+    encodings = {
+        encoding
+        for file in lake.files()
+        for encoding in pyarrow.parquet.ParquetFile(file).metadata.row_group(0).column(1).encodings
+    }
+    assert ("PLAIN" in encodings) == plain

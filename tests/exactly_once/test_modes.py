@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.children import end, ended, started
-from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together
+from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
 from exactly_once.programs.upserting import BATCHES, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.engine.writer import Part
@@ -112,6 +112,6 @@ def test_changes_killed_at_any_moment(spark: SparkSession, tmp_path: Path, way: 
         finally:
             end(child)
     write_all(spark, tmp_path, way)
-    table = spark.table("lake.changes.t")
-    assert Counter(row.id for row in table.collect()) == Counter(range(5 * BATCHES - 5, 5 * BATCHES + 5))
-    assert {row.v for row in table.collect()} == {BATCHES - 1}
+    rows = sqlite_ground(spark, tmp_path).session().table("lake.changes.t").collect()
+    assert Counter(row.id for row in rows) == Counter(range(5 * BATCHES - 5, 5 * BATCHES + 5))
+    assert {row.v for row in rows} == {BATCHES - 1}

@@ -171,7 +171,7 @@ def write_positions(jvm: Jvm, table: Any, dead: DataFrame, files: Mapping[str, L
     builder = jvm.build_metadata_from(metadata).setDefaultPartitionSpec(jvm.iceberg.PartitionSpec.unpartitioned())
     builder = builder.setCurrentSchema(schema, metadata.lastColumnId()).setProperties(_WHOLE_PATHS)
     tasks = pyarrow.table({"file_path": list(files), "task": pyarrow.array(range(len(files)), pyarrow.int32())})
-    numbers = jvm.spark.createDataFrame(tasks)
+    numbers = dead.sparkSession.createDataFrame(tasks)
     rows = dead.toDF("file_path", "pos").join(functions.broadcast(numbers), "file_path")
     rows = rows.repartitionById(len(files), functions.col("task")).select("file_path", "pos")
     rows = rows.sortWithinPartitions("file_path", "pos")

@@ -69,13 +69,19 @@ def items(iterable: Any) -> Iterator[Any]:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Makes the session the active one of the thread: there Spark finds a catalog's settings, whichever session is asked."""
+    """Makes the session the active one of the thread: there Spark finds a catalog's settings, whichever session is asked.
+
+    PySpark keeps an active session of its own, which some of its calls set in passing; both are put back.
+    """
+    python = type(spark)
+    before_in_python = python._activeSession
     sessions = spark._get_j_spark_session_class(spark._jvm)
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
         yield
     finally:
+        python._activeSession = before_in_python
         if before.isDefined():
             sessions.setActiveSession(before.get())
         else:

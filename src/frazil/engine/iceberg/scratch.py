@@ -40,8 +40,9 @@ class Scratch:
 
     NAME = "frazil_old"
 
-    def __init__(self, jvm: Jvm, catalog: Any, table: Any, name: str) -> None:
+    def __init__(self, jvm: Jvm, spark: SparkSession, catalog: Any, table: Any, name: str) -> None:
         self._jvm = jvm
+        self.spark = spark
         self._catalog = catalog
         self._table = table
         self._before = table.currentSnapshot()
@@ -50,17 +51,12 @@ class Scratch:
 
     def delete_where(self, condition: str) -> None:
         """Deletes the rows for which a condition in SQL holds."""
-        self._jvm.spark.sql(f"DELETE FROM {self.name} WHERE {condition}")
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session that the copy is in."""
-        return self._jvm.spark
+        self.spark.sql(f"DELETE FROM {self.name} WHERE {condition}")
 
     @property
     def rows(self) -> DataFrame:
         """The copy as Spark reads it."""
-        return self._jvm.spark.table(self.name)
+        return self.spark.table(self.name)
 
     @property
     def equality_deletes(self) -> list[Deletes]:
@@ -97,7 +93,7 @@ class Scratch:
             data = begin(spec).withPath(file.location()).withFormat(file.format())
             append.appendFile(data.withFileSizeInBytes(file.fileSizeInBytes()).withRecordCount(file.recordCount()).build())
         append.commit()
-        return self._jvm.spark.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
+        return self.spark.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
 
     def facts(self, deletes: Deletes) -> list[FileFacts]:
         """When each file of the deletes came, and where it applies."""
@@ -213,9 +209,14 @@ class Scratch:
 
 
 @contextmanager
-def scratch_of(jvm: Jvm, table: Any, evolution: Sequence[TableChange], properties: Mapping[str, str]) -> Iterator[Scratch]:
-    """Opens a copy of the table as it is now, with the changes of its columns and the properties, and drops it in the end."""
-    conf = jvm.spark.conf
+def scratch_of(
+    jvm: Jvm, spark: SparkSession, table: Any, evolution: Sequence[TableChange], properties: Mapping[str, str]
+) -> Iterator[Scratch]:
+    """Opens a copy of the table as it is now, with the changes of its columns and the properties, and drops it in the end.
+
+    ``spark``: the session that knows the copy by its name; a batch that is merged into it is of that session too.
+    """
+    conf = spark.conf
     name = f"frazil_{uuid.uuid4().hex[:12]}"
     options = {
         "": "org.apache.iceberg.spark.SparkCatalog",
@@ -225,14 +226,14 @@ def scratch_of(jvm: Jvm, table: Any, evolution: Sequence[TableChange], propertie
     for key, value in options.items():
         conf.set(f"spark.sql.catalog.{name}{key}", value)
     try:
-        catalog = jvm.iceberg.spark.Spark3Util.loadIcebergCatalog(jvm.spark._jsparkSession, name)
+        catalog = jvm.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, name)
         _share_files(catalog, table)
         catalog.createNamespace(jvm.iceberg.catalog.Namespace.of(jvm.strings([_NAMESPACE])))
         identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, Scratch.NAME]))
         copy = catalog.registerTable(identifier, table.operations().current().metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)
         copy.refresh()
-        scratch = Scratch(jvm, catalog, copy, f"{name}.{_NAMESPACE}.{Scratch.NAME}")
+        scratch = Scratch(jvm, spark, catalog, copy, f"{name}.{_NAMESPACE}.{Scratch.NAME}")
         try:
             yield scratch
         finally:

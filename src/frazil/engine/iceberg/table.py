@@ -18,7 +18,7 @@ from frazil.model.evolution import TableChange
 from frazil.model.types import StructType, type_from_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 # A look at the statistics of more files than this would cost more than it can save.
@@ -217,9 +217,15 @@ class IcebergTable:
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 
     @contextmanager
-    def scratch(self, evolution: Sequence[TableChange], properties: Mapping[str, str]) -> Iterator[Scratch]:
-        """A private copy of the table, for SQL to change."""
-        with active(self._jvm.spark), scratch_of(self._jvm, self._table, evolution, properties) as copy:
+    def scratch(
+        self,
+        evolution: Sequence[TableChange] = (),
+        properties: Mapping[str, str] | None = None,
+        session: SparkSession | None = None,
+    ) -> Iterator[Scratch]:
+        """A private copy of the table, for SQL of a session to change; without one, of the session that the table is in."""
+        spark = session or self._jvm.spark
+        with active(spark), scratch_of(self._jvm, spark, self._table, evolution, properties or {}) as copy:
             yield copy
 
     def _spec_of_deletes(self, metadata: Any, everywhere: bool) -> Any:

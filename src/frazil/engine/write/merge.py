@@ -29,7 +29,7 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
     table, sink = ground.table, ground.sink
     base = table.base
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
-    with table.scratch(fit.evolution, properties) as scratch:
+    with table.scratch(fit.evolution, properties, last.sparkSession) as scratch:
         _merge_into(scratch.name, last, fit, sink)
         changes = scratch.changes(conflicts=table.everything)
         summary = scratch.summary

@@ -65,7 +65,7 @@ def too_many_files(table: IcebergTable, options: ChangeOptions) -> bool:
 def compact(table: IcebergTable) -> Settlement | None:
     """Writes the data files that have deletes anew, without the rows that those delete."""
     base = table.base
-    with table.scratch((), {}) as scratch:
+    with table.scratch() as scratch:
         before = scratch.rows.count()
         scratch.compact_files_with_deletes()
         operation = scratch.rewrite()
@@ -85,7 +85,7 @@ def settle(table: IcebergTable) -> Settlement | None:
     Deletes that compare different columns are settled one kind at a time.
     """
     base = table.base
-    with table.scratch((), {}) as scratch:
+    with table.scratch() as scratch:
         kinds = scratch.equality_deletes
         if not kinds:
             return None
