@@ -48,6 +48,8 @@ DEFAULTS = {
     # Small batches are the rule; two hundred reducers for a thousand rows are not.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
+    # The rows of an upsert are kept at hand after a shuffle; without this in as many parts as a large batch would need.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
 }
 
 

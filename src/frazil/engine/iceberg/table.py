@@ -112,12 +112,10 @@ class IcebergTable:
         """Version of the table format."""
         return int(self._operations.current().formatVersion())
 
-    @property
-    def totals(self) -> dict[str, int]:
-        """What the head's summary says of the whole table: `total-records`, `total-equality-deletes`, ..."""
+    def total(self, what: str) -> int:
+        """What the head's summary says of the whole table: `records`, `equality-deletes`, `delete-files`, ..."""
         head = self._operations.current().currentSnapshot()
-        summary = {} if head is None else dict(head.summary())
-        return {str(key): int(value) for key, value in summary.items() if str(key).startswith("total-")}
+        return 0 if head is None else int(head.summary().get(f"total-{what}") or 0)
 
     @property
     def holds_no_files(self) -> bool:

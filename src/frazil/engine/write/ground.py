@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.util import inheritable_thread_target
 
 from frazil.engine import target
 from frazil.engine.iceberg import Base, Change, IcebergTable, StagedFiles
@@ -39,6 +42,16 @@ class Ground:
         """The frame's rows as data files of the table after its changes."""
         options = self.options
         return self.table.stage(frame, options, evolution, write_defaults(options, self.partition))
+
+
+def together(
+    first: Callable[[], StagedFiles], second: Callable[[], StagedFiles], session: SparkSession
+) -> tuple[StagedFiles, StagedFiles]:
+    """Does both at the same time: jobs too small to keep all cores busy by themselves. Raises what either raised."""
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(inheritable_thread_target(session)(second))
+        mine = first()
+    return mine, other.result()
 
 
 @dataclass(frozen=True)

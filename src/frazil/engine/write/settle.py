@@ -51,14 +51,14 @@ class Digest:
 
 def too_many_keys(table: IcebergTable, options: ChangeOptions) -> bool:
     """Whether the table holds more deletes by key than the sink allows, or some among more files of deletes than it allows."""
-    keys = table.totals.get("total-equality-deletes", 0)
+    keys = table.total("equality-deletes")
     over = options.max_equality_deletes is not None and keys > options.max_equality_deletes
     return over or (keys > 0 and too_many_files(table, options))
 
 
 def too_many_files(table: IcebergTable, options: ChangeOptions) -> bool:
     """Whether the table holds more files of deletes than the sink allows."""
-    files = table.totals.get("total-delete-files", 0)
+    files = table.total("delete-files")
     return options.max_delete_files is not None and files > options.max_delete_files
 
 

@@ -8,7 +8,7 @@ from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
 from frazil.engine.schema import DELETE, OP, quoted
 from frazil.engine.target import Fit
 from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose
-from frazil.engine.write.ground import Ground, Written
+from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.latest import Survey, latest
 from frazil.engine.write.merge import merge
 from frazil.model.changes import UpsertStrategy
@@ -39,18 +39,26 @@ def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: C
     """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
     table = ground.table
     base = table.base
-    evolution: tuple[TableChange, ...] = fit.evolution
-    staged = deletes = StagedFiles()
     last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
-    if survey.upserts:
-        rows = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
-        staged = ground.stage(rows.select(*[quoted(name) for name in fit.names]), evolution)
-    if survey.keys and choice.way != APPEND:
-        everywhere = deletes_everywhere(table, fit)
-        if everywhere and fit.partition and table.unpartitioned_spec is None:
-            evolution = (*evolution, AddUnpartitionedSpec())
-        keys = last.select(*[quoted(key) for key in fit.keys])
-        deletes = table.stage_deletes(keys, ground.options, fit.keys, evolution, everywhere=everywhere)
+    by_key = bool(survey.keys) and choice.way != APPEND
+    everywhere = by_key and deletes_everywhere(table, fit)
+    evolution: tuple[TableChange, ...] = fit.evolution
+    if everywhere and fit.partition and table.unpartitioned_spec is None:
+        evolution = (*evolution, AddUnpartitionedSpec())
+
+    def rows() -> StagedFiles:
+        if not survey.upserts:
+            return StagedFiles()
+        kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
+        return ground.stage(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+
+    def keys() -> StagedFiles:
+        if not by_key:
+            return StagedFiles()
+        named = last.select(*[quoted(key) for key in fit.keys])
+        return table.stage_deletes(named, ground.options, fit.keys, evolution, everywhere=everywhere)
+
+    staged, deletes = together(rows, keys, session=last.sparkSession)
     delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
     return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
 
