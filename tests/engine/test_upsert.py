@@ -174,6 +174,15 @@ def test_readers_that_cannot_read_equality_deletes_get_none(lake: Lake) -> None:
     assert not [file for file in lake.meta("all_files") if file.content == 2]
 
 
+def test_more_keys_than_deletes_are_allowed_are_merged_in_one_commit(lake: Lake) -> None:
+    auto(lake, "select id, 'old' v from range(10)").write()
+    auto(lake, "select id, 'new' v from range(3, 7)", max_equality_deletes=3).write()
+    assert why(lake) == ("merge", "its 4 keys would be more equality deletes than the 3 that are allowed")
+    auto(lake, "select id, 'new' v from range(3)", max_equality_deletes=3).write()
+    assert why(lake)[0] == "equality_delete"
+    assert [value for _, value in lake.rows()] == ["new"] * 7 + ["old"] * 3
+
+
 def test_only_new_keys_are_added(lake: Lake) -> None:
     for value, reach in (("old", 3), ("new", 5)):
         done = auto(lake, f"select id, '{value}' v from range({reach})", when_matched_update_all=False).write()

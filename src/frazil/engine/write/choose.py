@@ -9,10 +9,15 @@ from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions, Upsert
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the table and the batch. ``disjoint``: no file of the table can hold a key of the batch."""
+    """What is known of the table and the batch.
+
+    ``disjoint``: no file of the table can hold a key of the batch. ``debt``: how many equality deletes the table holds.
+    """
 
     empty: bool = False
     disjoint: bool = False
+    keys: int = 0
+    debt: int = 0
     unchanged: int = 0
     lacks_columns: bool = False
 
@@ -48,6 +53,10 @@ def choose(options: ChangeOptions, facts: Facts) -> Choice:
     unable = [reader.value for reader in options.readers if reader in WITHOUT_EQUALITY_DELETES]
     if unable:
         return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
+    limit = options.max_equality_deletes
+    if limit is not None and facts.keys > limit and not facts.debt:
+        # They would be settled at once, and there is nothing else to settle with them: one commit instead of two.
+        return Choice(MERGE, f"its {facts.keys} keys would be more equality deletes than the {limit} that are allowed")
     return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
 
 

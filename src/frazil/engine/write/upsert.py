@@ -26,6 +26,8 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
         facts = Facts(
             empty=table.holds_no_files,
             disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
+            keys=survey.keys,
+            debt=table.total("equality-deletes"),
             unchanged=survey.unchanged,
             lacks_columns=len(fit.given) < len(fit.names),
         )
