@@ -96,7 +96,7 @@ def _shown(value: Column, data: Type) -> Column:
 
 
 def _form(value: Column, data: Type, table: Type, options: CoercionOptions) -> Column:
-    if isinstance(table, StructType | ListType | MapType):
+    if isinstance(table, StructType | ListType | MapType) or way(data, table) is Way.NONE:
         # A column that is null in all rows looks like texts to a reader of JSON; a text itself has no parts.
         return functions.lit(None).cast(spark_type(table))
     if table.name in ("date", "timestamp", "timestamptz"):

@@ -96,7 +96,7 @@ class Intent:
     Without a batch and without an epoch it is a claim: the next epoch, taken by an empty snapshot that moves the branch, so that
     an older instance fails its compare-and-swap and then finds itself fenced. With a batch and no epoch it is both at once.
     With an epoch and no batch it is upkeep: a change that leaves the table's rows as they are, and only fits the head that it
-    was made from, so that it cannot be applied twice.
+    was made from, so that it cannot be applied twice. ``followers``: the other tables of the sink from now on, None: as before.
     """
 
     sink_id: str
@@ -106,6 +106,7 @@ class Intent:
     batch: Batch | None = None
     table_uuid: str | None = None
     change: Any = None
+    followers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -229,13 +230,27 @@ def contiguous(view: TableView, intent: Intent) -> None:
     end = state.end if state is not None else None
     if state is not None and end is not None:
         require_same_source(state, batch.source, intent.sink_id)
-    if end != batch.start:
+    if batch.lead is not None:
+        _require_behind(state, batch, intent.sink_id)
+    elif end != batch.start:
         raise Halted(
             "gap-or-overlap",
             f"The table ends at {end or 'the beginning'} for {intent.sink_id!r}, but the batch begins at "
             f"{batch.start or 'the beginning'}: rows would be lost or doubled.",
             fix="An old checkpoint, a second writer with the same id, or a recreated source does this. "
             "Restart the pipeline so that it continues from the table.",
+        )
+
+
+def _require_behind(state: SinkState | None, batch: Batch, sink_id: str) -> None:
+    """A table that follows misses the batches that have no rows for it; only the order of those that it has is sure."""
+    assert batch.lead is not None, "asked of followers only"
+    if state is not None and state.lead >= batch.lead:
+        raise Halted(
+            "gap-or-overlap",
+            f"A table of {sink_id!r} holds batch {state.lead} with other rows than batch {batch.lead} that is to be written: "
+            f"it ends at {state.end}.",
+            fix="The sink's home table was set back, or two writers use one id. Give the sink another id to begin anew.",
         )
 
 
@@ -290,10 +305,13 @@ def next_state(view: TableView, intent: Intent) -> SinkState:
     old = view.state
     epoch = intent.epoch if intent.epoch is not None else (old.epoch if old else 0) + 1
     claimed = replace(old or SinkState(0, ""), epoch=epoch, instance=intent.instance, at_ms=intent.at_ms)
+    if intent.followers is not None:
+        claimed = replace(claimed, followers=intent.followers)
     if intent.batch is None:
         return claimed
     batch = intent.batch
-    return replace(claimed, batch=claimed.batch + 1, source=batch.source, start=batch.start, end=batch.end)
+    claimed = replace(claimed, batch=claimed.batch + 1, source=batch.source, start=batch.start, end=batch.end)
+    return claimed if batch.lead is None else replace(claimed, lead=batch.lead, rows=batch.counts.written)
 
 
 def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = None) -> CommitProtocol:

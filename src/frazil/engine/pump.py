@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frazil.engine.commit import require_same_source
 from frazil.engine.writer import Part, SinkWriter
@@ -75,7 +75,7 @@ class Pump:
         sink = self._writer.sink
         flushed = self._clock()
         while not stop.is_set():
-            part = self._source.plan(self._position, sink.rows_per_batch)
+            part = self._plan(sink.rows_per_batch)
             if part is None:
                 if once or self._source.finished(self._position):
                     return
@@ -92,6 +92,13 @@ class Pump:
             if once and not part.full and self._position == part.end:
                 return  # all that was there is written; what came meanwhile is for the next run
             self._keep_rate(rows, stop)
+
+    def _plan(self, limit: int) -> Slice | None:
+        """The next part; first of all the very part that was cut off when one of its tables had it already."""
+        cut_off = self._writer.unfinished
+        if cut_off is not None:
+            return replace(self._source.between(self._position, cut_off), full=True)
+        return self._source.plan(self._position, limit)
 
     def _due(self, part: Slice, remaining: float) -> bool:
         enough = part.rows is not None and part.rows >= self._writer.sink.batch_size

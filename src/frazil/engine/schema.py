@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, functions
 
-from frazil.engine.coerce import Casting, Converted, converted, json_text, present
+from frazil.engine.coerce import Casting, Converted, complaint, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.coercion import CoercionOptions, extra_paths
 from frazil.model.types import Column as TableColumn
@@ -20,6 +20,17 @@ HIDDEN = "__frazil_"
 OP = f"{HIDDEN}op"
 """What a row does to the table: insert, update, delete or ignore."""
 DELETE = "delete"
+ERROR = f"{HIDDEN}error"
+"""Why a row cannot be written: null, or the stage, a code and a text."""
+RAW = f"{HIDDEN}raw"
+"""The record as it came from the source, in bytes."""
+KEY = f"{HIDDEN}key"
+"""The record's key, in bytes."""
+AT = f"{HIDDEN}at"
+"""Where the record is in its source, as JSON."""
+ERROR_TYPE = "struct<stage: string, code: string, text: string>"
+
+RECORD_MARK = "[frazil-record] "
 
 _BETWEEN = "; "
 _NO_OPTIONS = CoercionOptions()
@@ -30,6 +41,11 @@ _log = logging.getLogger("frazil")
 def data_columns(frame: DataFrame) -> list[str]:
     """The columns that go into the table."""
     return [name for name in frame.columns if not name.startswith(HIDDEN)]
+
+
+def hidden_columns(frame: DataFrame) -> list[str]:
+    """The columns that a frame has beside its data."""
+    return [name for name in frame.columns if name.startswith(HIDDEN)]
 
 
 def schema_of(frame: DataFrame) -> StructType:
@@ -47,34 +63,74 @@ class Aligned:
     error: Column | None = None
 
 
+@dataclass(frozen=True)
+class Alignment:
+    """How rows of the data become rows of the table.
+
+    ``columns`` are the table's, made from the data's; None when those already are the table's. ``error`` is what is wrong with
+    a row as a whole, of :data:`ERROR_TYPE`; None where nothing can be, or where what is wrong stops the batch or is kept.
+    """
+
+    columns: tuple[Column, ...] | None
+    error: Column | None = None
+
+
 def alignment(
     data: StructType,
     table: StructType,
+    options: CoercionOptions = _NO_OPTIONS,
+    *,
     keys: Collection[str] = (),
     unless: Column | None = None,
-    options: CoercionOptions = _NO_OPTIONS,
-) -> tuple[Column, ...] | None:
+    hidden: Collection[str] = (),
+    rejects: bool = False,
+) -> Alignment:
     """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
 
-    What is wrong with a row stops the batch, or goes into the column that the options name. Not checked are nulls in ``keys``,
-    which are looked at by themselves, and rows ``unless`` which the condition does not hold: those that only delete. None when
-    the data's columns already are the table's, so that nothing needs to be selected.
+    What is wrong with a row stops the batch, or goes into the column that the options name, or, with ``rejects``, is handed back
+    so that the row can be left out. Not checked are nulls in ``keys``, which are looked at by themselves where a row cannot be
+    left out, and rows ``unless`` which the condition does not hold: those that only delete. ``hidden`` are the columns that the
+    data has beside its own: a row that its source could not make anything of says so in one of them.
     """
     given = {column.name: column for column in data.fields}
-    if [*given] == [target.name for target in table.fields] and all(_fits(given[target.name], target) for target in table.fields):
-        return None
+    known = functions.col(ERROR) if ERROR in hidden else None
+    names = [target.name for target in table.fields]
+    if known is None and [*given] == names and all(_fits(given[target.name], target) for target in table.fields):
+        return Alignment(None)
     if ignored := extra_paths(table, data):
         _log.warning("columns that the table does not have are left out: %s", ", ".join(ignored))
-    casting = Casting(options, collects=options.error_column is not None)
-    columns = [_aligned_column(given.get(c.name), c, casting, keys=keys, unless=unless) for c in table.fields]
+    casting = Casting(options, collects=rejects or options.error_column is not None)
+    columns = [_aligned_column(given.get(c.name), c, casting, keys=keys, unless=unless, rejects=rejects) for c in table.fields]
+    wrong = row_error(columns)
+    if rejects:
+        found = functions.when(wrong.isNotNull(), error_of("cast", "value-not-convertible", wrong))
+        error = found if known is None else functions.coalesce(known, found)
+        return Alignment(tuple(column.value.alias(column.name) for column in columns), error)
     values = {column.name: column.value for column in columns}
     if options.error_column is not None:
-        error = row_error(columns)
+        error = wrong if known is None else _text_or_null(functions.concat_ws(_BETWEEN, known["text"], wrong))
         values[options.error_column] = error
         if options.raw_column is not None:
             row = functions.struct(*[functions.col(quoted(name)) for name in given])
-            values[options.raw_column] = functions.when(error.isNotNull(), json_text(row, data))
-    return tuple(value.alias(name) for name, value in values.items())
+            raw = _readable(functions.col(RAW)) if RAW in hidden else json_text(row, data)
+            values[options.raw_column] = functions.when(error.isNotNull(), raw)
+    elif known is not None:
+        first = table.fields[0].name
+        told = functions.concat(known["code"], functions.lit(": "), known["text"])
+        stop = functions.when(known.isNotNull(), complaint(RECORD_MARK, told).cast(spark_type(table.fields[0].type)))
+        values[first] = functions.coalesce(stop, values[first])
+    return Alignment(tuple(value.alias(name) for name, value in values.items()))
+
+
+def error_of(stage: str, code: str, text: Column) -> Column:
+    """What is wrong with a row, as a value of :data:`ERROR_TYPE`."""
+    parts = {"stage": functions.lit(stage), "code": functions.lit(code), "text": text}
+    return functions.struct(*[value.alias(name) for name, value in parts.items()]).cast(ERROR_TYPE)
+
+
+def _readable(raw: Column) -> Column:
+    """Bytes as the text that they are, or in base64."""
+    return functions.coalesce(functions.try_validate_utf8(raw.cast("string")), functions.base64(raw))
 
 
 def row_error(columns: Sequence[Aligned]) -> Column:
@@ -84,27 +140,36 @@ def row_error(columns: Sequence[Aligned]) -> Column:
 
 
 def _aligned_column(
-    source: TableColumn | None, target: TableColumn, casting: Casting, *, keys: Collection[str], unless: Column | None
+    source: TableColumn | None,
+    target: TableColumn,
+    casting: Casting,
+    *,
+    keys: Collection[str],
+    unless: Column | None,
+    rejects: bool,
 ) -> Aligned:
     if source is None:
         return Aligned(target.name, functions.lit(None).cast(spark_type(target.type)))
     given = functions.col(quoted(target.name))
-    if target.name in keys or target.required:
+    if (target.name in keys or target.required) and not rejects:
         # Nothing can stand in for a key or a required value that is wrong.
         casting = Casting(casting.options)
     made = _aligned_value(given, source.type, target.type, target.name, casting)
-    value = made.value
+    value, error = made.value, made.error
     if target.name in keys:
-        return Aligned(target.name, value)
-    if made.error is not None and _requires_parts(target.type):
-        value = functions.when(made.error.isNull(), value)
+        if rejects:
+            error = _joined([error, present(value, given, target.name, casting).error])
+        return Aligned(target.name, value, error)
+    if error is not None and _requires_parts(target.type):
+        value = functions.when(error.isNull(), value)
     if target.required and not source.required:
-        value = present(value, value, target.name, casting).value
-    if unless is None or (made.error is None and value is given):
-        return Aligned(target.name, value, made.error)
+        checked = present(value, given, target.name, casting)
+        value, error = checked.value, _joined([error, checked.error])
+    if unless is None or (error is None and value is given):
+        return Aligned(target.name, value, error)
     # Of a row that only deletes, nothing but the key is looked at.
     nothing = functions.lit(None).cast(spark_type(target.type))
-    error = None if made.error is None else functions.when(~unless, made.error)
+    error = None if error is None else functions.when(~unless, error)
     return Aligned(target.name, functions.when(unless, nothing).otherwise(value), error)
 
 

@@ -8,15 +8,17 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.catalogs import warehouse_uri
+from frazil.engine.coerce import CAST_MARK, NULL_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import DELETE, OP, alignment, data_columns, schema_of
+from frazil.engine.schema import DELETE, ERROR, OP, RECORD_MARK, alignment, hidden_columns, schema_of
 from frazil.engine.types import require_writable
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.coercion import admitted, require_casts, with_error_columns
 from frazil.model.commit import STATE_PREFIX
+from frazil.model.dead_letters import OnError
 from frazil.model.evolution import (
     Partition,
     RenameColumn,
@@ -178,12 +180,14 @@ class Fit:
     """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
 
     ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``nulls`` are required
-    columns in which the data has nulls.
+    columns in which the data has nulls. ``error`` says of a row that it cannot be written, where such rows are left out.
     """
 
     data: StructType
     table: StructType
     columns: tuple[SparkColumn, ...] | None
+    error: SparkColumn | None
+    hidden: frozenset[str]
     evolution: tuple[TableChange, ...]
     schema: StructType
     partition: Partition
@@ -213,16 +217,25 @@ class Fit:
         """Whether the table's partitioning changes."""
         return any(isinstance(change, SetPartition) for change in self.evolution)
 
-    def holds_for(self, data: StructType, table: StructType, partition: Partition, nulls: frozenset[str]) -> bool:
+    def holds_for(
+        self, data: StructType, table: StructType, partition: Partition, nulls: frozenset[str], hidden: frozenset[str]
+    ) -> bool:
         """Whether the same fit is right for these."""
-        return (self.data, self.table, self.partition_before, self.nulls) == (data, table, partition, nulls)
+        before = (self.data, self.table, self.partition_before, self.nulls, self.hidden)
+        return before == (data, table, partition, nulls, hidden)
 
     def applied(self, frame: DataFrame) -> DataFrame:
-        """The frame in the table's shape, and what it has of hidden columns."""
+        """The frame in the table's shape, and what it has of hidden columns; in one of them what is wrong with a row."""
         if self.columns is None:
             return frame
-        hidden = [name for name in frame.columns if name not in data_columns(frame)]
-        return frame.select(*self.columns, *hidden)
+        hidden = [name for name in hidden_columns(frame) if name != ERROR]
+        wrong = [] if self.error is None else [self.error.alias(ERROR)]
+        return frame.select(*self.columns, *hidden, *wrong)
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """The frame in the table's shape, and nothing else."""
+        made = self.applied(frame)
+        return made.drop(*hidden_columns(made))
 
 
 def fit(
@@ -230,7 +243,8 @@ def fit(
 ) -> Fit:
     """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
     have, before, data = table.schema, table.partition, schema_of(frame)
-    if last is not None and last.holds_for(data, have, before, nulls):
+    hidden = frozenset(hidden_columns(frame))
+    if last is not None and last.holds_for(data, have, before, nulls, hidden):
         return last
     _require_distinct(data)
     renames = [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
@@ -246,8 +260,21 @@ def fit(
         changes = (*changes, partition)
     keys = key_columns(sink, schema) if sink.commit_mode is CommitMode.UPSERT else ()
     deletes = functions.col(OP) == DELETE if OP in frame.columns else None
-    columns = alignment(data, schema, keys, deletes, sink)
-    return Fit(data, have, columns, changes, schema, partition_after(before, changes), before, keys, nulls)
+    rejects = sink.error_handling is OnError.DEAD_LETTER
+    aligned = alignment(data, schema, sink, keys=keys, unless=deletes, hidden=hidden, rejects=rejects)
+    return Fit(
+        data,
+        have,
+        aligned.columns,
+        aligned.error,
+        hidden,
+        changes,
+        schema,
+        partition_after(before, changes),
+        before,
+        keys,
+        nulls,
+    )
 
 
 def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str]) -> Rules:
@@ -264,6 +291,7 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str]) -> Rules:
         keys=frozenset(keys | {name for name in names if (name if sink.case_sensitive else name.lower()) in wanted}),
         held=frozenset(renamed(path, renames) for path in table.held_columns),
         nulls=nulls,
+        row_by_row=sink.error_handling is OnError.DEAD_LETTER,
     )
 
 
@@ -277,22 +305,29 @@ def null_column(error: FrazilError, fit: Fit, sink: SinkSpec) -> str | None:
 
 
 # What an expression of ours says when it stops a batch, by the mark that its message begins with.
-_MARKS = (
-    ("[frazil-cast] ", "value-not-convertible"),
-    ("[frazil-null] ", REQUIRED_NULL),
-    ("[frazil-alias] ", "alias-ambiguous"),
-    ("[frazil-op] ", "operation-unknown"),
-    ("[frazil-outside] ", "row-outside"),
-)
+_MARKS = {
+    CAST_MARK: "value-not-convertible",
+    NULL_MARK: REQUIRED_NULL,
+    "[frazil-alias] ": "alias-ambiguous",
+    "[frazil-outside] ": "row-outside",
+}
+_FIXES = {
+    CAST_MARK: "Correct the data, declare the column with another type, or set on_error: dead_letter to go on without such rows.",
+    NULL_MARK: "Correct the data, or set on_error: dead_letter to go on without such rows.",
+    RECORD_MARK: "Correct the data, or set on_error: dead_letter to go on without such records.",
+}
 
 
 def explain_staging(fault: JavaFault) -> FrazilError:
     """Why the executors could not write a batch."""
     for part in fault.chain:
-        for mark, code in _MARKS:
+        for mark, code in _MARKS.items():
             if mark in part.message:
                 text = part.message.partition(mark)[2].splitlines()[0].partition(" SQLSTATE: ")[0]
-                return DataError(code, text, fix="Correct the data, or declare the column with another type.")
+                return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
+        if RECORD_MARK in part.message:
+            code, _, text = part.message.partition(RECORD_MARK)[2].splitlines()[0].partition(": ")
+            return DataError(code, text.partition(" SQLSTATE: ")[0], fix=_FIXES[RECORD_MARK])
     if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
         return EnvironmentFault(
             "codec-missing",

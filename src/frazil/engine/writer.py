@@ -17,7 +17,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
+from frazil.engine.deadletters import letters as dead_letters
+from frazil.engine.deadletters import letters_sink, require_few, require_letters_apart, with_record
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
+from frazil.engine.schema import ERROR
 from frazil.engine.shape import drops_rows, shaped
 from frazil.engine.write import (
     Ground,
@@ -30,9 +33,10 @@ from frazil.engine.write import (
     too_many_keys,
     with_operations,
 )
-from frazil.errors import DataError, Fenced, FrazilError, Retryable
+from frazil.errors import DataError, Fenced, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, SinkState, short_range
+from frazil.model.dead_letters import OnError
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Settled, Staged
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
@@ -43,12 +47,21 @@ Explain = Callable[[Exception], FrazilError | None]
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a source that a data frame holds."""
+    """The part of a source that a data frame holds. ``lead``: the batch's number at home, for a table that follows another."""
 
     source: str
     start: Position | None
     end: Position
     rows: int | None = None
+    lead: int | None = None
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any."""
+
+    written: Written
+    rejected: DataFrame | None = None
 
 
 class SinkWriter:
@@ -84,6 +97,23 @@ class SinkWriter:
         self._fit: target.Fit | None = None
         self._nulls: frozenset[str] = frozenset()
         self._seen: Base | None = None
+        self._letters = self._letter_writer()
+        self._letters_written = 0
+        self.unfinished: Position | None = None
+
+    def _letter_writer(self) -> SinkWriter | None:
+        if self.sink.error_handling is not OnError.DEAD_LETTER:
+            return None
+        require_letters_apart(self.sink)
+        return SinkWriter(
+            self.session,
+            letters_sink(self.sink),
+            self.sink_id,
+            name=self.name,
+            retry=self._retry,
+            listen=lambda event: self._listen(event) if isinstance(event, CommitFailed | FencedOut) else None,
+            sleep=self._sleep,
+        )
 
     @property
     def ready(self) -> bool:
@@ -102,6 +132,16 @@ class SinkWriter:
         if table is not None:
             self._take(table, claim)
         return self.state
+
+    def _follow(self, claim: bool) -> None:
+        """Opens the table of dead letters behind this one, and finds out whether it has letters of a batch that was cut off."""
+        letters, state = self._letters, self.state
+        if letters is None:
+            return
+        theirs = letters.open(claim=claim)
+        done = state.batch if state is not None else 0
+        if theirs is not None and theirs.lead == done + 1 and theirs.start == (state.end if state is not None else None):
+            self.unfinished = theirs.end
 
     def committed_before(self, end: Position) -> bool:
         """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
@@ -140,8 +180,8 @@ class SinkWriter:
         raise AssertionError("unreachable")
 
     def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
-        written = self._stage(frame, part, explain)
-        change, counts = written.change, written.counts
+        staging = self._stage(frame, part, explain)
+        change, counts = staging.written.change, staging.written.counts
         staged = change.operation.staged
         self._listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - began))
         if not counts.balanced:
@@ -152,8 +192,10 @@ class SinkWriter:
                 f"the numbers do not add up.",
                 fix="Nothing was committed. The source did not read the same rows twice; report this.",
             )
-        batch = Batch(part.source, part.start, part.end, counts)
+        self._write_letters(staging, part)
+        batch = Batch(part.source, part.start, part.end, counts, part.lead)
         result = self._commit(batch, change)
+        self._letters_written += counts.dead_lettered
         committed = Committed(
             pipeline=self.name,
             table=self.sink.full_name,
@@ -170,6 +212,28 @@ class SinkWriter:
         self._listen(committed)
         self._keep_debt_bounded()
         return committed
+
+    def _write_letters(self, staging: Staging, part: Part) -> None:
+        """Puts the rows that cannot be written into their table, before the others are in theirs."""
+        letters, rejected = self._letters, staging.written.counts.dead_lettered
+        lead = (self.state.batch if self.state is not None else 0) + 1
+        if letters is None:
+            return
+        if self.unfinished == part.end and (state := letters.state) is not None and state.rows != rejected:
+            raise Halted(
+                "dead-letters-differ",
+                f"The batch up to {part.end} was cut off when {state.rows} of its rows were dead letters already; now it has "
+                f"{rejected}. Rows would be lost or doubled.",
+                fix="Something was changed since: the sink's columns, or the table. Undo it, and change it after the next batch.",
+            )
+        self.unfinished = None
+        if not rejected or staging.rejected is None:
+            return
+        require_few(self.sink, staging.written.counts.read, rejected, self._letters_written)
+        if letters.committed_before(part.end):
+            return
+        frame = dead_letters(staging.rejected, self.name, self.sink.full_name, lead)
+        letters.write(frame, Part(part.source, part.start, part.end, rejected, lead))
 
     def _keep_debt_bounded(self) -> None:
         """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
@@ -212,7 +276,7 @@ class SinkWriter:
         """The source's rows as the table is to hold them, with what they do to it."""
         return with_operations(shaped(frame, self._transforms), self.sink)
 
-    def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Written:
+    def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         while True:
             try:
                 return self._stage_once(frame, part, explain)
@@ -222,38 +286,51 @@ class SinkWriter:
                     raise
                 self._nulls |= {column}  # the table stops requiring it in the same commit
 
-    def _stage_once(self, frame: DataFrame, part: Part, explain: Explain) -> Written:
+    def _stage_once(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         table = self._require_table()
         self._patiently(table.look)
-        seen = None
+        source, seen = frame, None
         if drops_rows(self._transforms):
             seen = Observation()
             frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
         frame = self._shaped(frame)
-        self._fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
+        self._fit = fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
         self._seen = self._seen or table.base
-        ground = Ground(table, self.sink, self._fit.partition, self._seen, part.rows)
+        ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
+        wrong = None
+        if fit.error is not None:
+            wrong = Observation()
+            frame = fit.applied(frame).observe(wrong, functions.count(functions.col(ERROR)).alias("rows"))
+            frame = frame.where(functions.col(ERROR).isNull()).drop(ERROR)
+            fit = replace(fit, columns=None, error=None)
         try:
-            written = strategy_of(self.sink)(ground, frame, self._fit)
+            written = strategy_of(self.sink)(ground, frame, fit)
         except FrazilError:
             raise
         except Exception as error:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
-        if seen is None:
-            return written
-        dropped = int(seen.get["rows"]) - written.counts.read
-        counts = replace(written.counts, read=written.counts.read + dropped, filtered=written.counts.filtered + dropped)
-        return replace(written, counts=counts)
+        counts = written.counts
+        rejected = int(wrong.get["rows"]) if wrong is not None else 0
+        counts = replace(counts, read=counts.read + rejected, dead_lettered=rejected)
+        if seen is not None:
+            dropped = int(seen.get["rows"]) - counts.read
+            counts = replace(counts, read=counts.read + dropped, filtered=counts.filtered + dropped)
+        letters = self._fit.applied(self._shaped(with_record(source))) if rejected else None
+        return Staging(replace(written, counts=counts), letters)
 
     def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table
         lacking = target.lacking_properties(table, self.sink)
         if not claim and not lacking:
             self.look()
+            self._follow(claim)
             return
         change = Change(Append(), table.base, properties=lacking) if lacking else None
-        self._run(Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change))
+        followers = () if self._letters is None else (self._letters.sink.full_name,)
+        intent = Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change, followers=followers)
+        self._run(intent)
         table.refresh()
+        self._follow(claim)
 
     def _commit(self, batch: Batch, change: Change) -> CommitResult:
         table = self._require_table()

@@ -24,7 +24,11 @@ def position(value: Any) -> Position:
 
 @dataclass(frozen=True)
 class SinkState:
-    """The ledger's last entry of one sink: who wrote, up to where, in which snapshot."""
+    """The ledger's last entry of one sink: who wrote, up to where, in which snapshot.
+
+    A sink that writes to several tables has a home: the table whose ledger says how far it is. ``followers`` are its other
+    tables. In the ledger of a follower ``lead`` is the number that its last batch has at home, and ``rows`` how many it got.
+    """
 
     epoch: int
     instance: str
@@ -35,6 +39,9 @@ class SinkState:
     snapshot: int = 0
     sequence: int = 0
     at_ms: int = 0
+    followers: tuple[str, ...] = ()
+    lead: int = 0
+    rows: int = 0
 
     def to_json(self) -> str:
         """As it stands in the table's property."""
@@ -50,6 +57,10 @@ class SinkState:
             "sequence": self.sequence,
             "at_ms": self.at_ms,
         }
+        if self.followers:
+            fields["followers"] = list(self.followers)
+        if self.lead:
+            fields |= {"lead": self.lead, "rows": self.rows}
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -68,6 +79,9 @@ class SinkState:
             snapshot=raw["snapshot"],
             sequence=raw["sequence"],
             at_ms=raw["at_ms"],
+            followers=tuple(raw.get("followers", ())),
+            lead=raw.get("lead", 0),
+            rows=raw.get("rows", 0),
         )
 
     def in_snapshot(self, snapshot: int, sequence: int) -> SinkState:
@@ -100,12 +114,16 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of a sink: which part of which source, and what became of its rows."""
+    """One batch of a sink: which part of which source, and what became of its rows.
+
+    ``lead`` is its number in the ledger of the sink's home, given in a table that follows: not every batch has rows for that.
+    """
 
     source: str
     start: Position | None
     end: Position
     counts: RowCounts = field(default_factory=lambda: RowCounts(0, 0))
+    lead: int | None = None
 
 
 @dataclass(frozen=True)

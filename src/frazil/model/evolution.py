@@ -102,6 +102,7 @@ class Rules:
 
     ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
     ``held``: paths of those that the table is partitioned or sorted by, or was. ``nulls``: paths at which the data has nulls.
+    ``row_by_row``: rows whose values do not fit are left out, so that types which do not fit are no reason to stop.
     """
 
     mode: SchemaEvolution = SchemaEvolution.ADD_COLUMNS
@@ -111,6 +112,7 @@ class Rules:
     keys: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
     nulls: frozenset[str] = frozenset()
+    row_by_row: bool = False
 
     def insists_on(self, name: str) -> bool:
         """Whether a column must have a value in every row."""
@@ -133,20 +135,20 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
             fix="Supply the column, or make it optional in the table, as schema_evolution: type_widen does if it is no key.",
         )
     widened = _widened(found.mismatched) if rules.mode.widens else ()
-    _require_allowed(found, [m for m in found.mismatched if m.path not in {w.path for w in widened}], rules.mode)
+    _require_allowed(found, [m for m in found.mismatched if m.path not in {w.path for w in widened}], rules)
     nulls = [path for path in required_paths(table) if path in rules.nulls and not rules.insists_on(path)]
     optional_now = (*absent, *nulls) if rules.mode.widens else ()
     return (*renames, *drops, *widened, *(MakeOptional(path) for path in dict.fromkeys(optional_now)), *found.added)
 
 
-def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], mode: SchemaEvolution) -> None:
-    if mode is SchemaEvolution.STRICT and (found.added or mismatched):
+def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], rules: Rules) -> None:
+    if rules.mode is SchemaEvolution.STRICT and (found.added or mismatched):
         raise DataError(
             "schema-strict",
             f"Schema evolution not allowed in strict mode: {_told(found.added, mismatched)}",
             fix="Set schema_evolution: add_columns, or change the table.",
         )
-    if mismatched:
+    if mismatched and not rules.row_by_row:
         fix = "Declare the column's type in the sink's schema to have values converted, or change the table."
         raise DataError(
             "schema-mismatch",

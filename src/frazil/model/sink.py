@@ -11,6 +11,7 @@ from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import ChangeOptions, change_problems
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
+from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
 from frazil.model.partition import PartitionField, Transform, whole_fields
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
@@ -89,7 +90,7 @@ def columns_by_name(value: Any) -> Any:
     return [{"name": name, **kind} if isinstance(kind, dict) else {"name": name, "type": kind} for name, kind in value.items()]
 
 
-class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions):
+class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptions):
     """An Iceberg table as a destination."""
 
     catalog: CatalogSpec = Field(description="Who knows where the table is.")
@@ -164,6 +165,17 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions):
         return tuple((self.namespace or "").split("."))
 
     @property
+    def error_handling(self) -> OnError:
+        """What becomes of rows that cannot be written."""
+        return OnError.COLUMNS if self.error_column is not None else self.on_error
+
+    @property
+    def letters_name(self) -> tuple[str, str]:
+        """Namespace and table of the dead letters."""
+        namespace, _, table = (self.dead_letter_table or f"{self.table}{SUFFIX}").rpartition(".")
+        return namespace or self.namespace or "", table
+
+    @property
     def target_file_bytes(self) -> int:
         """Size at which a file is closed, under the cap."""
         return min(self.target_file_size_mb, MAX_FILE_MB) * 1024 * 1024
@@ -209,6 +221,7 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
         words = f"{sink.file_format} files cannot be compressed with {sink.compression}; known: {known}"
         problems.append(Problem(words, "compression"))
     problems += change_problems(sink) + evolution_problems(sink, _named_columns(sink))
+    problems += dead_letter_problems(sink, sink.error_column)
     columns = sink.declared_schema.fields if sink.declared_schema else ()
     problems += coercion_problems(sink, columns, [n for n in _named_columns(sink) if n[0] != "schema"] + _operation_columns(sink))
     if sink.partial_updates and sink.error_column is not None:

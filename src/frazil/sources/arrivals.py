@@ -105,6 +105,10 @@ class Bookmark:
         """Whether the file is so far back that it is not remembered any more."""
         return file.mtime_ms < self.mark_ms - window_ms or (self.floor is not None and file.order <= self.floor)
 
+    def holds(self, file: Remembered, window_ms: int) -> bool:
+        """Whether the file is behind the bookmark."""
+        return file in self.seen or self.takes_as_read(file, window_ms)
+
     def after(self, files: Iterable[FileEntry], window_ms: int, now_ms: int, cap: int = REMEMBERED_FILES) -> Bookmark:
         """The bookmark when these files are read too.
 

@@ -53,6 +53,9 @@ class Source(Protocol):
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         """The next slice after ``start`` (None: the beginning) of about ``limit`` rows, or None when nothing is there."""
 
+    def between(self, start: Position | None, end: Position) -> Slice:
+        """The slice between two positions of the ledger: of a batch that was cut off when some of its tables had it already."""
+
     def finished(self, position: Position | None) -> bool:
         """Whether nothing can ever come after this position."""
 

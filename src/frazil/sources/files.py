@@ -15,7 +15,7 @@ from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import Position
 from frazil.model.secrets import scrub
 from frazil.model.source import FilesSource, SourceFormat
-from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
+from frazil.sources.arrivals import BEGINNING, Bookmark, Remembered, Watch
 from frazil.sources.base import Slice
 from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, corrupt_records, declared_schema, read_files
@@ -84,6 +84,14 @@ class Files:
         taken, rows = self._take(pending, limit)
         bookmark = watch.bookmark.after(taken, watch.window_ms, self._now_ms())
         self._planned = Slice(start, bookmark.to_position(), rows, full=len(taken) < len(pending), detail=tuple(taken))
+        return self._planned
+
+    def between(self, start: Position | None, end: Position) -> Slice:
+        """The files that are new after one bookmark and not after the other."""
+        watch, later = self._follow(start), Bookmark.from_position(end)
+        pending = watch.pending(list_folder(self._folder, self._spark))
+        taken = [entry for entry in pending if later.holds(Remembered.of(entry), watch.window_ms)]
+        self._planned = Slice(start, end, sum(map(self._rows_of, taken)), detail=tuple(taken))
         return self._planned
 
     def _follow(self, start: Position | None) -> Watch:

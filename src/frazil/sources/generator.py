@@ -136,6 +136,10 @@ class Generator:
             return now_ms - HEAD_START_MS
         return ended_ms
 
+    def between(self, start: Position | None, end: Position) -> Slice:
+        """The rows between two counts."""
+        return Slice(start, end, _row(end) - _row(start))
+
     def finished(self, position: Position | None) -> bool:
         """When the last of ``rows`` is behind."""
         return self._spec.rows is not None and _row(position) >= self._spec.rows

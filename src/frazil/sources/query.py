@@ -162,6 +162,12 @@ class Query:
             )
         return sf.col("`" + name.replace("`", "``") + "`"), kind
 
+    def between(self, start: Position | None, end: Position) -> Slice:
+        """The rows between two values of the cursor, or the result of that run."""
+        if self._spec.every_run:
+            self._read_by_this_run = end
+        return Slice(start, end, None)
+
     def finished(self, position: Position | None) -> bool:
         """Without a cursor: when the result was read, by this run where each run reads it."""
         if self._spec.cursor is not None:

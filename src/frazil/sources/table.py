@@ -107,6 +107,10 @@ class SparkTable:
                 fix="Set on_change: ignore to go on with what is appended, or start again with a new sink id.",
             )
 
+    def between(self, start: Position | None, end: Position) -> Slice:
+        """What was appended between two snapshots."""
+        return Slice(start, end, None)
+
     def finished(self, position: Position | None) -> bool:
         """When a table that is no Iceberg table was read."""
         return position == READ_ALL

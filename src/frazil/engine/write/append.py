@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Observation, functions
 
 from frazil.engine.iceberg import Append, Change
-from frazil.engine.schema import DELETE, OP, data_columns, quoted
+from frazil.engine.schema import DELETE, OP
 from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.rows import EXTRA, IGNORE
@@ -17,7 +17,7 @@ def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     base = ground.table.base
     if OP in frame.columns:
         return _append_changes(ground, frame, fit)
-    staged = ground.stage(fit.applied(frame), fit.evolution)
+    staged = ground.stage(fit.rows(frame), fit.evolution)
     return Written(Change(Append(staged), base, fit.evolution), RowCounts(read=staged.rows, written=staged.rows))
 
 
@@ -26,8 +26,7 @@ def _append_changes(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     extra = functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)
     changes = frame.observe(seen, functions.count(functions.lit(1)).alias("changes"), functions.count_if(extra).alias("extra"))
     unwanted = [IGNORE] if ground.sink.keeps_deletes else [IGNORE, DELETE]
-    rows = fit.applied(changes.where(~functions.col(OP).isin(unwanted)))
-    staged = ground.stage(rows.select(*[quoted(name) for name in data_columns(rows)]), fit.evolution)
+    staged = ground.stage(fit.rows(changes.where(~functions.col(OP).isin(unwanted))), fit.evolution)
     found, more = int(seen.get["changes"]), int(seen.get["extra"] or 0)
     counts = RowCounts(read=found - more, written=staged.rows, filtered=found - staged.rows, extra=more)
     return Written(Change(Append(staged), base, fit.evolution), counts)

@@ -24,7 +24,7 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     base = replace(table.base, head=ground.seen.head)
     if condition is None:
         _require_one_partitioning(ground, fit)
-    rows = fit.applied(frame)
+    rows = fit.rows(frame)
     staged = ground.stage(rows if condition is None else _within(rows, condition), fit.evolution)
     operation: Operation
     if condition is not None:

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.schema import DELETE, HIDDEN, OP, data_columns, quoted
+from frazil.engine.schema import DELETE, ERROR, HIDDEN, OP, data_columns, error_of, hidden_columns, quoted
 from frazil.errors import ConfigError
-from frazil.model.changes import ChangeFormat, OpValues
+from frazil.model.changes import ChangeFormat
 from frazil.model.sink import SinkSpec
 
 ORDER = f"{HIDDEN}order"
@@ -19,8 +19,6 @@ EXTRA = f"{HIDDEN}extra"
 """Marks a change that its source row has beside the main one."""
 
 UPDATE, IGNORE = "update", "ignore"
-
-BAD_OP = "[frazil-op] "
 
 # Debezium: the key moved; the row under the old key is deleted before the one under the new key is written.
 _BEFORE, _AFTER = 0, 1
@@ -44,7 +42,7 @@ def _op(frame: DataFrame) -> Column:
 
 def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if sink.change_format is ChangeFormat.DEBEZIUM and "payload" in frame.columns and "op" not in frame.columns:
-        frame = frame.select("payload.*")
+        frame = frame.select("payload.*", *hidden_columns(frame))
     frame = under_new_names(frame, sink)
     if sink.change_format is ChangeFormat.DEBEZIUM:
         return _from_debezium(frame, sink)
@@ -52,8 +50,7 @@ def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         return _from_tombstones(frame, sink)
     if sink.op_field is not None:
         require_columns(frame, (sink.op_field,), "op_field")
-        op = _meaning(functions.col(quoted(sink.op_field)), sink.op_values)
-        frame = frame.withColumn(OP, op).drop(sink.op_field)
+        frame = _with_op(frame, functions.col(quoted(sink.op_field)), sink).drop(sink.op_field)
     return _ordered(frame, sink)
 
 
@@ -77,14 +74,24 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     return frame.withColumn(ORDER, functions.struct(*named))
 
 
-def _meaning(op: Column, values: OpValues) -> Column:
-    pairs = [functions.lit(text) for item in values.by_value.items() for text in item]
-    known = functions.create_map(*pairs)
-    text = op.cast("string")
-    complaint = functions.concat(
-        functions.lit(f"{BAD_OP}a row's operation is not known: "), functions.coalesce(text, functions.lit("null"))
+def _with_op(frame: DataFrame, op: Column, sink: SinkSpec, *, nothing: Column | None = None) -> DataFrame:
+    """The frame with what its rows do; one that does not say so is wrong. ``nothing``: which rows do nothing.
+
+    A row that is wrong is kept as if it were one to write, so that it is not left out before somebody has looked at it.
+    """
+    pairs = [functions.lit(text) for item in sink.op_values.by_value.items() for text in item]
+    meant = functions.create_map(*pairs)[functions.lower(op.cast("string"))]
+    if nothing is not None:
+        meant = functions.when(nothing, IGNORE).otherwise(meant)
+    text = functions.concat(
+        functions.lit("a row's operation is not known: "), functions.coalesce(op.cast("string"), functions.lit("null"))
     )
-    return functions.coalesce(known[functions.lower(text)], functions.raise_error(complaint))
+    unknown = functions.when(meant.isNull(), error_of("decode", "operation-unknown", text))
+    if ERROR not in frame.columns:
+        return frame.withColumns({OP: functions.coalesce(meant, functions.lit(UPDATE)), ERROR: unknown})
+    known = functions.col(ERROR)
+    acts = functions.when(known.isNull(), meant)
+    return frame.withColumns({OP: functions.coalesce(acts, functions.lit(UPDATE)), ERROR: functions.coalesce(known, unknown)})
 
 
 def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
@@ -102,8 +109,9 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         raise ConfigError("key-missing", words)
     columns = [(functions.coalesce(value[n], keys[n]) if n in keys else value[n]).alias(n) for n in names]
     columns += [column.alias(name) for name, column in keys.items() if name not in names]
-    op = functions.when(value.isNull(), DELETE).otherwise(UPDATE)
-    return frame.select(*columns, op.alias(OP), *([ORDER] if sink.order_by else []))
+    gone = value.isNull() & functions.col(ERROR).isNull() if ERROR in frame.columns else value.isNull()
+    op = functions.when(gone, DELETE).otherwise(UPDATE)
+    return frame.select(*columns, op.alias(OP), *[name for name in hidden_columns(frame) if name != OP])
 
 
 def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
@@ -118,19 +126,22 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
     before, after = _image(frame, "before", fields), _image(frame, "after", fields)
     empty = functions.col("op").isNull() & before.isNull() & after.isNull()
-    op = functions.when(empty, IGNORE).otherwise(_meaning(functions.col("op"), sink.op_values))
+    frame = _with_op(frame, functions.col("op"), sink, nothing=empty)
+    op = functions.col(OP)
     # A table that keeps count of rows that came and went is told of both images.
     both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, sink.key_fields)
     moved = (op == UPDATE) & before.isNotNull() & both
     main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER)
     steps = functions.when(moved, functions.array(_step(before, DELETE, _BEFORE), main)).otherwise(functions.array(main))
-    order = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]
-    frame = frame.select(*order, functions.explode(steps).alias("step"))
+    frame = _ordered(frame, sink)
+    made = (OP, EXTRA, ORDER)
+    kept = [name for name in hidden_columns(frame) if name not in made]
+    orders = [ORDER] if ORDER in frame.columns else []
+    frame = frame.select(*kept, *orders, functions.explode(steps).alias("step"))
     hidden = [functions.col("step.op").alias(OP), (functions.col("step.turn") == _BEFORE).alias(EXTRA)]
-    if order:
-        places = [functions.col(f"o{number}") for number in range(len(order))]
-        hidden.append(functions.struct(*places, functions.col("step.turn")).alias(ORDER))
-    return frame.select(*[functions.col("step.row")[name].alias(name) for name in fields], *hidden)
+    if orders:
+        hidden.append(functions.struct(functions.col(ORDER).alias("place"), functions.col("step.turn")).alias(ORDER))
+    return frame.select(*[functions.col("step.row")[name].alias(name) for name in fields], *kept, *hidden)
 
 
 def _images(frame: DataFrame) -> dict[str, DataType]:

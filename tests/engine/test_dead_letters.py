@@ -1,0 +1,158 @@
+"""Rows that cannot be written: kept with the record and the reason, counted, bounded, and written exactly once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import frazil
+from engine.lakes import Lake, run
+from frazil.engine import runner
+from frazil.engine.writer import SinkWriter
+from frazil.model.events import Committed
+
+LETTERS = "db.t__dead_letters"
+TYPED = {"schema": {"id": "long", "n": "int"}, "on_error": "dead_letter"}
+
+
+def letters(lake: Lake, columns: str = "stage, code, error, cast(raw as string)") -> list[tuple[Any, ...]]:
+    return lake.rows(columns, LETTERS)
+
+
+def test_rows_that_do_not_fit_are_kept_with_the_record_and_the_reason(lake: Lake) -> None:
+    done = lake.sink("select id, if(id % 4 = 3, 'x', cast(id as string)) n from range(8)", **TYPED).write()
+    assert (done.counts.read, done.counts.written, done.counts.dead_lettered) == (8, 6, 2)
+    assert lake.rows() == [(0, 0), (1, 1), (2, 2), (4, 4), (5, 5), (6, 6)]
+    why = "column 'n' cannot hold this value as int: x"
+    assert letters(lake) == [
+        ("cast", "value-not-convertible", why, '{"id":3,"n":"x"}'),
+        ("cast", "value-not-convertible", why, '{"id":7,"n":"x"}'),
+    ]
+    assert {row[:2] for row in lake.rows("table, batch", LETTERS)} == {("db.t", 1)}
+
+
+def test_the_summary_accounts_for_every_row(lake: Lake) -> None:
+    rows = "select id, if(id < 2, 'x', '1') n from range(10)"
+    lake.sink(rows, **TYPED).write()
+    summary = lake.data_snapshots()[-1].summary
+    counted = [summary[f"frazil.rows-{name}"] for name in ("in", "out", "dead-lettered", "filtered")]
+    assert counted == ["10", "8", "2", "0"]
+
+
+def test_without_a_wrong_row_nothing_is_added_to_the_dead_letters(lake: Lake) -> None:
+    lake.sink("select 1L id, '1' n", **TYPED).write()
+    assert (lake.count(), lake.count(LETTERS)) == (1, 0)
+    assert lake.data_snapshots(LETTERS) == []
+
+
+def test_a_required_value_and_a_key_that_are_missing(lake: Lake) -> None:
+    required = {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "v", "type": "string"}]}
+    lake.sink("select if(id = 1, null, id) id, 'a' v from range(3)", on_error="dead_letter", **required).write()
+    assert lake.rows("id") == [(0,), (2,)]
+    assert letters(lake, "error") == [("column 'id' is required, and a row has no value for it",)]
+
+
+@pytest.mark.parametrize("strategy", ["equality_delete", "merge"])
+def test_upserts_leave_out_what_has_no_key_or_no_known_operation(lake: Lake, strategy: str) -> None:
+    options = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": strategy}
+    rows = "select * from values (1L, 'a', 'i'), (null, 'b', 'i'), (3L, 'c', '?'), (4L, 'd', 'u') as t(id, v, op)"
+    done = lake.sink(rows, on_error="dead_letter", **options).write()
+    assert lake.rows() == [(1, "a"), (4, "d")]
+    assert (done.counts.read, done.counts.written, done.counts.dead_lettered) == (4, 2, 2)
+    assert sorted(code for (code,) in letters(lake, "code")) == ["operation-unknown", "value-not-convertible"]
+
+
+def test_a_type_that_no_value_fits_is_no_reason_to_stop(lake: Lake) -> None:
+    lake.sink("select 1L id, 5 n").write()
+    done = lake.sink("select 2L id, array(1) n union all select 3L, null", on_error="dead_letter").write()
+    assert (done.counts.written, done.counts.dead_lettered) == (1, 1)
+    assert lake.rows() == [(1, 5), (3, None)]
+
+
+def test_the_table_can_be_named_and_has_its_own_namespace(lake: Lake) -> None:
+    lake.sink("select 1L id, 'x' n", dead_letter_table="broken.letters", **TYPED).write()
+    assert lake.count("broken.letters") == 1
+
+
+def test_a_batch_with_too_many_is_not_written(lake: Lake) -> None:
+    rows = "select id, if(id < 3, 'x', '1') n from range(10)"
+    for limit in ({"max_dead_letters": 2}, {"max_dead_letter_rate": 0.2}):
+        with pytest.raises(frazil.Halted, match="3 of the batch's 10 rows cannot be written"):
+            lake.sink(rows, **TYPED, **limit).write()
+        assert (lake.count(), lake.count(LETTERS)) == (0, 0)
+    lake.sink(rows, **TYPED, max_dead_letters=3, max_dead_letter_rate=0.3).write()
+    assert (lake.count(), lake.count(LETTERS)) == (7, 3)
+
+
+def test_the_sinks_own_table_cannot_take_them(lake: Lake) -> None:
+    with pytest.raises(frazil.Halted, match="is the sink's own table"):
+        lake.sink("select 1L id, 'x' n", dead_letter_table="t", **TYPED).write()
+
+
+def test_stopping_names_the_way_on(lake: Lake) -> None:
+    with pytest.raises(frazil.DataError) as stopped:
+        lake.sink("select 1L id, 'x' n", schema={"id": "long", "n": "int"}).write()
+    assert "on_error: dead_letter" in stopped.value.fix
+
+
+# A batch that is cut off between the two tables.
+
+
+class CutOff(Exception):
+    """The process ends here."""
+
+
+def pipeline(lake: Lake, folder: Path, **options: Any) -> Any:
+    source = {"connector": "files", "path": str(folder), "format": "json", "schema": {"id": "long", "n": "string"}}
+    return lake.pipeline(source, batch_size=1000, **(TYPED | options))
+
+
+def put(folder: Path, name: str, *rows: tuple[int, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("\n".join(json.dumps({"id": number, "n": text}) for number, text in rows))
+
+
+def test_a_batch_that_was_cut_off_is_repeated_as_it_was(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "in"
+    put(folder, "a.json", (1, "1"), (2, "x"))
+
+    def cut_off(*_: object) -> None:
+        raise CutOff
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SinkWriter, "_keep_debt_bounded", lambda self: None)
+        real = SinkWriter._commit
+
+        def commit(self: SinkWriter, batch: Any, change: Any) -> Any:
+            return cut_off() if batch.lead is None else real(self, batch, change)
+
+        patch.setattr(SinkWriter, "_commit", commit)
+        with pytest.raises(CutOff):
+            run(lake, pipeline(lake, folder))
+    assert (lake.count(), lake.count(LETTERS)) == (0, 1)
+    put(folder, "b.json", (3, "y"), (4, "4"))
+    run(lake, pipeline(lake, folder))
+    assert lake.rows() == [(1, 1), (4, 4)]
+    assert letters(lake, "batch, cast(raw as string)") == [(1, '{"id":2,"n":"x"}'), (2, '{"id":3,"n":"y"}')]
+
+
+def test_a_change_of_the_sink_in_between_is_noticed(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "in"
+    put(folder, "a.json", (1, "1"), (2, "x"))
+    with monkeypatch.context() as patch:
+        real = SinkWriter._commit
+
+        def commit(self: SinkWriter, batch: Any, change: Any) -> Any:
+            if batch.lead is None:
+                raise CutOff
+            return real(self, batch, change)
+
+        patch.setattr(SinkWriter, "_commit", commit)
+        with pytest.raises(CutOff):
+            run(lake, pipeline(lake, folder))
+    with pytest.raises(frazil.Halted, match="1 of its rows were dead letters already; now it has 0"):
+        run(lake, pipeline(lake, folder, transforms=[{"type": "remove_field", "field": "n"}]))
+    assert lake.count() == 0
