@@ -50,14 +50,21 @@ def choose(options: ChangeOptions, facts: Facts) -> Choice:
         return Choice(options.upsert_strategy.value, "asked for")
     if facts.disjoint and options.when_not_matched_insert_all:
         return Choice(APPEND, "no file of the table can hold a key of the batch")
+    if (why := _spares_deletes(options, facts)) is not None:
+        return Choice(MERGE, why)
+    return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
+
+
+def _spares_deletes(options: ChangeOptions, facts: Facts) -> str | None:
+    """Why equality deletes would be of no use."""
     unable = [reader.value for reader in options.readers if reader in WITHOUT_EQUALITY_DELETES]
     if unable:
-        return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
+        return f"{', '.join(unable)} cannot read equality deletes"
     limit = options.max_equality_deletes
     if limit is not None and facts.keys > limit and not facts.debt:
         # They would be settled at once, and there is nothing else to settle with them: one commit instead of two.
-        return Choice(MERGE, f"its {facts.keys} keys would be more equality deletes than the {limit} that are allowed")
-    return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
+        return f"its {facts.keys} keys would be more equality deletes than the {limit} that are allowed"
+    return None
 
 
 def _needs_merge(options: ChangeOptions, facts: Facts) -> str | None:
