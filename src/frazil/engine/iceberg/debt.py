@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import SparkSession, functions
 
 from frazil.engine.iceberg.changes import Base, Fits, Restage, StagedFiles
 from frazil.engine.iceberg.jvm import Jvm, items
@@ -120,6 +120,27 @@ def facts_of(table: Any, files: Iterable[Any]) -> list[FileFacts]:
     return [FileFacts(str(file.location()), int(file.dataSequenceNumber()), scope(file)) for file in files]
 
 
+def bounds_of(jvm: Jvm, table: Any, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
+    """The least and the greatest value that each key column has in the files, where all of them say so."""
+    schema, conversions = table.schema(), jvm.iceberg.types.Conversions
+    found: dict[str, tuple[Any, Any]] = {}
+    for column in deletes.columns:
+        field = schema.findField(column)
+        number, kind = field.fieldId(), field.type()
+        if str(kind.toString()) not in ("int", "long", "string"):
+            continue
+        lows = [_bound(conversions, kind, f.lowerBounds(), number) for f in deletes.files]
+        highs = [_bound(conversions, kind, f.upperBounds(), number) for f in deletes.files]
+        if None not in lows and None not in highs:
+            found[column] = (min(lows), max(highs))
+    return found
+
+
+def _bound(conversions: Any, kind: Any, bounds: Any, number: int) -> Any:
+    value = None if bounds is None else conversions.fromByteBuffer(kind, bounds.get(number))
+    return value if value is None or isinstance(value, int) else str(value.toString())
+
+
 def bitmap_of(bitmaps: Sequence[tuple[int, bytes]]) -> BitMap64:
     """The positions that Spark's bitmaps hold: each is of one stretch of 32,768 positions, counted from 1."""
     found = BitMap64()
@@ -160,8 +181,10 @@ def write_vectors(
     return added, replaced
 
 
-def write_positions(jvm: Jvm, table: Any, dead: DataFrame, files: Mapping[str, LiveFile]) -> list[Any]:
-    """Position delete files, one for each data file: ``dead`` has their paths and positions as its two columns.
+def write_positions(
+    jvm: Jvm, table: Any, spark: SparkSession, dead: Mapping[str, BitMap64], files: Mapping[str, LiveFile]
+) -> list[Any]:
+    """Position delete files, one for each data file with dead positions.
 
     The rows are written as data of a view that has the two columns alone, under the ids that Iceberg reserves for them, one task
     for each data file, and the files are declared to be deletes afterwards.
@@ -170,10 +193,15 @@ def write_positions(jvm: Jvm, table: Any, dead: DataFrame, files: Mapping[str, L
     schema = jvm.schema_from_json(json.dumps(_POSITION_SCHEMA))
     builder = jvm.build_metadata_from(metadata).setDefaultPartitionSpec(jvm.iceberg.PartitionSpec.unpartitioned())
     builder = builder.setCurrentSchema(schema, metadata.lastColumnId()).setProperties(_WHOLE_PATHS)
-    tasks = pyarrow.table({"file_path": list(files), "task": pyarrow.array(range(len(files)), pyarrow.int32())})
-    numbers = dead.sparkSession.createDataFrame(tasks)
-    rows = dead.toDF("file_path", "pos").join(functions.broadcast(numbers), "file_path")
-    rows = rows.repartitionById(len(files), functions.col("task")).select("file_path", "pos")
+    positions = pyarrow.table(
+        {
+            "file_path": pyarrow.array([path for path, bitmap in dead.items() for _ in range(len(bitmap))], pyarrow.string()),
+            "pos": pyarrow.array([at for bitmap in dead.values() for at in bitmap], pyarrow.int64()),
+            "task": pyarrow.array([n for n, bitmap in enumerate(dead.values()) for _ in range(len(bitmap))], pyarrow.int32()),
+        }
+    )
+    rows = spark.createDataFrame(positions)
+    rows = rows.repartitionById(len(dead), functions.col("task")).select("file_path", "pos")
     rows = rows.sortWithinPartitions("file_path", "pos")
     options = {"distribution-mode": "none", "check-nullability": "false"}
     staged = stage(jvm, rows, options, jvm.view(table, builder.discardChanges().build()))

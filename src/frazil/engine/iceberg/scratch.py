@@ -17,6 +17,7 @@ from frazil.engine.iceberg.debt import (
     FileFacts,
     LiveFile,
     Rewrite,
+    bounds_of,
     equality_deletes,
     facts_of,
     write_positions,
@@ -117,13 +118,18 @@ class Scratch:
         """Whether deleted positions are kept as vectors."""
         return int(self._table.operations().current().formatVersion()) >= FIRST_WITH_VECTORS
 
-    def add_vectors(self, dead: Mapping[str, BitMap64]) -> tuple[list[Any], list[Any]]:
-        """Deletion vectors for the dead positions of files: those added to the copy, and those that they took the place of."""
-        return self._deleted(*write_vectors(self._jvm, self._table, dead, self._files_at(dead)))
+    def add_positions(self, dead: Mapping[str, BitMap64]) -> tuple[list[Any], list[Any]]:
+        """Deletes of the dead positions of files: those added to the copy, and the vectors that they took the place of."""
+        if not dead:
+            return [], []
+        files = self._files_at(dead)
+        if self.keeps_vectors:
+            return self._deleted(*write_vectors(self._jvm, self._table, dead, files))
+        return self._deleted(write_positions(self._jvm, self._table, self.spark, dead, files), [])
 
-    def add_positions(self, dead: DataFrame, paths: Collection[str]) -> tuple[list[Any], list[Any]]:
-        """The same as position delete files: ``dead`` has paths and positions."""
-        return self._deleted(write_positions(self._jvm, self._table, dead, self._files_at(paths)), [])
+    def bounds(self, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
+        """The least and the greatest value of key columns that the deletes' files tell of."""
+        return bounds_of(self._jvm, self._table, deletes)
 
     def _files_at(self, paths: Collection[str]) -> dict[str, LiveFile]:
         return {str(live.file.location()): live for live in self.live_files(paths)}

@@ -8,15 +8,14 @@ ones, and must hold the same keys, row for row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import pyarrow
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import Column, DataFrame, Observation, Row, functions
 
 from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, bitmap_of
 from frazil.engine.schema import quoted
@@ -26,7 +25,9 @@ from frazil.model.changes import ChangeOptions
 # So many keys are sent to every executor; more are shuffled to where the rows are.
 MOST_KEYS_TO_BROADCAST = 5_000_000
 
-_FILE, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS = (f"__{name}" for name in ("file", "pos", "since", "scope", "stretch", "bits"))
+_FILE, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS, _HASH = (
+    f"__{name}" for name in ("file", "pos", "since", "scope", "stretch", "bits", "hash")
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Digest:
 
     rows: int
     keys: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any] | Row) -> Digest:
+        """As Spark has summed it up."""
+        return cls(int(row["rows"]), int(row["keys"] or 0))
+
+    def __add__(self, other: Digest) -> Digest:
+        return Digest(self.rows + other.rows, self.keys ^ other.keys)
 
     def __sub__(self, other: Digest) -> Digest:
         return Digest(self.rows - other.rows, self.keys ^ other.keys)
@@ -91,16 +100,10 @@ def settle(table: IcebergTable) -> Settlement | None:
             return None
         deletes = kinds[0]
         scratch.without(deletes)
-        with _keys(scratch, deletes) as keys:
-            rows = _within(scratch.rows, keys, deletes.columns)
-            before = _digest(rows, deletes.columns)
-            dead = _dead(scratch, rows, keys, deletes).persist()
-            try:
-                gone = _digest(dead, deletes.columns)
-                added, replaced = _positions(scratch, dead)
-            finally:
-                dead.unpersist()
-            after = _digest(_within(scratch.rows, keys, deletes.columns), deletes.columns)
+        rows = _within(scratch, deletes)
+        before, gone, bitmaps = _looked_up(scratch, rows, deletes)
+        added, replaced = scratch.add_positions(bitmaps)
+        after = _digest(_within(scratch, deletes), deletes.columns)
     # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
     if after != before - gone or _records(added) - _records(replaced) != gone.rows:
         raise _audit_failed(before.rows - gone.rows, after.rows)
@@ -123,18 +126,13 @@ def _audit_failed(expected: int, found: int) -> Halted:
     )
 
 
-@contextmanager
-def _keys(scratch: Scratch, deletes: Deletes) -> Iterator[DataFrame]:
+def _keys(scratch: Scratch, deletes: Deletes) -> DataFrame:
     """Each key once for every scope that it is deleted in, with the last time that it was."""
     facts = _frame_of(scratch, scratch.facts(deletes))
     held = scratch.keys_of(deletes)
     named = held.select(*[quoted(column) for column in deletes.columns], functions.col("_file").alias(_FILE))
     by_key = named.join(functions.broadcast(facts), _FILE).groupBy(*[quoted(c) for c in deletes.columns], _SCOPE)
-    keys = by_key.agg(functions.max(_SINCE).alias(_SINCE)).persist()
-    try:
-        yield keys
-    finally:
-        keys.unpersist()
+    return by_key.agg(functions.max(_SINCE).alias(_SINCE))
 
 
 def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
@@ -146,60 +144,58 @@ def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
     return scratch.spark.createDataFrame(pyarrow.table(columns))
 
 
-def _within(rows: DataFrame, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The rows whose keys lie between the least and the greatest: files and row groups outside need not be read."""
-    bounds = keys.agg(
-        *[f(quoted(column)).alias(f"{f.__name__}{n}") for n, column in enumerate(columns) for f in (functions.min, functions.max)]
-    ).first()
-    assert bounds is not None, "an aggregate has one row"
-    for number, column in enumerate(columns):
-        low, high = bounds[f"min{number}"], bounds[f"max{number}"]
-        if low is not None and not rows.schema[column].nullable:
+def _within(scratch: Scratch, deletes: Deletes) -> DataFrame:
+    """The rows whose keys lie between the least and the greatest deleted: files and row groups outside need not be read."""
+    rows = scratch.rows
+    for column, (low, high) in scratch.bounds(deletes).items():
+        if not rows.schema[column].nullable:
             rows = rows.where(functions.col(quoted(column)).between(low, high))
     return rows
 
 
-def _dead(scratch: Scratch, rows: DataFrame, keys: DataFrame, deletes: Deletes) -> DataFrame:
-    """The rows that came before a delete of their key, in a place where it applies: file, position and key."""
-    columns = deletes.columns
-    few = keys.count() <= MOST_KEYS_TO_BROADCAST
+def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Digest, Digest, dict[str, BitMap64]]:
+    """What all rows are, what those are that came before a delete of their key, and the positions of these in their files.
+
+    In one pass over the keys of the rows. Executors make bitmaps of positions, so that little is left to bring here.
+    """
+    columns, keys, seen = deletes.columns, _keys(scratch, deletes), Observation()
+    few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
     wanted = functions.broadcast(keys) if few else keys
     files = _frame_of(scratch, scratch.data_facts()).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
     here = rows.select(
-        *[quoted(column) for column in columns], functions.col("_file").alias(_FILE), functions.col("_pos").alias(_POSITION)
-    )
+        *[quoted(column) for column in columns],
+        functions.col("_file").alias(_FILE),
+        functions.col("_pos").alias(_POSITION),
+        _hash(columns).alias(_HASH),
+    ).observe(seen, *_summed(functions.col(_HASH)))
     same_key = reduce(Column.__and__, (here[quoted(c)].eqNullSafe(wanted[quoted(c)]) for c in columns))
-    met = here.join(wanted, same_key).select(*[here[quoted(c)] for c in columns], _FILE, _POSITION, _SINCE, _SCOPE)
+    met = here.join(wanted, same_key).select(_FILE, _POSITION, _HASH, _SINCE, _SCOPE)
     applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin("", functions.col("__in"))
     dead = met.join(functions.broadcast(files), _FILE).where(applies)
-    rows_dead = dead.select(*[quoted(c) for c in columns], _FILE, _POSITION)
     # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
-    scopes = {fact.scope == "" for fact in scratch.facts(deletes)}
-    return rows_dead if len(scopes) == 1 else rows_dead.dropDuplicates([_FILE, _POSITION])
-
-
-def _positions(scratch: Scratch, dead: DataFrame) -> tuple[list[Any], list[Any]]:
-    """The delete files that say the same by position, and those that they take the place of."""
-    if scratch.keeps_vectors:
-        return scratch.add_vectors(_bitmaps(dead))
-    paths = [row[0] for row in dead.select(_FILE).distinct().collect()]
-    return scratch.add_positions(dead.select(_FILE, _POSITION), paths) if paths else ([], [])
-
-
-def _bitmaps(dead: DataFrame) -> dict[str, BitMap64]:
-    """The dead positions of each file. Executors make bitmaps of them, so that little is left to bring here."""
+    if len({fact.scope == "" for fact in scratch.facts(deletes)}) > 1:
+        dead = dead.dropDuplicates([_FILE, _POSITION])
     counted = functions.col(_POSITION) + 1
     stretches = dead.groupBy(_FILE, functions.bitmap_bucket_number(counted).alias(_STRETCH)).agg(
-        functions.bitmap_construct_agg(functions.bitmap_bit_position(counted)).alias(_BITS)
+        functions.bitmap_construct_agg(functions.bitmap_bit_position(counted)).alias(_BITS), *_summed(functions.col(_HASH))
     )
     found: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+    gone = Digest(0, 0)
     for row in stretches.collect():
         found[row[_FILE]].append((int(row[_STRETCH]), bytes(row[_BITS])))
-    return {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
+        gone += Digest.of(row)
+    return Digest.of(seen.get), gone, {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
+
+
+def _hash(columns: Sequence[str]) -> Column:
+    return functions.xxhash64(*[functions.col(quoted(column)) for column in columns])
+
+
+def _summed(hashed: Column) -> tuple[Column, Column]:
+    return functions.count(functions.lit(1)).alias("rows"), functions.bit_xor(hashed).alias("keys")
 
 
 def _digest(rows: DataFrame, columns: Sequence[str]) -> Digest:
-    hashed = functions.xxhash64(*[functions.col(quoted(column)) for column in columns])
-    row = rows.agg(functions.count(functions.lit(1)).alias("rows"), functions.bit_xor(hashed).alias("keys")).first()
+    row = rows.agg(*_summed(_hash(columns))).first()
     assert row is not None, "an aggregate has one row"
-    return Digest(int(row["rows"]), int(row["keys"] or 0))
+    return Digest.of(row)
