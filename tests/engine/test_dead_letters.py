@@ -10,9 +10,10 @@ import pytest
 
 import frazil
 from engine.lakes import Lake, run
-from frazil.engine import runner
+from frazil.engine.iceberg import Change
 from frazil.engine.writer import SinkWriter
-from frazil.model.events import Committed
+from frazil.model.commit import Batch, CommitResult
+from frazil.model.pipeline import PipelineSpec
 
 LETTERS = "db.t__dead_letters"
 TYPED = {"schema": {"id": "long", "n": "int"}, "on_error": "dead_letter"}
@@ -105,7 +106,7 @@ class CutOff(Exception):
     """The process ends here."""
 
 
-def pipeline(lake: Lake, folder: Path, **options: Any) -> Any:
+def pipeline(lake: Lake, folder: Path, **options: Any) -> PipelineSpec:
     source = {"connector": "files", "path": str(folder), "format": "json", "schema": {"id": "long", "n": "string"}}
     return lake.pipeline(source, batch_size=1000, **(TYPED | options))
 
@@ -115,26 +116,29 @@ def put(folder: Path, name: str, *rows: tuple[int, str]) -> None:
     (folder / name).write_text("\n".join(json.dumps({"id": number, "n": text}) for number, text in rows))
 
 
+def cut_off_after_the_letters(monkeypatch: pytest.MonkeyPatch, spec: PipelineSpec) -> None:
+    """Runs a pipeline that ends as if killed when the letters are in their table and the rows are not in theirs."""
+    real = SinkWriter._commit
+
+    def commit(self: SinkWriter, batch: Batch, change: Change) -> CommitResult:
+        if batch.lead is None:
+            raise CutOff
+        return real(self, batch, change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SinkWriter, "_commit", commit)
+        with pytest.raises(CutOff):
+            run(spec, once=True)
+
+
 def test_a_batch_that_was_cut_off_is_repeated_as_it_was(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "in"
     put(folder, "a.json", (1, "1"), (2, "x"))
 
-    def cut_off(*_: object) -> None:
-        raise CutOff
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SinkWriter, "_keep_debt_bounded", lambda self: None)
-        real = SinkWriter._commit
-
-        def commit(self: SinkWriter, batch: Any, change: Any) -> Any:
-            return cut_off() if batch.lead is None else real(self, batch, change)
-
-        patch.setattr(SinkWriter, "_commit", commit)
-        with pytest.raises(CutOff):
-            run(lake, pipeline(lake, folder))
+    cut_off_after_the_letters(monkeypatch, pipeline(lake, folder))
     assert (lake.count(), lake.count(LETTERS)) == (0, 1)
     put(folder, "b.json", (3, "y"), (4, "4"))
-    run(lake, pipeline(lake, folder))
+    run(pipeline(lake, folder), once=True)
     assert lake.rows() == [(1, 1), (4, 4)]
     assert letters(lake, "batch, cast(raw as string)") == [(1, '{"id":2,"n":"x"}'), (2, '{"id":3,"n":"y"}')]
 
@@ -142,17 +146,7 @@ def test_a_batch_that_was_cut_off_is_repeated_as_it_was(lake: Lake, tmp_path: Pa
 def test_a_change_of_the_sink_in_between_is_noticed(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "in"
     put(folder, "a.json", (1, "1"), (2, "x"))
-    with monkeypatch.context() as patch:
-        real = SinkWriter._commit
-
-        def commit(self: SinkWriter, batch: Any, change: Any) -> Any:
-            if batch.lead is None:
-                raise CutOff
-            return real(self, batch, change)
-
-        patch.setattr(SinkWriter, "_commit", commit)
-        with pytest.raises(CutOff):
-            run(lake, pipeline(lake, folder))
+    cut_off_after_the_letters(monkeypatch, pipeline(lake, folder))
     with pytest.raises(frazil.Halted, match="1 of its rows were dead letters already; now it has 0"):
-        run(lake, pipeline(lake, folder, transforms=[{"type": "remove_field", "field": "n"}]))
+        run(pipeline(lake, folder, transforms=[{"type": "remove_field", "field": "n"}]), once=True)
     assert lake.count() == 0
