@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from frazil.engine.route import RoutedWriter
     from frazil.engine.stream import BatchSink
     from frazil.engine.writer import SinkWriter
 
@@ -137,8 +138,9 @@ class Sink:
             object.__setattr__(self, "_cell", _Cell(BatchSink(self._writer)))
         return self._cell.batch_sink  # type: ignore[union-attr]
 
-    def _writer(self, frame: DataFrame) -> SinkWriter:
+    def _writer(self, frame: DataFrame) -> SinkWriter | RoutedWriter:
         from frazil.engine.catalogs import catalog_settings
+        from frazil.engine.route import RoutedWriter
         from frazil.engine.session import require_iceberg, session_for
         from frazil.engine.writer import SinkWriter
 
@@ -146,7 +148,8 @@ class Sink:
         require_iceberg(frame.sparkSession)
         session = session_for(frame.sparkSession, catalog_settings(spec))
         sink_id = spec.id or f"python/{spec.full_name}"
-        return SinkWriter(session, spec, sink_id, name=sink_id, retry=self.retry, listen=self._tell)
+        make = SinkWriter if spec.route is None else RoutedWriter
+        return make(session, spec, sink_id, name=sink_id, retry=self.retry, listen=self._tell)
 
     def _tell(self, event: Event) -> None:
         for listener in self.listeners:

@@ -247,7 +247,7 @@ def _require_behind(state: SinkState | None, batch: Batch, sink_id: str) -> None
     assert batch.lead is not None, "asked of followers only"
     if state is not None and state.lead >= batch.lead:
         raise Halted(
-            "gap-or-overlap",
+            "batch-differs",
             f"A table of {sink_id!r} holds batch {state.lead} with other rows than batch {batch.lead} that is to be written: "
             f"it ends at {state.end}.",
             fix="The sink's home table was set back, or two writers use one id. Give the sink another id to begin anew.",

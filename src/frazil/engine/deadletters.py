@@ -6,16 +6,128 @@ which batch they are of, so that a batch that is cut off in between is found and
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.coerce import json_text
+from frazil.engine.part import SINGLE_WRITES, Part
 from frazil.engine.schema import AT, ERROR, KEY, RAW, data_columns, quoted, schema_of
 from frazil.engine.types import spark_type
 from frazil.errors import Halted
+from frazil.model.commit import Position, SinkState
 from frazil.model.dead_letters import LETTERS
 from frazil.model.sink import SinkSpec
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The rows of a batch that its table cannot take: a frame that has them among others, and how many they are."""
+
+    frame: DataFrame
+    table: str
+    rows: int
+
+
+class Follower(Protocol):
+    """What is needed of the writer of the letters' own table."""
+
+    sink: SinkSpec
+    state: SinkState | None
+
+    def open(self, *, claim: bool = True) -> SinkState | None:
+        """See :class:`frazil.engine.writer.SinkWriter`."""
+
+    def committed_before(self, end: Position) -> bool:
+        """See there."""
+
+    def write(self, frame: DataFrame, part: Part) -> object:
+        """See there."""
+
+
+class Letters(Protocol):
+    """Takes the rows that cannot be written."""
+
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """The tables that hold them, which follow the sink's own."""
+
+    def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
+        """Gets ready behind the sink's home; where a batch ended that was cut off when its letters were written already."""
+
+    def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:
+        """Keeps the rows that a batch of so many could not write."""
+
+
+class LetterBox:
+    """The table of dead letters of one sink."""
+
+    def __init__(self, writer: Follower, sink: SinkSpec, pipeline: str) -> None:
+        self._writer = writer
+        self._sink = sink
+        self._pipeline = pipeline
+        self._put = 0
+        self._cut_off: Position | None = None
+
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """The one table."""
+        return (self._writer.sink.full_name,)
+
+    def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
+        """Claims the table as the home was claimed, or only looks."""
+        theirs = self._writer.open(claim=claim)
+        self._cut_off = unfinished(home, theirs)
+        return self._cut_off
+
+    def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:
+        """Writes the letters of a batch, once."""
+        count = sum(one.rows for one in rejected)
+        state = self._writer.state
+        if self._cut_off == part.end and state is not None and state.rows != count:
+            raise Halted(
+                "dead-letters-differ",
+                f"The batch up to {part.end} was cut off when {state.rows} of its rows were dead letters already; now it has "
+                f"{count}. Rows would be lost or doubled.",
+                fix="Something was changed since: the sink's columns, or the table. Undo it, and change it after the next batch.",
+            )
+        self._cut_off = None
+        if not count:
+            return
+        require_few(self._sink, read, count, self._put)
+        if part.source == SINGLE_WRITES and state is not None:
+            lead = max(lead, state.lead + 1)
+        if not self._writer.committed_before(part.end):
+            frames = [letters(one.frame, self._pipeline, one.table, lead) for one in rejected if one.rows]
+            frame = reduce(DataFrame.unionByName, frames)
+            self._writer.write(frame, Part(part.source, part.start, part.end, count, lead))
+        self._put += count
+
+
+class Collected:
+    """Letters that somebody else puts away when all tables of a batch have theirs."""
+
+    followers: tuple[str, ...] = ()
+
+    def __init__(self, take: Callable[[Sequence[Rejected]], None]) -> None:
+        self._take = take
+
+    def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
+        """Nothing of its own to open."""
+
+    def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:  # noqa: ARG002 - the protocol's
+        """Hands them over."""
+        self._take(rejected)
+
+
+def unfinished(home: SinkState | None, follower: SinkState | None) -> Position | None:
+    """Where the batch ended that a follower has and its home has not."""
+    if follower is None or follower.lead != (home.batch if home is not None else 0) + 1:
+        return None
+    return follower.end if follower.start == (home.end if home is not None else None) else None
 
 
 def letters_sink(sink: SinkSpec) -> SinkSpec:

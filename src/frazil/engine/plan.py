@@ -29,7 +29,11 @@ CATALOG_TABLE = "iceberg_tables"
 
 
 def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
-    """What the pipeline would create, change and read first."""
+    """What the pipeline would create, change and read first; of a sink with many tables only of its home is that known."""
+    if pipeline.sink.route is not None:
+        plan = plan_pipeline(pipeline.model_copy(update={"sink": pipeline.sink.home}), settings)
+        note = f"Rows go into tables by the {pipeline.sink.route.decides}: which, only reading them tells."
+        return replace(plan, notes=(note, *plan.notes))
     spark = start_spark([pipeline], settings)
     catalog = catalog_settings(pipeline.sink)
     if _unborn(catalog):

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from frazil.engine.commit import require_same_source
-from frazil.engine.writer import Part, SinkWriter
+from frazil.engine.part import Part
+from frazil.engine.route import RoutedWriter
+from frazil.engine.writer import SinkWriter
 from frazil.model.commit import Position
 from frazil.model.events import Listener, Started, Stopped, Waiting
 from frazil.sources.base import Slice, Source
@@ -31,7 +33,7 @@ class Pump:
 
     def __init__(
         self,
-        writer: SinkWriter,
+        writer: SinkWriter | RoutedWriter,
         source: Source,
         listen: Listener,
         *,

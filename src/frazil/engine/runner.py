@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from frazil.engine.catalogs import CatalogSettings, catalog_settings
 from frazil.engine.pump import Pump, Totals
+from frazil.engine.route import RoutedWriter
 from frazil.engine.session import export_environment, session_for, spark_session
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError
@@ -98,7 +99,8 @@ def _pump(pipeline: PipelineSpec, settings: Settings, spark: SparkSession, liste
     catalog: CatalogSettings = catalog_settings(pipeline.sink)
     session = session_for(spark, catalog)
     source = open_source(pipeline.source, session)
-    writer = SinkWriter(
+    make = SinkWriter if pipeline.sink.route is None else RoutedWriter
+    writer = make(
         session,
         pipeline.sink,
         pipeline.sink_id,

@@ -13,10 +13,14 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from frazil.engine.writer import Part, SinkWriter
+from frazil.engine.part import SINGLE_WRITES, Part
+from frazil.engine.route import RoutedWriter
+from frazil.engine.writer import SinkWriter
 from frazil.errors import Halted
 from frazil.model.commit import Position, RowCounts, position
 from frazil.model.events import Committed
+
+Writer = SinkWriter | RoutedWriter
 
 QUERY_ID = "sql.streaming.queryId"
 
@@ -24,9 +28,9 @@ QUERY_ID = "sql.streaming.queryId"
 class BatchSink:
     """What `foreachBatch` calls: commits each batch under the number that Spark gave it."""
 
-    def __init__(self, open_writer: Callable[[DataFrame], SinkWriter]) -> None:
+    def __init__(self, open_writer: Callable[[DataFrame], Writer]) -> None:
         self._open_writer = open_writer
-        self._writer: SinkWriter | None = None
+        self._writer: Writer | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one micro-batch."""
@@ -49,7 +53,7 @@ class BatchSink:
             start = None  # the first batch of the sink, whatever its number
         writer.write(frame, Part(source, start, end))
 
-    def _ready(self, frame: DataFrame) -> SinkWriter:
+    def _ready(self, frame: DataFrame) -> Writer:
         if self._writer is None:
             writer = self._open_writer(frame)
             writer.open()
@@ -63,7 +67,7 @@ def stream_position(batch_id: int) -> Position:
     return position({"batch": batch_id})
 
 
-def write_once(writer: SinkWriter, frame: DataFrame, key: str | None) -> Committed:
+def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
     """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again.
 
     Writes at the same time, from whatever process, all count: one that finds another before it goes behind that.
@@ -73,7 +77,7 @@ def write_once(writer: SinkWriter, frame: DataFrame, key: str | None) -> Committ
     maybe_there = key is not None
     while state is None or not (maybe_there and (state.end == end or writer.committed_before(end))):
         try:
-            return writer.write(frame, Part("python", state.end if state else None, end))
+            return writer.write(frame, Part(SINGLE_WRITES, state.end if state else None, end))
         except Halted as halted:
             if halted.code != "gap-or-overlap":
                 raise

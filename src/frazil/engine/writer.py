@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
-from frazil.engine.deadletters import letters as dead_letters
-from frazil.engine.deadletters import letters_sink, require_few, require_letters_apart, with_record
+from frazil.engine.deadletters import LetterBox, Letters, Rejected, letters_sink, require_letters_apart, with_record
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
+from frazil.engine.part import Part
 from frazil.engine.schema import ERROR
 from frazil.engine.shape import drops_rows, shaped
 from frazil.engine.write import (
@@ -33,9 +33,9 @@ from frazil.engine.write import (
     too_many_keys,
     with_operations,
 )
-from frazil.errors import DataError, Fenced, FrazilError, Halted, Retryable
+from frazil.errors import DataError, Fenced, FrazilError, Retryable
 from frazil.model.changes import CommitMode
-from frazil.model.commit import Batch, CommitResult, Position, SinkState, short_range
+from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.dead_letters import OnError
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Settled, Staged
 from frazil.model.settings import RetrySettings
@@ -46,22 +46,11 @@ Explain = Callable[[Exception], FrazilError | None]
 
 
 @dataclass(frozen=True)
-class Part:
-    """The part of a source that a data frame holds. ``lead``: the batch's number at home, for a table that follows another."""
-
-    source: str
-    start: Position | None
-    end: Position
-    rows: int | None = None
-    lead: int | None = None
-
-
-@dataclass(frozen=True)
 class Staging:
     """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any."""
 
     written: Written
-    rejected: DataFrame | None = None
+    rejected: tuple[Rejected, ...] = ()
 
 
 class SinkWriter:
@@ -78,6 +67,7 @@ class SinkWriter:
         retry: RetrySettings,
         listen: Listener,
         sleep: Callable[[float], object] = time.sleep,
+        letters: Letters | None = None,
     ) -> None:
         self.name = name
         self.sink = sink
@@ -97,17 +87,17 @@ class SinkWriter:
         self._fit: target.Fit | None = None
         self._nulls: frozenset[str] = frozenset()
         self._seen: Base | None = None
-        self._letters = self._letter_writer()
-        self._letters_written = 0
+        self._letters = letters
+        if letters is None and sink.error_handling is OnError.DEAD_LETTER:
+            require_letters_apart(sink)
+            self._letters = LetterBox(self.beside(letters_sink(sink)), sink, name)
         self.unfinished: Position | None = None
 
-    def _letter_writer(self) -> SinkWriter | None:
-        if self.sink.error_handling is not OnError.DEAD_LETTER:
-            return None
-        require_letters_apart(self.sink)
+    def beside(self, sink: SinkSpec) -> SinkWriter:
+        """A writer of another table for the same sink. Only what fails is told of it: its rows are not those of the sink."""
         return SinkWriter(
             self.session,
-            letters_sink(self.sink),
+            sink,
             self.sink_id,
             name=self.name,
             retry=self._retry,
@@ -132,16 +122,6 @@ class SinkWriter:
         if table is not None:
             self._take(table, claim)
         return self.state
-
-    def _follow(self, claim: bool) -> None:
-        """Opens the table of dead letters behind this one, and finds out whether it has letters of a batch that was cut off."""
-        letters, state = self._letters, self.state
-        if letters is None:
-            return
-        theirs = letters.open(claim=claim)
-        done = state.batch if state is not None else 0
-        if theirs is not None and theirs.lead == done + 1 and theirs.start == (state.end if state is not None else None):
-            self.unfinished = theirs.end
 
     def committed_before(self, end: Position) -> bool:
         """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
@@ -192,10 +172,12 @@ class SinkWriter:
                 f"the numbers do not add up.",
                 fix="Nothing was committed. The source did not read the same rows twice; report this.",
             )
-        self._write_letters(staging, part)
+        if self._letters is not None:
+            lead = part.lead or (self.state.batch if self.state is not None else 0) + 1
+            self._letters.put(staging.rejected, counts.read, part, lead)
+            self.unfinished = None
         batch = Batch(part.source, part.start, part.end, counts, part.lead)
         result = self._commit(batch, change)
-        self._letters_written += counts.dead_lettered
         committed = Committed(
             pipeline=self.name,
             table=self.sink.full_name,
@@ -212,28 +194,6 @@ class SinkWriter:
         self._listen(committed)
         self._keep_debt_bounded()
         return committed
-
-    def _write_letters(self, staging: Staging, part: Part) -> None:
-        """Puts the rows that cannot be written into their table, before the others are in theirs."""
-        letters, rejected = self._letters, staging.written.counts.dead_lettered
-        lead = (self.state.batch if self.state is not None else 0) + 1
-        if letters is None:
-            return
-        if self.unfinished == part.end and (state := letters.state) is not None and state.rows != rejected:
-            raise Halted(
-                "dead-letters-differ",
-                f"The batch up to {part.end} was cut off when {state.rows} of its rows were dead letters already; now it has "
-                f"{rejected}. Rows would be lost or doubled.",
-                fix="Something was changed since: the sink's columns, or the table. Undo it, and change it after the next batch.",
-            )
-        self.unfinished = None
-        if not rejected or staging.rejected is None:
-            return
-        require_few(self.sink, staging.written.counts.read, rejected, self._letters_written)
-        if letters.committed_before(part.end):
-            return
-        frame = dead_letters(staging.rejected, self.name, self.sink.full_name, lead)
-        letters.write(frame, Part(part.source, part.start, part.end, rejected, lead))
 
     def _keep_debt_bounded(self) -> None:
         """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
@@ -315,24 +275,42 @@ class SinkWriter:
         if seen is not None:
             dropped = int(seen.get["rows"]) - counts.read
             counts = replace(counts, read=counts.read + dropped, filtered=counts.filtered + dropped)
-        letters = self._fit.applied(self._shaped(with_record(source))) if rejected else None
-        return Staging(replace(written, counts=counts), letters)
+        if not rejected:
+            return Staging(replace(written, counts=counts))
+        letters = Rejected(self._fit.applied(self._shaped(with_record(source))), self.sink.full_name, rejected)
+        return Staging(replace(written, counts=counts), (letters,))
 
     def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table
         lacking = target.lacking_properties(table, self.sink)
         if not claim and not lacking:
             self.look()
-            self._follow(claim)
+            self._open_letters(claim)
             return
         change = Change(Append(), table.base, properties=lacking) if lacking else None
-        followers = () if self._letters is None else (self._letters.sink.full_name,)
+        followers = None if self._letters is None else self._letters.followers
         intent = Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change, followers=followers)
         self._run(intent)
         table.refresh()
-        self._follow(claim)
+        self._open_letters(claim)
 
-    def _commit(self, batch: Batch, change: Change) -> CommitResult:
+    def _open_letters(self, claim: bool) -> None:
+        if self._letters is not None:
+            self.unfinished = self._letters.open(self.state, claim=claim)
+
+    def register(self, followers: tuple[str, ...]) -> None:
+        """Writes down the other tables of the sink, before they get anything."""
+        table = self._require_table()
+        intent = Intent(
+            self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, followers=followers
+        )
+        self._run(intent)
+
+    def mark(self, part: Part, counts: RowCounts) -> CommitResult:
+        """Commits a batch that has no rows for this table: only that it is done."""
+        return self._commit(Batch(part.source, part.start, part.end, counts), None)
+
+    def _commit(self, batch: Batch, change: Change | None) -> CommitResult:
         table = self._require_table()
         intent = Intent(
             self.sink_id,

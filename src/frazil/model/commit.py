@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from typing import Any
 
 STATE_PREFIX = "frazil.sink."
@@ -104,6 +105,9 @@ class RowCounts:
     deleted: int = 0
     superseded: int = 0
     extra: int = 0
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields_of(self)})
 
     @property
     def balanced(self) -> bool:

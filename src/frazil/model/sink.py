@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
@@ -14,6 +14,7 @@ from frazil.model.coercion import CoercionOptions, coercion_problems, with_error
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
 from frazil.model.partition import PartitionField, Transform, whole_fields
+from frazil.model.route import RouteSpec, UnknownRoute
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 from frazil.model.types import NOT_KEYS, Column, StructType, parse_type, unwritable
 
@@ -129,6 +130,8 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
     )
 
+    route: RouteSpec | None = Field(None, description="Many tables from one stream, instead of `table`: how rows find theirs.")
+
     columns: tuple[ColumnSpec, ...] = Field(
         (), alias="schema", description="Declared columns; inferred from the data when left out."
     )
@@ -155,9 +158,30 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         return self
 
     @property
+    def home_table(self) -> str | None:
+        """The table whose ledger says how far the sink is: its own, or that without rows of a sink with many."""
+        return self.table if self.route is None else self.route.ledger_table
+
+    @property
+    def home(self) -> SinkSpec:
+        """The sink of that table."""
+        if self.route is None:
+            return self
+        kept = {name: getattr(self, name) for name in ("catalog", "namespace", "s3", "gcs", "azure")}
+        return SinkSpec.model_validate(kept | {"table": self.home_table, "schema": [{"name": "batch", "type": "long"}]})
+
+    @property
     def full_name(self) -> str:
-        """`namespace.table`."""
-        return f"{self.namespace}.{self.table}"
+        """`namespace.table`, of a sink with many tables that of its home."""
+        return f"{self.namespace}.{self.home_table}"
+
+    def routed(self, table: str) -> SinkSpec:
+        """The sink of one table that rows are routed to."""
+        own = self.route.options_of(table) if self.route is not None else {}
+        given = {name: getattr(self, name) for name in self.model_fields_set if name not in ("route", "dead_letter_table")}
+        for limit in ("max_dead_letters", "max_dead_letter_rate"):
+            given.pop(limit, None)
+        return SinkSpec.model_validate(given | own | {"table": table})
 
     @property
     def namespace_levels(self) -> tuple[str, ...]:
@@ -172,7 +196,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     @property
     def letters_name(self) -> tuple[str, str]:
         """Namespace and table of the dead letters."""
-        namespace, _, table = (self.dead_letter_table or f"{self.table}{SUFFIX}").rpartition(".")
+        namespace, _, table = (self.dead_letter_table or f"{self.table or 'frazil'}{SUFFIX}").rpartition(".")
         return namespace or self.namespace or "", table
 
     @property
@@ -230,12 +254,43 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
     if sink.partial_updates and sink.dropped_columns is DroppedColumns.HARD:
         words = "dropped_columns: hard would drop the columns whose values partial_updates is to keep"
         problems.append(Problem(words, "dropped_columns"))
+    problems += _route_problems(sink)
     if sink.namespace is not None and not all(sink.namespace_levels):
         problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
         words = "max_batch_size is the cap while catching up and cannot be below batch_size"
         problems.append(Problem(words, "max_batch_size"))
     return problems + _declared_problems(sink)
+
+
+def _route_problems(sink: SinkSpec) -> list[Problem]:
+    route = sink.route
+    if route is None:
+        return []
+    problems = []
+    if sink.table is not None:
+        problems.append(Problem("table has no meaning with route, which decides the table of each row", "table"))
+    if sink.error_handling is OnError.COLUMNS:
+        words = "on_error: columns has no meaning with route: a row that cannot be read belongs to no table"
+        problems.append(Problem(words, "on_error" if "on_error" in sink.model_fields_set else "error_column"))
+    if route.unknown is UnknownRoute.DEAD_LETTER and sink.on_error is not OnError.DEAD_LETTER:
+        problems.append(Problem("unknown: dead_letter needs on_error: dead_letter", "route", "unknown"))
+    for value, given in route.tables.items():
+        if isinstance(given, dict):
+            problems += [Problem(told, "route", "tables", value) for told in _option_problems(sink, given, value)]
+    return problems
+
+
+def _option_problems(sink: SinkSpec, given: dict[str, Any], value: str) -> list[str]:
+    """What is wrong with the options of one table."""
+    unknown = [name for name in given if name not in _OWN_OPTIONS]
+    if unknown:
+        return [f"the table of {value!r} cannot have an option {unknown[0]!r}"]
+    try:
+        sink.routed(str(given.get("table", value)))
+    except ValidationError as error:
+        return [f"the table of {value!r}: {found['msg'].removeprefix('Value error, ')}" for found in error.errors()]
+    return []
 
 
 def _named_columns(sink: SinkSpec) -> list[tuple[str, str]]:
@@ -290,3 +345,12 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
         if schema.column(field.source) is None
     )
     return problems
+
+
+# What may differ from table to table. The rest belongs to the stream, or to the place where all tables are.
+_OWN_OPTIONS = frozenset(
+    {"table", "schema", *SinkSpec.model_fields}
+    - {"catalog", "namespace", "id", "s3", "gcs", "azure", "route", "columns"}
+    - {"batch_size", "max_batch_size", "flush_interval_secs"}
+    - {"error_column", "raw_column", *DeadLetterOptions.model_fields}
+)

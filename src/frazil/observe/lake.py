@@ -121,7 +121,7 @@ def open_table(sink: SinkSpec) -> Table | None:
         return None
     with translated(sink.catalog):
         try:
-            return catalog.load_table((*sink.namespace_levels, sink.table or ""))
+            return catalog.load_table((*sink.namespace_levels, sink.home_table or ""))
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
@@ -140,7 +140,7 @@ def _hadoop_table(sink: SinkSpec) -> Table | None:
     from pyiceberg.table import StaticTable
 
     warehouse = warehouse_uri(sink.catalog.location or "").rstrip("/")
-    folder = "/".join((warehouse, *sink.namespace_levels, sink.table or "", "metadata"))
+    folder = "/".join((warehouse, *sink.namespace_levels, sink.home_table or "", "metadata"))
     properties = pyiceberg_properties(sink)
     io = load_file_io(properties, folder)
     version = _version_hint(io, folder)

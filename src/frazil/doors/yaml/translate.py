@@ -140,7 +140,7 @@ def _complete(document: Document, parts: Parts, join: Join) -> bool:
     lacking = []
     if sink.namespace is None:
         lacking.append(("namespace", "Namespace is required"))
-    if sink.table is None:
+    if sink.table is None and sink.route is None:
         lacking.append(("table", "Table name is required"))
     location = document.key_place(("sinks", join.sink))
     for key, message in lacking:

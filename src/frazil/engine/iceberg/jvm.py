@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -73,19 +74,44 @@ def active(spark: SparkSession) -> Iterator[None]:
 
     PySpark keeps an active session of its own, which some of its calls set in passing; both are put back.
     """
-    python = type(spark)
-    before_in_python = python._activeSession
-    sessions = spark._get_j_spark_session_class(spark._jvm)
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)
-    try:
-        yield
-    finally:
-        python._activeSession = before_in_python
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
+    with _IN_PYTHON.kept(type(spark)):
+        sessions = spark._get_j_spark_session_class(spark._jvm)
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(spark._jsparkSession)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+class _Kept:
+    """PySpark's active session is one for all threads: the last of those that may change it puts back what the first found."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._found: SparkSession | None = None
+
+    @contextmanager
+    def kept(self, sessions: type[SparkSession]) -> Iterator[None]:
+        """As long as the block, and that of any other thread."""
+        with self._lock:
+            if not self._inside:
+                self._found = sessions._activeSession
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    sessions._activeSession = self._found
+
+
+_IN_PYTHON = _Kept()
 
 
 def fault_of(error: BaseException) -> JavaFault:

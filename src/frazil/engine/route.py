@@ -1,0 +1,338 @@
+"""One stream into many tables: each batch is read once, and each table that it has rows for gets them in one commit.
+
+The sink's home is a table of its own, which holds no rows: its ledger says how far the sink is, and which tables it writes to. A
+batch goes into those first, a few at a time, then into the table of dead letters, and is done when the home says so. What was cut
+off is found on the next start by the ledgers of the tables, and repeated as it was: those that have it already skip it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions
+from pyspark.util import inheritable_thread_target
+
+from frazil.engine.deadletters import Collected, LetterBox, Rejected, letters_sink, unfinished, with_record
+from frazil.engine.part import Part
+from frazil.engine.schema import ERROR, HIDDEN, data_columns, error_of, quoted
+from frazil.engine.shape import drops_rows, shaped
+from frazil.engine.writer import Explain, SinkWriter
+from frazil.errors import ConfigError, DataError, FrazilError, Halted
+from frazil.model.commit import Position, RowCounts, SinkState
+from frazil.model.dead_letters import OnError
+from frazil.model.events import Committed, Listener
+from frazil.model.route import RouteSpec
+from frazil.model.settings import RetrySettings
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import TransformSpec
+
+ROUTE = f"{HIDDEN}route"
+ORIGIN = f"{HIDDEN}table"
+"""Where a row comes from: a topic, or the table of a database."""
+HEADERS = f"{HIDDEN}headers"
+
+# As many values as a person wants to see.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a batch holds: the rows of each value that has a table, by table, and those that have none."""
+
+    tables: Mapping[str, dict[str, int]]
+    strays: Mapping[str | None, int] = field(default_factory=dict)
+    broken: int = 0
+
+    @property
+    def misfits(self) -> int:
+        """Rows that go into no table."""
+        return sum(self.strays.values()) + self.broken
+
+
+class RoutedWriter:
+    """The one writer of a sink with many tables in this process; to the pump it is like that of one."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        sink: SinkSpec,
+        sink_id: str,
+        *,
+        name: str,
+        transforms: tuple[TransformSpec, ...] = (),
+        retry: RetrySettings,
+        listen: Listener,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if sink.route is None:
+            raise ValueError("a sink without a route has one table")
+        self.name, self.sink, self.sink_id = name, sink, sink_id
+        self._route: RouteSpec = sink.route
+        self._session = session
+        self._transforms = transforms
+        self._listen = listen
+        self._home = SinkWriter(session, sink.home, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
+        self._letters: LetterBox | None = None
+        if sink.on_error is OnError.DEAD_LETTER:
+            self._letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name)
+        self._make: Callable[[SinkSpec], SinkWriter] = lambda spec: SinkWriter(
+            session, spec, sink_id, name=name, retry=retry, listen=listen, sleep=sleep, letters=Collected(self._collect)
+        )
+        self._tables: dict[str, SinkWriter] = {}
+        self._collected: list[Rejected] = []
+        self._lock = threading.Lock()
+        self.unfinished: Position | None = None
+
+    @property
+    def ready(self) -> bool:
+        """The home is made when the sink is opened."""
+        return self._home.ready
+
+    @property
+    def state(self) -> SinkState | None:
+        """The home's ledger."""
+        return self._home.state
+
+    def open(self, *, claim: bool = True) -> SinkState | None:
+        """Claims the home and every table that the sink has written to, and finds a batch that was cut off between them."""
+        state = self._home.open(claim=claim)
+        names = [name for name in (state.followers if state is not None else ()) if name not in self._letter_tables]
+        self._each(names, self._open_table)
+        ends = {unfinished(state, self._tables[name].state) for name in names}
+        if self._letters is not None:
+            ends.add(self._letters.open(state, claim=claim))
+        ends.discard(None)
+        if len(ends) > 1:
+            raise Halted(
+                "batch-differs",
+                f"The tables of {self.sink_id!r} were cut off in different batches, ending at {' and '.join(map(str, ends))}.",
+                fix="Two writers used one id without knowing of each other. Give the sink another id to begin anew.",
+            )
+        self.unfinished = ends.pop() if ends else None
+        return state
+
+    def look(self) -> SinkState | None:
+        """Reads the home's ledger as it is now."""
+        return self._home.look()
+
+    def committed_before(self, end: Position) -> bool:
+        """Whether a batch that ended there is in the home's history."""
+        return self._home.committed_before(end)
+
+    def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:  # noqa: ARG002 - the shape of a writer
+        """The tables are made when rows come for them."""
+        return self.state
+
+    def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
+        """Writes a batch into all tables that it has rows for; it is done when the home says so."""
+        began = time.monotonic()
+        lead = (self.state.batch if self.state is not None else 0) + 1
+        self._collected = []
+        seen = Observation() if drops_rows(self._transforms) else None
+        if seen is not None:
+            frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+        with _at_hand(self._routed(with_record(frame) if self._letters is not None else frame)) as rows:
+            found = self._look(rows, explain)
+            self._introduce(list(found.tables))
+            done = self._write_tables(rows, found, part, lead, explain)
+            misfits = self._misfits(rows, found)
+            total = sum((one.counts for one in done), RowCounts(found.misfits, 0, dead_lettered=found.misfits))
+            if self._letters is not None:
+                self._letters.put((*self._collected, *misfits), total.read, part, lead)
+        unrouted = RowCounts(found.misfits, 0, dead_lettered=found.misfits)
+        if seen is not None:
+            dropped = int(seen.get["rows"]) - total.read
+            unrouted += RowCounts(dropped, 0, filtered=dropped)
+            total += RowCounts(dropped, 0, filtered=dropped)
+        return self._finish(part, total, unrouted, done, began)
+
+    def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
+        result = self._home.mark(part, total)
+        self.unfinished = None
+
+        def told(counts: RowCounts) -> Committed:
+            return Committed(
+                pipeline=self.name,
+                table=self._home.sink.full_name,
+                batch=result.state.batch,
+                snapshot=result.state.snapshot,
+                counts=counts,
+                files=sum(one.files for one in done),
+                bytes=sum(one.bytes for one in done),
+                seconds=time.monotonic() - began,
+                attempts=result.attempts,
+                at_ms=result.state.at_ms,
+                skipped=result.skipped,
+            )
+
+        # Each table has told of its own rows; what is left are those that went into none.
+        self._listen(told(unrouted))
+        return told(total)
+
+    def _routed(self, frame: DataFrame) -> DataFrame:
+        frame = shaped(frame, self._transforms)
+        value = route_value(frame, self._route).cast("string")
+        frame = frame.withColumn(
+            ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)
+        )
+        if self._route.remove_field and self._route.field is not None:
+            frame = frame.drop(self._route.field)
+        return frame
+
+    def _look(self, rows: DataFrame, explain: Explain) -> Found:
+        """Reads the batch, once, and sorts its values."""
+        broken = functions.col(ERROR).isNotNull() if ERROR in rows.columns else functions.lit(False)
+        try:
+            counted = rows.groupBy(functions.col(ROUTE).alias("value"), broken.alias("broken")).count().collect()
+        except FrazilError:
+            raise
+        except Exception as error:
+            known = explain(error)
+            if known is None:
+                raise
+            raise known from error
+        tables: dict[str, dict[str, int]] = defaultdict(dict)
+        strays: dict[str | None, int] = {}
+        for row in counted:
+            name = None if row["value"] is None else self._route.table_of(row["value"])
+            if row["broken"]:
+                continue
+            if name is None:
+                strays[row["value"]] = int(row["count"])
+            else:
+                tables[f"{self.sink.namespace}.{name}"][row["value"]] = int(row["count"])
+        found = Found(tables, strays, sum(int(row["count"]) for row in counted if row["broken"]))
+        if found.misfits and self._letters is None:
+            raise self._refusal(rows, found)
+        return found
+
+    def _refusal(self, rows: DataFrame, found: Found) -> DataError:
+        if found.broken:
+            first = rows.where(functions.col(ERROR).isNotNull()).select(ERROR).first()
+            assert first is not None, "it was counted"
+            return DataError(
+                first[0]["code"],
+                first[0]["text"],
+                fix="Correct the data, or set on_error: dead_letter to go on without such records.",
+            )
+        shown = ", ".join(repr(value) for value in list(found.strays)[:_SHOWN])
+        return DataError(
+            "route-unknown",
+            f"{found.misfits} rows belong to no table: by the {self._route.decides} their values are {shown}.",
+            fix="Add them to route.tables, or set on_error: dead_letter to go on without such rows.",
+        )
+
+    def _introduce(self, names: Sequence[str]) -> None:
+        """Writes tables down at home before they get anything, so that the next start looks into them."""
+        state = self.state
+        known = set(state.followers) if state is not None else set()
+        new = [name for name in (*self._letter_tables, *names) if name not in known]
+        if new:
+            self._home.register((*(state.followers if state is not None else ()), *new))
+        self._each([name for name in names if name not in self._tables], self._open_table)
+
+    @property
+    def _letter_tables(self) -> tuple[str, ...]:
+        return self._letters.followers if self._letters is not None else ()
+
+    def _open_table(self, name: str) -> None:
+        writer = self._make(self.sink.routed(name.rpartition(".")[2]))
+        writer.open()
+        with self._lock:
+            self._tables[name] = writer
+
+    def _write_tables(self, rows: DataFrame, found: Found, part: Part, lead: int, explain: Explain) -> list[Committed]:
+        done: list[Committed] = []
+
+        def write(name: str) -> None:
+            values = found.tables[name]
+            own = rows.where(functions.col(ROUTE).isin(*values)).drop(ROUTE, *([ERROR] if ERROR in rows.columns else []))
+            writer = self._tables[name]
+            if not writer.ready:
+                writer.ensure(own)
+            share = Part(part.source, part.start, part.end, sum(values.values()), lead)
+            written = writer.write(own, share, explain)
+            with self._lock:
+                done.append(written)
+
+        self._each(list(found.tables), write)
+        return done
+
+    def _misfits(self, rows: DataFrame, found: Found) -> tuple[Rejected, ...]:
+        """The rows that go into no table, with the reason."""
+        if not found.misfits:
+            return ()
+        lost = functions.col(ROUTE).isNull() | functions.col(ROUTE).isin(*[value for value in found.strays if value is not None])
+        text = functions.concat(
+            functions.lit(f"no table is known for the {self._route.decides}: "),
+            functions.coalesce(functions.col(ROUTE), functions.lit("null")),
+        )
+        stray = functions.when(lost, error_of("route", "route-unknown", text))
+        error = functions.coalesce(functions.col(ERROR), stray) if ERROR in rows.columns else stray
+        return (Rejected(rows.withColumn(ERROR, error), "", found.misfits),)
+
+    def _collect(self, rejected: Sequence[Rejected]) -> None:
+        with self._lock:
+            self._collected += rejected
+
+    def _each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
+        """Does the work for several tables at a time. One that fails does not keep the others from theirs."""
+        failed: dict[str, BaseException] = {}
+
+        def guarded(name: str) -> None:
+            try:
+                work(name)
+            except BaseException as error:  # noqa: BLE001 - told when all have ended
+                failed[name] = error
+
+        with ThreadPoolExecutor(self._route.parallel) as pool:
+            list(pool.map(inheritable_thread_target(self._session)(guarded), names))
+        for name in names:
+            if (error := failed.get(name)) is not None:
+                raise _of_table(name, error, len(failed)) from error
+
+
+def _of_table(name: str, error: BaseException, failures: int) -> BaseException:
+    if not isinstance(error, FrazilError):
+        return error
+    others = f" ({failures - 1} more failed)" if failures > 1 else ""
+    return type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
+
+
+def route_value(frame: DataFrame, route: RouteSpec) -> Column:
+    """The value of a row that decides its table."""
+    if route.expression is not None:
+        return functions.expr(route.expression)
+    if route.source:
+        _require(ORIGIN in frame.columns, "source", "the source has only one kind of rows")
+        return functions.col(ORIGIN)
+    if route.header is not None:
+        _require(HEADERS in frame.columns, "header", "the source has no headers")
+        named = functions.filter(functions.col(HEADERS), lambda header: header["key"].eqNullSafe(route.header))
+        return functions.try_element_at(named, functions.lit(-1))["value"]
+    path = route.field or ""
+    whole = path in frame.columns
+    known = ", ".join(data_columns(frame))
+    _require(whole or path.partition(".")[0] in frame.columns, "field", f"there is no column {path!r}. Columns: {known}")
+    return functions.col(quoted(path) if whole else path)
+
+
+def _require(there: bool, option: str, why: str) -> None:
+    if not there:
+        raise ConfigError("route-column", f"route.{option}: {why}")
+
+
+@contextmanager
+def _at_hand(frame: DataFrame) -> Iterator[DataFrame]:
+    """Keeps the rows of a batch for all tables that are made of it."""
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
