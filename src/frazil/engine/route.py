@@ -314,7 +314,7 @@ def route_value(frame: DataFrame, route: RouteSpec) -> Column:
         return functions.col(ORIGIN)
     if route.header is not None:
         _require(HEADERS in frame.columns, "header", "the source has no headers")
-        named = functions.filter(functions.col(HEADERS), lambda header: header["key"].eqNullSafe(route.header))
+        named = functions.filter(functions.col(HEADERS), lambda header: header["key"].eqNullSafe(route.header or ""))
         return functions.try_element_at(named, functions.lit(-1))["value"]
     path = route.field or ""
     whole = path in frame.columns
