@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, repeat
 
@@ -14,6 +14,7 @@ from commit.memory_table import Fault, MemoryCatalog, MemoryPort
 from frazil.engine.commit import (
     Ancestor,
     AttemptFailed,
+    Done,
     Failed,
     FailureKind,
     Intent,
@@ -22,10 +23,13 @@ from frazil.engine.commit import (
     TableView,
     backoff_seconds,
     commit,
+    contiguous,
     lineage_of,
+    next_state,
+    not_done,
 )
 from frazil.errors import ConfigError, DataError, Fenced, Halted, OutcomeUnknown, Retryable
-from frazil.model.commit import Batch, CommitResult, SinkState, position
+from frazil.model.commit import Batch, CommitResult, RowCounts, SinkState, position
 from frazil.model.settings import RetrySettings
 
 SINK = "pipeline/sink"
@@ -433,3 +437,49 @@ def test_a_table_that_had_no_sequence_numbers_is_not_taken_for_rolled_back() -> 
     old = SinkState(1, "one", snapshot=20, sequence=0)
     assert lineage_of(old, [Ancestor(40, 1, 30)]) is Lineage.EXPIRED
     assert lineage_of(old, [Ancestor(40, 0, 20), Ancestor(20, 0, None)]) is Lineage.CURRENT
+
+
+# ---- tables that follow another
+
+
+def follower(lead: int, start: int | None, end: int) -> Intent:
+    batch = Batch("s", None if start is None else position(start), position(end), RowCounts(5, 5), lead)
+    return Intent(SINK, "one", at_ms=0, epoch=1, batch=batch)
+
+
+def looked(state: SinkState) -> TableView:
+    return TableView("table", head=1, head_sequence=1, next_sequence=2, state=state)
+
+
+FOLLOWER = SinkState(1, "one", batch=2, source="s", start=position(10), end=position(20), lead=7)
+
+
+def test_a_follower_may_miss_batches() -> None:
+    contiguous(looked(FOLLOWER), follower(9, 40, 50))
+    state = next_state(looked(FOLLOWER), follower(9, 40, 50))
+    assert (state.batch, state.lead, state.rows, state.end) == (3, 9, 5, position(50))
+
+
+def test_a_follower_skips_the_batch_that_it_has() -> None:
+    with pytest.raises(Done):
+        not_done(looked(FOLLOWER), follower(7, 10, 20))
+
+
+@pytest.mark.parametrize(("lead", "start", "end"), [(7, 10, 25), (6, 5, 10)], ids=["another end", "an earlier one"])
+def test_a_follower_takes_no_other_rows_under_a_number_that_it_had(lead: int, start: int, end: int) -> None:
+    with pytest.raises(Halted, match="holds batch 7 with other rows"):
+        contiguous(looked(FOLLOWER), follower(lead, start, end))
+
+
+def test_a_follower_of_another_source_stops() -> None:
+    intent = follower(9, 40, 50)
+    with pytest.raises(Halted, match="written from another source"):
+        contiguous(looked(replace(FOLLOWER, source="t")), intent)
+
+
+def test_a_home_remembers_its_followers() -> None:
+    home = next_state(looked(SinkState(1, "one", followers=("a",))), replace(claim(), followers=("a", "b")))
+    assert home.followers == ("a", "b")
+    assert next_state(looked(home), claim()).followers == ("a", "b")
+    assert SinkState.from_json(home.to_json()) == home
+    assert SinkState.from_json(FOLLOWER.to_json()) == FOLLOWER
