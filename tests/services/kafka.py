@@ -98,6 +98,7 @@ class Kafka:
         """Deletes a topic, and waits until the cluster has forgotten it."""
         self.admin.delete_topics([name])[name].result(30)
         wait_until(lambda: name not in self.topics(), 30, f"the end of the topic {name}")
+        self._producer = None  # it remembers the topic
 
     def topics(self) -> frozenset[str]:
         """The names of all topics."""
@@ -109,6 +110,7 @@ class Kafka:
 
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(30)
         wait_until(lambda: len(self.admin.list_topics(name, timeout=30).topics[name].partitions) == total, 30, "partitions")
+        self._producer = None  # it remembers how many there were
 
     def delete_records(self, name: str, before: int, partition: int = 0) -> None:
         """Deletes the messages of a partition before an offset, as retention does."""

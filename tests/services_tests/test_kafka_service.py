@@ -35,7 +35,7 @@ def test_messages_are_still_there_after_a_restart_on_the_same_port(tmp_path: Pat
 def topics_seen(kafka: Kafka, listener: str, **settings: str) -> frozenset[str]:
     ca = {"ssl.ca.location": str(kafka.certificates / "ca.pem")}
     client = AdminClient({"bootstrap.servers": kafka.address(listener), "log_level": 0, **ca, **settings})
-    return frozenset(client.list_topics(timeout=10).topics)
+    return frozenset(client.list_topics(timeout=4).topics)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -140,6 +140,8 @@ class _Clients:
             )
         self._new_partition = kafka.common.TopicPartition
         self._partitions: dict[Partition, Any] = {}
+        self._new_list = root.java.util.ArrayList
+        self._list: tuple[tuple[Partition, ...], Any] | None = None
         self._zero = root.java.time.Duration.ZERO
         self.new_offset = kafka.clients.consumer.OffsetAndMetadata
         self.new_map = root.java.util.HashMap
@@ -158,8 +160,15 @@ class _Clients:
             self._partitions[partition] = self._new_partition(*partition)
         return self._partitions[partition]
 
-    def partitions(self, partitions: Iterable[Partition]) -> list[Any]:
-        return [self.partition(partition) for partition in partitions]
+    def partitions(self, partitions: Iterable[Partition]) -> Any:
+        """A Java list of them; the last one is kept, since the same are asked for again and again."""
+        wanted = tuple(partitions)
+        if self._list is None or self._list[0] != wanted:
+            made = self._new_list()
+            for partition in wanted:
+                made.add(self.partition(partition))
+            self._list = wanted, made
+        return self._list[1]
 
     def close(self) -> None:
         self.consumer.close(self._zero)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 
 from frazil.errors import ConfigError, FrazilError
 from frazil.model.secrets import scrub
 from frazil.sources.failures import whole_text
 from frazil.sources.kafka.settings import tls_failed, unreachable
+
+CONNECT_SECONDS = 2.0
 
 _EXCEPTION = re.compile(r"(?P<name>[A-Z]\w*(?:Exception|Error)): (?P<text>[^\n]*)")
 
@@ -44,11 +47,25 @@ def explain_kafka(error: Exception, servers: str) -> FrazilError | None:
             f"Kafka at {servers} does not allow it: {found}",
             fix="The user needs DESCRIBE and READ of the topics, and READ of the consumer_group where one is given.",
         )
-    if found := _first(text, _AWAY):
-        return unreachable(servers, found)
+    if _first(text, _AWAY):
+        return unreachable(servers, _why_not(servers))
     if found := _first(text, _REFUSED):
         return ConfigError("source-option", f"Kafka's client refuses a setting: {found}", fix="Check `options` and `tls`.")
     return None
+
+
+def _why_not(servers: str) -> str:
+    """What can be found out without Kafka's client, which only says that it waited in vain."""
+    refused = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            refused.append(str(error))
+        else:
+            return "it takes connections, and then says nothing, or not what was expected."
+    return f"{'; '.join(dict.fromkeys(refused))}."
 
 
 def says_messages_lost(error: Exception) -> bool:

@@ -31,6 +31,9 @@ def client_settings(spec: KafkaSource) -> dict[str, str]:
         "security.protocol": _protocol(spec.security, tls),
         # The messages of a transaction that was aborted never happened.
         "isolation.level": "read_committed",
+        # What is read is there already. A consumer asks ahead for more, and at the end of a partition every task would wait
+        # for that in vain: half a second each.
+        "fetch.max.wait.ms": "10",
     }
     if spec.security is not None:
         settings |= {"sasl.mechanism": spec.security.mechanism, "sasl.jaas.config": _login(spec.security)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -49,6 +50,8 @@ class KafkaTopics:
         self._spark = spark
         self._decode = decode
         self._clock = clock
+        # Consumers that Spark keeps under one name must have the same settings, and another source's may be others.
+        self._readers = f"{spec.consumer_group or 'frazil'}-{uuid.uuid4().hex[:12]}"
         self._settings: Mapping[str, str] | None = None
         self._client: KafkaClient | None = None
         self._beginning: Place | None = None
@@ -165,7 +168,7 @@ class KafkaTopics:
         self._reading = part
         parts = ranges(None if part.start is None else Place.from_position(part.start), Place.from_position(part.end))
         with self._asking():
-            return self._decode(raw_frame(self._spark, self._known_settings, parts, self._spec.consumer_group))
+            return self._decode(raw_frame(self._spark, self._known_settings, parts, self._readers))
 
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: offsets are counted as if each were a message."""
