@@ -396,7 +396,7 @@ def test_secrets_stay_out_of_sparks_plans(kafka: Kafka, readers: Any) -> None:
     frame = reader.source.read(reader.plan())
     assert frame.count() == 1
     plans = frame._jdf.queryExecution().toString()
-    assert topic in plans
+    assert "KafkaScan" in plans
     assert kafka.password not in plans
     assert "PRIVATE KEY" not in plans
     assert is_secret_name("kafka.ssl.keystore.key")

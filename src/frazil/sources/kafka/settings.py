@@ -62,7 +62,7 @@ def _quoted(text: str) -> str:
 
 
 def _tls(tls: KafkaTls, servers: str) -> dict[str, str]:
-    settings = {}
+    settings: dict[str, str] = {}
     if tls.insecure or tls.server_name is not None:
         # Kafka's client can only ask for the name of the address. The certificates are looked at here instead, and the
         # client trusts just these.
