@@ -121,10 +121,20 @@ class Kafka:
 
     def group_offset(self, group: str, topic: str, partition: int = 0) -> int | None:
         """How far the cluster believes a group to be."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition  # type: ignore[import-untyped]
+        from confluent_kafka import (  # type: ignore[import-untyped]
+            ConsumerGroupTopicPartitions,
+            KafkaException,
+            TopicPartition,
+        )
 
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
-        (found,) = self.admin.list_consumer_group_offsets([asked])[group].result(30).topic_partitions
+        def ask() -> Any:
+            asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
+            try:
+                return self.admin.list_consumer_group_offsets([asked])[group].result(30).topic_partitions[0]
+            except KafkaException:
+                return None  # the coordinator of groups starts when it is first asked for
+
+        found = wait_until(ask, 30, "the coordinator of groups")
         return int(found.offset) if found.offset >= 0 else None
 
     def produce(self, topic: str, messages: Iterable[Message | bytes | str | None], partition: int = 0) -> None:

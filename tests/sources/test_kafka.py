@@ -415,6 +415,7 @@ def test_messages_of_aborted_transactions_are_left_out_unless_they_are_asked_for
     kafka.produce(topic, ["f"])
     default, committed = readers(topic), readers(topic, options={"kafka.isolation.level": "read_committed"})
     everything = readers(topic, options={"kafka.isolation.level": "read_uncommitted"})
+    wait_until(lambda: default.source.lag(None) == 6 + 3, 30, "the markers of the transactions")
     assert default.values() == committed.values() == ["a", "b", "e", "f"]
     assert everything.values() == ["a", "b", "c", "d", "e", "f"]
     assert default.ledger == everything.ledger
@@ -438,6 +439,7 @@ def test_an_open_transaction_is_waited_for(kafka: Kafka, readers: Any) -> None:
     assert reader.values() == ["a"]
     assert reader.values() is None
     producer.commit_transaction(30)
+    wait_until(lambda: reader.source.lag(reader.ledger) == 3, 30, "the marker of the commit")
     assert reader.values() == ["b", "c"]
 
 
