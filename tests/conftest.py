@@ -4,6 +4,7 @@ pytest_plugins = [
     "services.rest_catalog",
     "services.faulty_rest",
     "services.postgres",
+    "services.kafka",
     "services.spark",
     "services.standalone",
 ]

@@ -241,8 +241,6 @@ def test_a_source_folder_that_is_there(frazil: Frazil, tmp_path: Path) -> None:
 
 def test_a_source_that_this_version_cannot_run_is_not_called_fine(frazil: Frazil, tmp_path: Path) -> None:
     file = tmp_path / "frazil.yaml"
-    file.write_text(
-        'version: "1.0"\nsources:\n  k:\n    connector: kafka\n    config: {bootstrap_servers: "h:9092", topics: [a]}\n'
-    )
+    file.write_text('version: "1.0"\nsources:\n  k:\n    connector: postgres-cdc\n    config: {host: h, database: d, user: u}\n')
     told = frazil("check", "--json")
     assert (told.code, failures(told)["source"]["code"]) == (78, "connector-not-available")

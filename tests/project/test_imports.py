@@ -24,8 +24,8 @@ ALLOWED = {
     "errors": (),
     "version": (),
     "model": BASE,
-    # Declared columns become Spark's types in one place for both.
-    "sources": ("frazil.engine.types", *MODEL),
+    # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
+    "sources": ("frazil.engine.types", "frazil.engine.kafka", *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
@@ -36,7 +36,7 @@ ALLOWED = {
 }
 
 RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGE = "frazil.engine.iceberg"
+JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka")
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
 
 
@@ -94,7 +94,7 @@ def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str
 
 def is_java_bridge(module: str) -> bool:
     """Whether the module is one of those that speak to the JVM."""
-    return module == JAVA_BRIDGE or module.startswith(f"{JAVA_BRIDGE}.")
+    return any(module == bridge or module.startswith(f"{bridge}.") for bridge in JAVA_BRIDGES)
 
 
 def part_of(module: str) -> str:
@@ -141,6 +141,7 @@ def test_every_part_has_its_place() -> None:
         ("frazil.engine.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
         ("frazil.engine.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
         ("frazil.sources.x", "from frazil.engine.session import spark_session", "imports frazil.engine.session"),
+        ("frazil.sources.kafka.source", "spark._jvm", "reaches for _jvm"),
         ("frazil.observe.x", "from frazil.engine import session", "imports frazil.engine.session"),
         ("frazil.observe.x", "import pyspark.sql", "imports pyspark.sql"),
         ("frazil.doors.api", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),

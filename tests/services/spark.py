@@ -12,7 +12,7 @@ from frazil.model.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COMPONENTS = ("core", "avro", "postgres")
+COMPONENTS = ("core", "avro", "postgres", "kafka")
 
 
 @pytest.fixture(scope="session")

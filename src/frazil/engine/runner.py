@@ -16,7 +16,7 @@ from frazil.errors import ConfigError
 from frazil.model.events import Event, Listener, Stopped
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
-from frazil.model.source import FilesSource, SourceFormat
+from frazil.model.source import FilesSource, KafkaSource, SourceFormat
 from frazil.sources import open_source
 
 
@@ -79,6 +79,7 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings) -> SparkS
     catalogs = [catalog_settings(pipeline.sink) for pipeline in pipelines]
     components = [component for catalog in catalogs for component in catalog.components]
     components += ["avro" for pipeline in pipelines if _reads_avro(pipeline)]
+    components += ["kafka" for pipeline in pipelines if isinstance(pipeline.source, KafkaSource)]
     export_environment(catalogs)
     return spark_session(settings.spark, components)
 

@@ -19,7 +19,7 @@ MASK = "**********"
 # Names of properties whose values are secret. Spark's own redaction is given the same pattern.
 SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|credential|authorization|access[-_.]?key|connection[-_.]?string|"
-    r"private[-_.]?key|service[-_.]?account[-_.]?key|jaas|api[-_.]?key"
+    r"private[-_.]?key|keystore[-_.]?key|service[-_.]?account[-_.]?key|jaas|api[-_.]?key"
 )
 
 _URI_PASSWORD = re.compile(r"(?P<head>://[^/\s:@]*:)(?P<password>[^@\s]+(?:@[^@/\s]+)*)(?=@)")

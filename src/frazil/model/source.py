@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -108,11 +110,47 @@ class KafkaTls(Model):
     """How the connection to a Kafka cluster is encrypted."""
 
     enabled: bool = Field(False, description="Whether the connection is encrypted.")
-    ca_path: str | None = Field(None, description="File with the certificates that are trusted.")
-    cert_path: str | None = Field(None, description="File with the client's own certificate.")
-    key_path: str | None = Field(None, description="File with the key of the client's certificate.")
-    server_name: str | None = Field(None, description="Name that the server's certificate must have.")
-    insecure: bool = Field(False, description="Do not verify the server's certificate; for tests.")
+    ca_path: str | None = Field(None, description="PEM file with the certificates that are trusted; Java's own when left out.")
+    cert_path: str | None = Field(None, description="PEM file with the client's own certificate.")
+    key_path: str | None = Field(None, description="PEM file with the key of the client's certificate (PKCS 8, not encrypted).")
+    server_name: str | None = Field(
+        None, description="Name that the servers' certificates must have instead of that of their address."
+    )
+    insecure: bool = Field(False, description="Trust whatever certificate the servers show; for tests.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> KafkaTls:
+        problems = []
+        if (self.cert_path is None) != (self.key_path is None):
+            problems.append(Problem("cert_path and key_path belong together", "cert_path" if self.cert_path else "key_path"))
+        if self.insecure and self.server_name is not None:
+            problems.append(Problem("insecure and server_name exclude each other", "insecure"))
+        given = [name for name in type(self).model_fields if name != "enabled" and getattr(self, name)]
+        if given and not self.enabled:
+            problems.append(Problem(f"{given[0]} has no meaning without enabled: true", given[0]))
+        if problems:
+            raise InconsistencyError(problems)
+        return self
+
+
+class KafkaSecurity(Model):
+    """How to log in to a Kafka cluster (SASL)."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="What the cluster expects.")
+    user: str = Field(min_length=1, description="Name of the user.")
+    password: SecretStr = Field(description="Password of the user.")
+
+
+# Settings of Kafka's client that frazil gives itself, and what a user sets instead.
+_OWN_SETTINGS = {
+    "kafka.bootstrap.servers": "bootstrap_servers",
+    "kafka.group.id": "consumer_group",
+    "kafka.auto.offset.reset": "start_offset",
+    "kafka.key.deserializer": "",
+    "kafka.value.deserializer": "",
+    "kafka.enable.auto.commit": "",
+    "kafka.interceptor.classes": "",
+}
 
 
 class KafkaSource(Model):
@@ -121,18 +159,70 @@ class KafkaSource(Model):
     connector: Literal["kafka"] = "kafka"
     bootstrap_servers: str = Field(min_length=1, description="`host:port` of one or more brokers, with commas between.")
     tls: KafkaTls | None = Field(None, description="How the connection is encrypted.")
-    topics: tuple[str, ...] = Field(min_length=1, description="Topics to read; `*` stands for any characters.")
-    consumer_group: str | None = Field(None, description="Name under which the cluster knows the reader.")
-    start_offset: Literal["latest", "earliest", "timestamp"] = Field(
+    security: KafkaSecurity | None = Field(None, description="How to log in.")
+    topics: tuple[str, ...] = Field(
+        min_length=1, description="Topics to read; `*` stands for any characters, `/.../` is a regular expression."
+    )
+    consumer_group: str | None = Field(
+        None, min_length=1, description="Name under which the cluster knows the reader, and is told how far it has come."
+    )
+    start_offset: Literal["latest", "earliest", "timestamp", "explicit"] = Field(
         "latest", description="Where reading begins when the table's ledger holds no offsets."
     )
     start_timestamp: str | None = Field(None, description="The time, for `start_offset: timestamp`.")
+    start_offsets: dict[str, dict[int, Annotated[int, Field(ge=0)]]] = Field(
+        default_factory=dict,
+        description="For `start_offset: explicit`: the first offset by topic and partition; the others begin at the earliest.",
+    )
+    options: Texts = Field(default_factory=dict, description="Settings of Kafka's client: `kafka.fetch.max.bytes: 1000000`.")
+
+    @field_validator("topics")
+    @classmethod
+    def _topics_are_names_or_patterns(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        for topic in topics:
+            if is_topic_pattern(topic) and topic.startswith("/"):
+                try:
+                    re.compile(topic[1:-1])
+                except re.error as error:
+                    raise ValueError(f"{topic} is no regular expression: {error}") from None
+            elif re.fullmatch(r"[A-Za-z0-9._*-]{1,249}", topic) is None:
+                raise ValueError(f"{topic!r} is no name of a topic; these have letters, digits, dots, _ and -")
+        return topics
+
+    @field_validator("start_timestamp")
+    @classmethod
+    def _a_time(cls, text: str | None) -> str | None:
+        try:
+            datetime.fromisoformat(text or "2026-01-31")
+        except ValueError:
+            raise ValueError(f"cannot read the time {text!r}; write it as 2026-01-31T12:00:00Z") from None
+        return text
+
+    @field_validator("options")
+    @classmethod
+    def _options_of_the_client(cls, options: dict[str, str]) -> dict[str, str]:
+        for name in options:
+            if not name.startswith("kafka."):
+                raise ValueError(f"{name}: settings of Kafka's client begin with kafka., as in kafka.{name}")
+            if (instead := _OWN_SETTINGS.get(name)) is not None:
+                raise ValueError(f"{name} cannot be set here{f'; use {instead}' if instead else ''}")
+        return options
 
     @model_validator(mode="after")
-    def _dated(self) -> KafkaSource:
+    def _one_beginning(self) -> KafkaSource:
+        problems = []
         if (self.start_offset == "timestamp") != (self.start_timestamp is not None):
-            raise InconsistencyError([Problem("start_offset: timestamp and start_timestamp belong together", "start_offset")])
+            problems.append(Problem("start_offset: timestamp and start_timestamp belong together", "start_offset"))
+        if (self.start_offset == "explicit") != bool(self.start_offsets):
+            problems.append(Problem("start_offset: explicit and start_offsets belong together", "start_offset"))
+        if problems:
+            raise InconsistencyError(problems)
         return self
+
+
+def is_topic_pattern(topic: str) -> bool:
+    """Whether it stands for topics by their names: with a `*`, or as a regular expression between slashes."""
+    return "*" in topic or (len(topic) > 2 and topic.startswith("/") and topic.endswith("/"))
 
 
 SourceSpec = Annotated[
@@ -141,4 +231,4 @@ SourceSpec = Annotated[
 ]
 
 # Sources that this version can run; the others load, so that files can be written and checked, and are refused by `run`.
-RUNNABLE = (GeneratorSource, FilesSource, TableSource, QuerySource)
+RUNNABLE = (GeneratorSource, FilesSource, TableSource, QuerySource, KafkaSource)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from frazil.errors import ConfigError
-from frazil.model.source import FilesSource, GeneratorSource, QuerySource, SourceSpec, TableSource
+from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, QuerySource, SourceSpec, TableSource
 from frazil.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUNS = "generator, files, table, query"
+RUNS = "generator, files, table, query, kafka"
 
 
 def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
@@ -33,6 +33,10 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
             from frazil.sources.query import Query
 
             return Query(spec, spark)
+        case KafkaSource():
+            from frazil.sources.kafka import KafkaTopics
+
+            return KafkaTopics(spec, spark)
         case _:
             raise ConfigError(
                 "connector-not-available",

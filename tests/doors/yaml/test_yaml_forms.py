@@ -260,7 +260,7 @@ def test_connectors_that_cannot_run_yet() -> None:
     assert "the connector postgres-cdc" in found.message
     assert stands_at(found)[0] == place_of(text, "connector: postgres-cdc")[0]
     project = load(DATA / "broker-form.yaml", {})
-    assert {message.message.split("`")[1] for message in not_yet(project)} == {"sensors-to-all_ice", "all_ice"}
+    assert {message.message.split("`")[1] for message in not_yet(project)} == {"sensors-to-all_ice"}
 
 
 def test_places_are_kept_and_not_dumped(tmp_path: Path) -> None:

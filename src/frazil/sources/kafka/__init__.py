@@ -1,0 +1,5 @@
+"""Topics of a Kafka cluster, read in slices between offsets that stand in the table's ledger."""
+
+from frazil.sources.kafka.source import KafkaTopics
+
+__all__ = ["KafkaTopics"]

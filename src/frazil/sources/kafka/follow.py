@@ -1,0 +1,151 @@
+"""From the ledger's place to the cluster of today: what came newly is taken in, and what does not fit stops the pipeline.
+
+Every stop says in numbers what happened. None of these can be repaired by waiting: messages are gone, or are not the ones
+that the ledger counts. `frazil rewind` is the way on once a person has decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from frazil.engine.kafka import TopicInfo
+from frazil.errors import ConfigError, Halted
+from frazil.sources.kafka.offsets import Offsets, Partition, Place
+
+NAMED = 3
+
+REWIND = "frazil rewind PIPELINE"
+NEAREST = f"{REWIND} --to-offset nearest."
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a cluster has of the topics that are asked for: their ids and partitions, and from where to where these reach."""
+
+    id: str
+    topics: Mapping[str, TopicInfo]
+    earliest: Offsets
+    latest: Offsets
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """All partitions of the topics."""
+        return partitions_of(self.topics)
+
+    def place(self, offsets: Offsets, began: Offsets | None = None) -> Place:
+        """A place in this cluster."""
+        return Place(self.id, {name: topic.id for name, topic in self.topics.items()}, offsets, began or {})
+
+
+def partitions_of(topics: Mapping[str, TopicInfo]) -> tuple[Partition, ...]:
+    """All partitions of some topics."""
+    return tuple((name, number) for name, topic in sorted(topics.items()) for number in range(topic.partitions))
+
+
+def followed(place: Place, cluster: Cluster) -> Place:
+    """The ledger's place as the cluster of today has it. New partitions and topics begin at their first message.
+
+    Topics that are no longer asked for stay as they are, so that one that is asked for again goes on where it was left.
+    """
+    _require_same_cluster(place, cluster)
+    _require_same_topics(place, cluster)
+    _require_partitions(place, cluster)
+    _require_reachable(place, cluster)
+    began = {one: cluster.earliest[one] for one in cluster.partitions if one not in place.offsets}
+    ids = {**place.ids, **{name: topic.id for name, topic in cluster.topics.items()}}
+    return Place(cluster.id, ids, {**place.offsets, **began}, began)
+
+
+def require_topics_there(place: Place, wanted: frozenset[str], cluster: Cluster) -> None:
+    """Stops when a topic that was read, and is still asked for, is not there."""
+    if gone := sorted(name for name in place.ids if name in wanted and name not in cluster.topics):
+        raise Halted(
+            "kafka-topic-gone",
+            f"{_topics(gone)} not there any more. {_read_up_to(place, gone)} Whether more came before the end cannot be told.",
+            fix=f"If that is meant, go on with the others where they are: {NEAREST}",
+        )
+
+
+def _require_same_cluster(place: Place, cluster: Cluster) -> None:
+    if place.cluster != cluster.id:
+        raise Halted(
+            "kafka-cluster-changed",
+            f"The offsets of the table's ledger count the messages of the cluster {place.cluster}, "
+            f"and the servers given are those of the cluster {cluster.id}.",
+            fix=f"Correct bootstrap_servers. If the cluster has moved, choose a place in the new one: {REWIND} --to-time TIME.",
+        )
+
+
+def _require_same_topics(place: Place, cluster: Cluster) -> None:
+    if other := sorted(name for name, topic in cluster.topics.items() if place.ids.get(name, topic.id) != topic.id):
+        told = "; ".join(f"{name} was {place.ids[name]} and is {cluster.topics[name].id}" for name in other[:NAMED])
+        raise Halted(
+            "kafka-topic-recreated",
+            f"{_topics(other)} deleted and made again: {told}. {_read_up_to(place, other)} "
+            "The messages of the new one are others.",
+            fix=f"Read the new one from its beginning: {NEAREST} Or from now on: {REWIND} --to-latest.",
+        )
+
+
+def _require_partitions(place: Place, cluster: Cluster) -> None:
+    there = set(cluster.partitions)
+    if lacking := sorted(one for one in place.offsets if one[0] in cluster.topics and one not in there):
+        topic = lacking[0][0]
+        before = sum(1 for name, _ in place.offsets if name == topic)
+        raise Halted(
+            "kafka-partitions-fewer",
+            f"The topic {topic} had {before} partitions and has {cluster.topics[topic].partitions}. {_numbered(place, lacking)}",
+            fix=f"Go on with the others where they are: {NEAREST} Or choose a time: {REWIND} --to-time TIME.",
+        )
+
+
+def _require_reachable(place: Place, cluster: Cluster) -> None:
+    known = {one: at for one, at in place.offsets.items() if one in cluster.earliest}
+    if expired := sorted(one for one, at in known.items() if at < cluster.earliest[one]):
+        lost = sum(cluster.earliest[one] - known[one] for one in expired)
+        told = _listed(f"{_name(one)} begins at {cluster.earliest[one]}, and was read up to {known[one]}" for one in expired)
+        raise Halted(
+            "kafka-messages-expired",
+            f"Up to {lost} messages were deleted by the cluster before they were read: {told}.",
+            fix=f"Go on with what is left: {NEAREST} Let the topic keep messages for longer than a pipeline may stand still.",
+        )
+    if ahead := sorted(one for one, at in known.items() if at > cluster.latest[one]):
+        told = _listed(f"{_name(one)} ends at {cluster.latest[one]}, and was read up to {known[one]}" for one in ahead)
+        raise Halted(
+            "kafka-messages-taken-back",
+            f"The cluster has lost messages that are in the table: {told}.",
+            fix=f"The next messages get offsets that were read already. Go on after the last one: {NEAREST}",
+        )
+
+
+def nothing_matches(topics: tuple[str, ...]) -> ConfigError:
+    """The error for topics of which there is none."""
+    return ConfigError(
+        "source-missing",
+        f"The cluster has no topic that is called, or matches, {', '.join(topics)}, or does not show it to this user.",
+        fix="Check the spelling and the permissions; Kafka tells small letters and capitals apart.",
+    )
+
+
+def _topics(names: list[str]) -> str:
+    return f"The topic {names[0]} is" if len(names) == 1 else f"The topics {_listed(names)} are"
+
+
+def _read_up_to(place: Place, names: list[str]) -> str:
+    partitions = sorted(one for one in place.offsets if one[0] in names)
+    return _numbered(place, partitions)
+
+
+def _numbered(place: Place, partitions: list[Partition]) -> str:
+    return f"Read were {_listed(f'{_name(one)} up to {place.offsets[one]}' for one in partitions)}." if partitions else ""
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    told = list(words)
+    more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    return ", ".join(told[:NAMED]) + more

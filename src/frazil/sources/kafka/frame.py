@@ -1,0 +1,69 @@
+"""The messages between offsets as a data frame, as they are in the topics, before anything is decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from frazil.sources.kafka.offsets import Range
+from frazil.sources.kafka.settings import PREFIX
+
+RAW_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+V1_SOURCES = "spark.sql.sources.useV1SourceList"
+RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+
+
+def raw_frame(spark: SparkSession, settings: Mapping[str, str], parts: Sequence[Range], group: str) -> DataFrame:
+    """The messages of these ranges with the hidden columns that the engine asks for."""
+    return with_coordinates(_messages(spark, settings, parts, group))
+
+
+def _messages(spark: SparkSession, settings: Mapping[str, str], parts: Sequence[Range], group: str) -> DataFrame:
+    if not parts:
+        return spark.createDataFrame([], RAW_SCHEMA)
+    _prefer_the_direct_reader(spark)
+    reader = spark.read.format("kafka").options(**{f"{PREFIX}{name}": value for name, value in settings.items()})
+    return (
+        # Spark keeps consumers by the group's name, and would make new ones for every slice under a name of its own.
+        reader.option("kafka.group.id", group)
+        .option("assign", json.dumps(_by_topic({part: part.partition for part in parts}, as_list=True)))
+        .option("startingOffsets", json.dumps(_by_topic({part: part.start for part in parts})))
+        .option("endingOffsets", json.dumps(_by_topic({part: part.end for part in parts})))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .load()
+        .select(*RAW_COLUMNS)
+    )
+
+
+def _prefer_the_direct_reader(spark: SparkSession) -> None:
+    """Spark has two readers for Kafka. The one that it takes by default turns every message into an object on its way."""
+    listed = (spark.conf.get(V1_SOURCES) or "").split(",")
+    if "kafka" in listed:
+        spark.conf.set(V1_SOURCES, ",".join(name for name in listed if name != "kafka"))
+
+
+def _by_topic(values: Mapping[Range, int], *, as_list: bool = False) -> dict[str, object]:
+    topics: dict[str, dict[str, int]] = {}
+    for part, value in values.items():
+        topics.setdefault(part.topic, {})[str(part.partition)] = value
+    return {topic: list(of.values()) if as_list else of for topic, of in topics.items()}
+
+
+def with_coordinates(messages: DataFrame) -> DataFrame:
+    """Adds the record as it came, where it stands in the source, and which of two of one key is the later."""
+    return messages.select(
+        "*",
+        f.col("value").alias("__frazil_raw"),
+        f.col("key").alias("__frazil_key"),
+        # Names of topics have nothing that JSON would escape.
+        f.expr("""concat('{"topic":"', topic, '","partition":', partition, ',"offset":', offset, '}')""").alias("__frazil_at"),
+        f.struct("offset", "partition").alias("__frazil_order"),
+        f.col("topic").alias("__frazil_table"),
+    )

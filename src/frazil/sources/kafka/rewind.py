@@ -1,0 +1,68 @@
+"""The places that `frazil rewind` can move a pipeline to: pure functions of the ledger's place and the cluster of today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frazil.errors import ConfigError, Halted
+from frazil.sources.kafka.follow import REWIND, Cluster
+from frazil.sources.kafka.offsets import Offsets, Partition, Place
+
+
+def to_latest(cluster: Cluster) -> Place:
+    """After the last message of every partition: what was not read until now is left out."""
+    return cluster.place(dict(cluster.latest))
+
+
+def to_time(cluster: Cluster, at_time: Mapping[Partition, int | None]) -> Place:
+    """The first message of every partition that is not older than a time; after the last one where all are older."""
+    found = {one: at_time.get(one) for one in cluster.partitions}
+    return cluster.place({one: cluster.latest[one] if at is None else at for one, at in found.items()})
+
+
+def to_nearest(place: Place | None, cluster: Cluster) -> Place:
+    """As near to the ledger's place as the cluster allows, which neither skips nor repeats more than it must.
+
+    A partition stays where it is when that is still there, and otherwise goes to its first or last message, whichever is
+    nearer. What is new, and a topic that was made again, begins at its first message. What is gone is forgotten.
+    """
+    if place is not None and place.cluster != cluster.id:
+        raise Halted(
+            "kafka-cluster-changed",
+            f"Offsets of the cluster {place.cluster} mean nothing in the cluster {cluster.id}.",
+            fix=f"Choose a time: {REWIND} --to-time TIME, or go on from now: {REWIND} --to-latest.",
+        )
+    known: Offsets = {} if place is None else place.offsets
+    same = {name for name, topic in cluster.topics.items() if place is not None and place.ids.get(name) == topic.id}
+    offsets = dict(cluster.earliest)
+    for one in cluster.partitions:
+        if one in known and one[0] in same:
+            offsets[one] = min(max(known[one], cluster.earliest[one]), cluster.latest[one])
+    return cluster.place(offsets)
+
+
+def to_offsets(place: Place | None, cluster: Cluster, wanted: Mapping[str, Mapping[int, int]]) -> Place:
+    """The partitions that are named at their offsets, the others as near as can be to where they are."""
+    offsets = {**to_nearest(place, cluster).offsets, **explicit(cluster, wanted)}
+    return cluster.place(offsets)
+
+
+def explicit(cluster: Cluster, wanted: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
+    """The offsets that a user names, each of which must be there to be read from."""
+    chosen = {(topic, number): at for topic, numbers in wanted.items() for number, at in numbers.items()}
+    for (topic, number), at in chosen.items():
+        if (topic, number) not in cluster.latest:
+            has = f"{cluster.topics[topic].partitions} partitions" if topic in cluster.topics else "no such topic"
+            raise ConfigError(
+                "start-offset-unknown",
+                f"An offset is given for the partition {number} of {topic}, and there is {has}.",
+                fix="Partitions count from 0. Name only topics that the source reads.",
+            )
+        first, last = cluster.earliest[topic, number], cluster.latest[topic, number]
+        if not first <= at <= last:
+            raise ConfigError(
+                "start-offset-out-of-range",
+                f"The partition {number} of {topic} has the offsets {first} to {last}, and {at} is given.",
+                fix="Give one of these; the last means only what comes from now on.",
+            )
+    return chosen
