@@ -24,7 +24,9 @@ def test_killed_between_tables(spark: SparkSession, tmp_path: Path) -> None:
     run_all(tmp_path)
     session = sqlite_ground(spark, tmp_path).session()
     written = [row.id for number in range(TABLES) for row in session.table(f"lake.many.t{number}").collect()]
-    letters = session.sql("select from_json(cast(raw as string), 'id long').id from lake.many.frazil__dead_letters").collect()
+    letters = session.sql(
+        "select from_json(cast(raw as string), 'id long').id as id from lake.many.frazil__dead_letters"
+    ).collect()
     numbers = range(FILES * ROWS)
     assert Counter(written) == Counter(number for number in numbers if not is_letter(number))
     assert Counter(row.id for row in letters) == Counter(filter(is_letter, numbers))

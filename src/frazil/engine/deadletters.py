@@ -94,8 +94,8 @@ class LetterBox:
                 f"{count}. Rows would be lost or doubled.",
                 fix="Something was changed since: the sink's columns, or the table. Undo it, and change it after the next batch.",
             )
-        self._cut_off = None
         if not count:
+            self._cut_off = None
             return
         require_few(self._sink, read, count, self._put)
         if part.source == SINGLE_WRITES and state is not None:
@@ -104,7 +104,9 @@ class LetterBox:
             frames = [letters(one.frame, self._pipeline, one.table, lead) for one in rejected if one.rows]
             frame = reduce(DataFrame.unionByName, frames)
             self._writer.write(frame, Part(part.source, part.start, part.end, count, lead))
-        self._put += count
+        if self._cut_off != part.end:
+            self._put += count
+        self._cut_off = part.end
 
 
 class Collected:

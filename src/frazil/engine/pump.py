@@ -10,14 +10,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 
-from frazil.engine.commit import require_same_source
+from frazil.engine.commit import backoff_seconds, require_same_source
 from frazil.engine.part import Part
 from frazil.engine.route import RoutedWriter
+from frazil.engine.schema import data_columns
 from frazil.engine.writer import SinkWriter
+from frazil.errors import Retryable
 from frazil.model.commit import Position
-from frazil.model.events import Listener, Started, Stopped, Waiting
-from frazil.sources.base import Slice, Source
+from frazil.model.events import Listener, SourceFailed, Started, Stopped, Waiting
+from frazil.model.settings import RetrySettings
+from frazil.sources.base import AWAY, Slice, Source
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Pump:
         listen: Listener,
         *,
         rate_limit: int | None = None,
+        retry: RetrySettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
@@ -45,6 +50,8 @@ class Pump:
         self._listen = listen
         self._clock = clock
         self._rate_limit = rate_limit
+        self._retry = retry or RetrySettings()
+        self._flushed = 0.0
         self._name = writer.name
         self._position: Position | None = None
         self.totals = Totals()
@@ -53,13 +60,14 @@ class Pump:
         """Runs until the source is finished, ``stop`` is set, or, with ``once``, nothing is left to read."""
         error: str | None = None
         try:
-            self._open(once)
+            self._patiently(lambda: self._open(once), stop)
             self._loop(stop, once)
         except BaseException as problem:
             error = str(problem)
             raise
         finally:
             self._listen(Stopped(self._name, self.totals.batches, self.totals.rows, error))
+            self._source.close()
         return self.totals
 
     def _open(self, once: bool) -> None:
@@ -74,26 +82,48 @@ class Pump:
         self._listen(Started(self._name, table, epoch, self._position, continuous=not once, total_rows=total))
 
     def _loop(self, stop: threading.Event, once: bool) -> None:
+        self._flushed = self._clock()
+        done = False
+        while not (done or stop.is_set()):
+            done = bool(self._patiently(lambda: self._step(stop, once), stop))
+
+    def _step(self, stop: threading.Event, once: bool) -> bool:
+        """Looks for the next part, and writes it when it is due; whether nothing is left to do."""
         sink = self._writer.sink
-        flushed = self._clock()
-        while not stop.is_set():
-            part = self._plan(sink.rows_per_batch)
-            if part is None:
-                if once or self._source.finished(self._position):
-                    return
-                stop.wait(self._source.poll_seconds)
-                continue
-            finishing = once or self._source.finished(part.end)
-            remaining = sink.flush_interval_secs - (self._clock() - flushed)
-            if not (finishing or self._due(part, remaining)):
-                self._listen(Waiting(self._name, part.rows))
-                stop.wait(min(self._source.poll_seconds, remaining))
-                continue
-            rows = self._write(part)
-            flushed = self._clock()
-            if once and not part.full and self._position == part.end:
-                return  # all that was there is written; what came meanwhile is for the next run
-            self._keep_rate(rows, stop)
+        part = self._plan(sink.rows_per_batch)
+        if part is None:
+            if once or self._source.finished(self._position):
+                return True
+            stop.wait(self._source.poll_seconds)
+            return False
+        finishing = once or self._source.finished(part.end)
+        remaining = sink.flush_interval_secs - (self._clock() - self._flushed)
+        if not (finishing or self._due(part, remaining)):
+            self._listen(Waiting(self._name, part.rows))
+            stop.wait(min(self._source.poll_seconds, remaining))
+            return False
+        rows = self._write(part)
+        self._flushed = self._clock()
+        if once and not part.full and self._position == part.end:
+            return True  # all that was there is written; what came meanwhile is for the next run
+        self._keep_rate(rows, stop)
+        return False
+
+    def _patiently(self, work: Callable[[], bool | None], stop: threading.Event) -> bool | None:
+        """Does the work, again when the source did not answer, with the patience of a commit."""
+        for failures in count(1):
+            try:
+                return work()
+            except Retryable as away:
+                if away.code != AWAY:
+                    raise
+                final = failures > self._retry.max_retries
+                self._listen(SourceFailed(self._name, away.message, failures, will_retry=not final))
+                if final:
+                    raise
+                if stop.wait(backoff_seconds(self._retry, failures)):
+                    return True
+        raise AssertionError("unreachable")
 
     def _plan(self, limit: int) -> Slice | None:
         """The next part; first of all the very part that was cut off when one of its tables had it already."""
@@ -104,10 +134,14 @@ class Pump:
 
     def _due(self, part: Slice, remaining: float) -> bool:
         enough = part.rows is not None and part.rows >= self._writer.sink.batch_size
-        return enough or part.full or remaining <= 0
+        # Where a source begins that has no rows yet is kept at once: what comes before the next start is not to be missed.
+        begins = part.start is None and part.rows == 0
+        return enough or begins or part.full or remaining <= 0
 
     def _write(self, part: Slice) -> int:
         frame = self._source.read(part)
+        if not self._writer.ready and part.rows == 0 and not data_columns(frame):
+            return 0  # nothing to make a table of; the next look begins at the same place
         if not self._writer.ready:
             state = self._writer.ensure(frame)
             if state is not None and state.end != part.start:

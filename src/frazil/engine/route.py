@@ -140,6 +140,7 @@ class RoutedWriter:
         with _at_hand(self._routed(with_record(frame) if self._letters is not None else frame)) as rows:
             found = self._look(rows, explain)
             self._introduce(list(found.tables))
+            self.unfinished = part.end  # from here on the very same part must be repeated
             done = self._write_tables(rows, found, part, lead, explain)
             misfits = self._misfits(rows, found)
             total = sum((one.counts for one in done), RowCounts(found.misfits, 0, dead_lettered=found.misfits))

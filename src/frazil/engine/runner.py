@@ -111,7 +111,7 @@ def _pump(pipeline: PipelineSpec, settings: Settings, spark: SparkSession, liste
         listen=listen,
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
     )
-    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit)
+    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=settings.retry)
 
 
 def _reads_avro(pipeline: PipelineSpec) -> bool:

@@ -175,9 +175,10 @@ class SinkWriter:
         if self._letters is not None:
             lead = part.lead or (self.state.batch if self.state is not None else 0) + 1
             self._letters.put(staging.rejected, counts.read, part, lead)
-            self.unfinished = None
+            self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
         batch = Batch(part.source, part.start, part.end, counts, part.lead)
         result = self._commit(batch, change)
+        self.unfinished = None
         committed = Committed(
             pipeline=self.name,
             table=self.sink.full_name,

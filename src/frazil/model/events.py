@@ -68,6 +68,16 @@ class CommitFailed:
 
 
 @dataclass(frozen=True)
+class SourceFailed:
+    """The source did not answer."""
+
+    pipeline: str
+    message: str
+    attempt: int
+    will_retry: bool
+
+
+@dataclass(frozen=True)
 class Settled:
     """Deletes were put in a form that costs readers less.
 
@@ -101,6 +111,6 @@ class Stopped:
     error: str | None = None
 
 
-Event = Started | Waiting | Staged | Committed | CommitFailed | Settled | FencedOut | Stopped
+Event = Started | Waiting | Staged | Committed | CommitFailed | SourceFailed | Settled | FencedOut | Stopped
 
 Listener = Callable[[Event], None]

@@ -24,7 +24,18 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
+from frazil.model.events import (
+    CommitFailed,
+    Committed,
+    Event,
+    FencedOut,
+    Settled,
+    SourceFailed,
+    Staged,
+    Started,
+    Stopped,
+    Waiting,
+)
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.secrets import scrub
 
@@ -104,6 +115,9 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
                            snapshot=event.snapshot, consecutive_failures=0, last_error=None, pending_since=None)  # fmt: skip
         case CommitFailed():
             return _after_failure(health, event)
+        case SourceFailed():
+            failures = health.consecutive_failures + 1
+            return replace(health, state=State.FAILING, consecutive_failures=failures, last_error=scrub(event.message))
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
         case Settled():

@@ -15,7 +15,18 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
+from frazil.model.events import (
+    CommitFailed,
+    Committed,
+    Event,
+    FencedOut,
+    Settled,
+    SourceFailed,
+    Staged,
+    Started,
+    Stopped,
+    Waiting,
+)
 from frazil.model.secrets import MASK, is_secret_name, scrub
 
 if TYPE_CHECKING:
@@ -176,6 +187,8 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911 - one for each even
             return logging.INFO, "batch_skipped" if event.skipped else "batch_committed"
         case CommitFailed():
             return logging.WARNING if event.will_retry else logging.ERROR, "commit_failed"
+        case SourceFailed():
+            return logging.WARNING if event.will_retry else logging.ERROR, "source_failed"
         case Settled():
             return logging.INFO, "deletes_settled"
         case FencedOut():

@@ -15,7 +15,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
+from frazil.model.events import (
+    CommitFailed,
+    Committed,
+    Event,
+    FencedOut,
+    Settled,
+    SourceFailed,
+    Staged,
+    Started,
+    Stopped,
+    Waiting,
+)
 
 # From a local catalog's few milliseconds up to a commit that needs every retry.
 COMMIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -92,6 +103,7 @@ class Metrics:
         self._last_commit = Gauge(
             "frazil_last_commit_timestamp_seconds", "When the last batch was committed.", _LABELS, registry=self._registry
         )
+        self._source_failures = self._counter("frazil_source_failures_total", "Times that the source did not answer.")
         self._pending = Gauge(
             "frazil_pending_rows", "Rows seen but not committed yet; NaN when unknown.", _LABELS, registry=self._registry
         )
@@ -120,6 +132,8 @@ class Metrics:
                     self._commit(event, unfinished)
                 case CommitFailed():
                     self._fail(event, unfinished)
+                case SourceFailed():
+                    self._source_failures.labels(event.pipeline, unfinished.table).inc()
                 case Settled():
                     self._settled.labels(event.pipeline, event.table, event.kind).inc()
                 case FencedOut():

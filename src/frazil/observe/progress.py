@@ -21,7 +21,18 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Settled, Staged, Started, Stopped, Waiting
+from frazil.model.events import (
+    CommitFailed,
+    Committed,
+    Event,
+    FencedOut,
+    Settled,
+    SourceFailed,
+    Staged,
+    Started,
+    Stopped,
+    Waiting,
+)
 from frazil.model.secrets import scrub
 
 # The rate is that of the last half minute: long enough to smooth batches, short enough to show a change.
@@ -71,6 +82,9 @@ class Line:
             case CommitFailed():
                 then = "trying again" if event.will_retry else "given up"
                 self.trouble = f"commit failed ({event.kind}, attempt {event.attempt}), {then}: {_one_line(event.message)}"
+            case SourceFailed():
+                then = "trying again" if event.will_retry else "given up"
+                self.trouble = f"the source did not answer (attempt {event.attempt}), {then}: {_one_line(event.message)}"
             case FencedOut():
                 self.trouble = f"fenced: {_one_line(event.message)}"
             case Stopped():
@@ -181,7 +195,7 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
             done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
-        case CommitFailed() | FencedOut():
+        case CommitFailed() | SourceFailed() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"
         case Stopped():
             why = f": {line.trouble}" if event.error is not None else ""

@@ -15,6 +15,9 @@ from frazil.model.commit import Position
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+AWAY = "source-unreachable"
+"""The code of a source that does not answer: the same call may succeed later."""
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -75,4 +78,7 @@ class Source(Protocol):
         """
 
     def check(self) -> None:
-        """Raises a FrazilError when the source cannot be reached or is not there."""
+        """Raises a FrazilError when the source is not there; a Retryable with the code :data:`AWAY` when it may be back."""
+
+    def close(self) -> None:
+        """Lets go of whatever the source holds open."""

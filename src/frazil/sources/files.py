@@ -233,6 +233,9 @@ class Files:
         name = {SourceFormat.JSON: "JSON", SourceFormat.CSV: "CSV"}.get(self._spec.format, self._spec.format.value)
         return f"{name} of the declared columns" if declared_schema(self._spec) is not None else name
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def check(self) -> None:
         """The folder must be there and readable."""
         list_folder(self._folder, self._spark)

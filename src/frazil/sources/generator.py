@@ -159,6 +159,9 @@ class Generator:
         """Nothing that Spark says here is the generator's fault."""
         return None
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def check(self) -> None:
         """Nothing outside is needed."""
 

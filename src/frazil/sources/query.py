@@ -199,6 +199,9 @@ class Query:
             return None
         return DataError("query-failed", f"The query failed: {one_line(error)}", fix="Correct the query or the data it reads.")
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def check(self) -> None:
         """The query must be one, and have the cursor."""
         if self._spec.cursor is not None:

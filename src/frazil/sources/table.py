@@ -152,6 +152,9 @@ class SparkTable:
             )
         return None
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def check(self) -> None:
         """The table must be there."""
         self._table()
