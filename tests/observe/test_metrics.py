@@ -52,6 +52,7 @@ def test_types_are_those_of_the_documentation() -> None:
         "frazil_rows_superseded": "counter",
         "frazil_deletes_settled": "counter",
         "frazil_fenced": "counter",
+        "frazil_source_failures": "counter",
         "frazil_commit_failures": "counter",
         "iceberg_commit_duration_seconds": "histogram",
         "iceberg_records_per_batch": "histogram",
@@ -174,3 +175,10 @@ def test_events_of_many_threads_are_all_counted() -> None:
         list(pool.map(lambda batch: metrics(committed(batch=batch, written=10)), range(400)))
     assert value(metrics, "iceberg_records_written_total") == 4000
     assert value(metrics, "iceberg_batches_committed_total") == 400
+
+
+def test_a_source_that_does_not_answer_is_counted() -> None:
+    metrics = after(
+        started(), SourceFailed("orders", "away", 1, will_retry=True), SourceFailed("orders", "away", 2, will_retry=True)
+    )
+    assert value(metrics, "frazil_source_failures_total") == 2
