@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from frazil.model.events import Event, Waiting
+from frazil.model.events import Event, SourceFailed, Waiting
 from frazil.observe.metrics import Metrics
 
 from .samples import COMMITTED_AT_MS, committed, failed, fenced, staged, started, stopped
