@@ -90,7 +90,7 @@ def _check_with_spark(name: str, source: SourceSpec, project: ProjectSpec) -> No
     from frazil.sources import open_source
 
     readers = [pipeline for pipeline in project.pipelines if pipeline.source_name == name]
-    spark = start_spark(readers, project.settings)
+    spark = start_spark(readers, project.settings, [source])
     open_source(source, session_for(spark, catalog_settings(readers[0].sink)) if readers else spark).check()
 
 

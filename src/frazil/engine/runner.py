@@ -16,7 +16,7 @@ from frazil.errors import ConfigError
 from frazil.model.events import Event, Listener, Stopped
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
-from frazil.model.source import FilesSource, KafkaSource, SourceFormat
+from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
 from frazil.sources import open_source
 
 
@@ -74,12 +74,11 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
     return chosen
 
 
-def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings) -> SparkSession:
-    """The Spark with all jars that these pipelines need."""
+def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: Sequence[SourceSpec] = ()) -> SparkSession:
+    """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
     catalogs = [catalog_settings(pipeline.sink) for pipeline in pipelines]
     components = [component for catalog in catalogs for component in catalog.components]
-    components += ["avro" for pipeline in pipelines if _reads_avro(pipeline)]
-    components += ["kafka" for pipeline in pipelines if isinstance(pipeline.source, KafkaSource)]
+    components += [part for source in (*(p.source for p in pipelines), *sources) for part in _components(source)]
     export_environment(catalogs)
     return spark_session(settings.spark, components)
 
@@ -114,8 +113,11 @@ def _pump(pipeline: PipelineSpec, settings: Settings, spark: SparkSession, liste
     return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=settings.retry)
 
 
-def _reads_avro(pipeline: PipelineSpec) -> bool:
-    return isinstance(pipeline.source, FilesSource) and pipeline.source.format is SourceFormat.AVRO
+def _components(source: SourceSpec) -> tuple[str, ...]:
+    """The jars that a source is read with."""
+    if isinstance(source, KafkaSource):
+        return ("kafka",)
+    return ("avro",) if isinstance(source, FilesSource) and source.format is SourceFormat.AVRO else ()
 
 
 def _fan_out(listeners: Sequence[Listener]) -> Listener:

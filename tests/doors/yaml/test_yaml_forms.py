@@ -172,7 +172,10 @@ def test_a_start_offset_is_a_word_or_a_time() -> None:
 
 def test_a_kafka_source_takes_the_broker_of_the_file() -> None:
     text = f"""
-broker: {{bootstrap_servers: [k:9092], tls: {{enabled: true}}}}
+broker:
+  bootstrap_servers: [k:9092]
+  tls: {{enabled: true}}
+  security: {{mechanism: PLAIN, user: me, password: secret}}
 sources:
   k: {{connector: kafka, config: {{topics: [a]}}}}
   own: {{connector: kafka, config: {{topics: [a], bootstrap_servers: "o:1"}}}}
@@ -187,7 +190,8 @@ pipelines: {{p: {{source: k, sink: s}}}}
     assert isinstance(own, KafkaSource)
     assert (shared.bootstrap_servers, own.bootstrap_servers) == ("k:9092", "o:1")
     assert shared.tls is not None
-    assert own.tls is None
+    assert shared.security is not None
+    assert (own.tls, own.security) == (None, None)
 
 
 def test_streams_stand_beside_config_or_in_it() -> None:

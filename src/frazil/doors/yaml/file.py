@@ -16,6 +16,7 @@ from frazil.model.source import (
     CdcStream,
     FilesSource,
     GeneratorSource,
+    KafkaSecurity,
     KafkaSource,
     KafkaTls,
     PostgresCdcSource,
@@ -106,6 +107,7 @@ class BrokerEntry(Model):
         min_length=1, description="`host:port` of one or more brokers."
     )
     tls: KafkaTls | None = Field(None, description="How the connection is encrypted.")
+    security: KafkaSecurity | None = Field(None, description="How to log in.")
 
 
 class SourceEntry(Model):

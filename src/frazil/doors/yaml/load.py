@@ -132,8 +132,9 @@ def _take_broker(document: Document, config: dict[str, Any]) -> None:
         servers = ",".join(servers)
     if isinstance(servers, str):
         config["bootstrap_servers"] = servers
-        if isinstance(broker.get("tls"), dict):
-            config.setdefault("tls", broker["tls"])
+        for part in ("tls", "security"):
+            if isinstance(broker.get(part), dict):
+                config.setdefault(part, broker[part])
 
 
 def _sink(document: Document, name: str) -> SinkSpec | None:

@@ -196,6 +196,7 @@ def _from_broker(file: PipelineFile, sink: SinkEntry, topics: tuple[str, ...]) -
     return KafkaSource(
         bootstrap_servers=",".join(servers),
         tls=file.broker.tls if file.broker is not None else None,
+        security=file.broker.security if file.broker is not None else None,
         topics=topics,
         consumer_group=sink.consumer_group,
         start_offset="timestamp" if isinstance(start, StartTime) else start or "latest",
