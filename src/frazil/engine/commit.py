@@ -28,7 +28,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, Retryable
-from frazil.model.commit import Batch, CommitResult, SinkState
+from frazil.model.commit import Batch, CommitResult, Position, SinkState
 from frazil.model.settings import RetrySettings
 
 
@@ -90,6 +90,14 @@ class TableView:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """Another place of a source from which the sink reads on, None: the beginning."""
+
+    source: str
+    end: Position | None
+
+
+@dataclass(frozen=True)
 class Intent:
     """What an instance wants to be in the table.
 
@@ -97,6 +105,7 @@ class Intent:
     an older instance fails its compare-and-swap and then finds itself fenced. With a batch and no epoch it is both at once.
     With an epoch and no batch it is upkeep: a change that leaves the table's rows as they are, and only fits the head that it
     was made from, so that it cannot be applied twice. ``followers``: the other tables of the sink from now on, None: as before.
+    ``moved``: somebody decided that the sink is to go on elsewhere.
     """
 
     sink_id: str
@@ -107,6 +116,7 @@ class Intent:
     table_uuid: str | None = None
     change: Any = None
     followers: tuple[str, ...] | None = None
+    moved: Moved | None = None
 
 
 @dataclass(frozen=True)
@@ -307,6 +317,8 @@ def next_state(view: TableView, intent: Intent) -> SinkState:
     claimed = replace(old or SinkState(0, ""), epoch=epoch, instance=intent.instance, at_ms=intent.at_ms)
     if intent.followers is not None:
         claimed = replace(claimed, followers=intent.followers)
+    if intent.moved is not None:
+        return replace(claimed, source=intent.moved.source, start=claimed.end, end=intent.moved.end)
     if intent.batch is None:
         return claimed
     batch = intent.batch

@@ -125,6 +125,14 @@ class RoutedWriter:
         """Whether a batch that ended there is in the home's history."""
         return self._home.committed_before(end)
 
+    def position_at(self, snapshot: int) -> Position | None:
+        """Where the sink was when its home had a snapshot."""
+        return self._home.position_at(snapshot)
+
+    def move(self, source: str, end: Position | None) -> None:
+        """Lets the sink go on from another place of its source."""
+        self._home.move(source, end)
+
     def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:  # noqa: ARG002 - the shape of a writer
         """The tables are made when rows come for them."""
         return self.state

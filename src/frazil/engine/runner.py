@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from frazil.engine.catalogs import CatalogSettings, catalog_settings
+from frazil.engine.catalogs import catalog_settings
 from frazil.engine.pump import Pump, Totals
 from frazil.engine.route import RoutedWriter
 from frazil.engine.session import export_environment, session_for, spark_session
@@ -18,6 +18,7 @@ from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
 from frazil.sources import open_source
+from frazil.sources.base import Source
 
 
 def run_project(
@@ -88,17 +89,18 @@ def run_pipeline(
 ) -> Totals:
     """Runs one pipeline in the calling thread. Whatever ends it, the last thing that is said of it is that it stopped."""
     try:
-        pump = _pump(pipeline, settings, spark, listen, stop)
+        writer, source = open_pipeline(pipeline, settings, spark, listen, stop)
     except BaseException as problem:
         listen(Stopped(pipeline.name, 0, 0, str(problem)))
         raise
-    return pump.run(stop, once=once)
+    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=settings.retry).run(stop, once=once)
 
 
-def _pump(pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event) -> Pump:
-    catalog: CatalogSettings = catalog_settings(pipeline.sink)
-    session = session_for(spark, catalog)
-    source = open_source(pipeline.source, session)
+def open_pipeline(
+    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event
+) -> tuple[SinkWriter | RoutedWriter, Source]:
+    """The two ends of a pipeline. Nothing is read or claimed yet."""
+    session = session_for(spark, catalog_settings(pipeline.sink))
     make = SinkWriter if pipeline.sink.route is None else RoutedWriter
     writer = make(
         session,
@@ -110,7 +112,7 @@ def _pump(pipeline: PipelineSpec, settings: Settings, spark: SparkSession, liste
         listen=listen,
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
     )
-    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=settings.retry)
+    return writer, open_source(pipeline.source, session)
 
 
 def _components(source: SourceSpec) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
-from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, backoff_seconds, commit, not_rolled_back
+from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
 from frazil.engine.deadletters import LetterBox, Letters, Rejected, letters_sink, require_letters_apart, with_record
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.part import Part
@@ -33,9 +33,9 @@ from frazil.engine.write import (
     too_many_keys,
     with_operations,
 )
-from frazil.errors import DataError, Fenced, FrazilError, Retryable
+from frazil.errors import ConfigError, DataError, Fenced, FrazilError, Retryable
 from frazil.model.changes import CommitMode
-from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
+from frazil.model.commit import DIGEST, Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.dead_letters import OnError
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Settled, Staged
 from frazil.model.settings import RetrySettings
@@ -304,6 +304,32 @@ class SinkWriter:
         table = self._require_table()
         intent = Intent(
             self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, followers=followers
+        )
+        self._run(intent)
+
+    def position_at(self, snapshot: int) -> Position | None:
+        """Where the sink was when its table had a snapshot; None is the beginning, and so is snapshot 0."""
+        if snapshot == 0:
+            return None
+        end = self._require_table().end_at(self.sink_id, snapshot)
+        if end is None or end.startswith(DIGEST):
+            raise ConfigError(
+                "snapshot-unknown",
+                f"Snapshot {snapshot} of {self.sink.full_name} does not tell where the sink {self.sink_id!r} was.",
+                fix="Choose one whose summary has `frazil.end` in full: frazil inspect shows them.",
+            )
+        return end
+
+    def move(self, source: str, end: Position | None) -> None:
+        """Lets the sink go on from another place of its source."""
+        table = self._require_table()
+        intent = Intent(
+            self.sink_id,
+            self.instance,
+            at_ms=now_ms(),
+            epoch=self._epoch,
+            table_uuid=table.uuid,
+            moved=Moved(source, end),
         )
         self._run(intent)
 

@@ -14,6 +14,8 @@ STATE_VERSION = 1
 # A summary is copied into every metadata file, so that a long range is represented there by its digest.
 SUMMARY_RANGE_LIMIT = 512
 
+DIGEST = "sha256:"
+
 Position = str
 """Where a source is: canonical JSON, compared for equality only."""
 
@@ -175,4 +177,4 @@ def short_range(text: Position | None) -> str:
         return ""
     if len(text) <= SUMMARY_RANGE_LIMIT:
         return text
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{DIGEST}{hashlib.sha256(text.encode()).hexdigest()}"

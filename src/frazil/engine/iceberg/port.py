@@ -11,7 +11,7 @@ from frazil.engine.iceberg.changes import Append, Change, Fits, Restage, base_of
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, attempt_errors, fault_of
 from frazil.errors import DataError
-from frazil.model.commit import SinkState, state_property, summary_of
+from frazil.model.commit import SinkState, short_range, state_property, summary_of
 from frazil.version import __version__
 
 BRANCH = "main"
@@ -55,6 +55,8 @@ class IcebergPort:
         metadata, transaction = view.base
         counts = intent.batch.counts if intent.batch is not None else None
         summary = summary_of(self._sink_id, state, counts, __version__)
+        if intent.moved is not None:
+            summary |= {"frazil.kind": "rewind", "frazil.start": short_range(state.start), "frazil.end": short_range(state.end)}
         with attempt_errors(self._address):
             change = intent.change or Change(Append(), base_of(metadata))
             self._require_fit(metadata, change)

@@ -160,6 +160,17 @@ class IcebergTable:
         summaries = [snapshot.summary() for snapshot in items(self._table.snapshots())]
         return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
 
+    def end_at(self, sink_id: str, snapshot: int) -> str | None:
+        """Where the last batch of a sink ended that was in the table at a snapshot; None when none was, or it is not known."""
+        at = self._table.snapshot(snapshot)
+        while at is not None:
+            summary = at.summary()
+            if summary.get("frazil.sink") == sink_id and summary.get("frazil.end"):
+                return str(summary.get("frazil.end"))
+            parent = at.parentId()
+            at = None if parent is None else self._table.snapshot(parent)
+        return None
+
     def refresh(self) -> None:
         """Looks at the table again."""
         with java_errors(self._address):

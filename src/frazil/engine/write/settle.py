@@ -25,8 +25,8 @@ from frazil.model.changes import ChangeOptions
 # So many keys are sent to every executor; more are shuffled to where the rows are.
 MOST_KEYS_TO_BROADCAST = 5_000_000
 
-_FILE, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS, _HASH = (
-    f"__{name}" for name in ("file", "pos", "since", "scope", "stretch", "bits", "hash")
+_FILE, _NUMBER, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS, _HASH = (
+    f"__{name}" for name in ("file", "number", "pos", "since", "scope", "stretch", "bits", "hash")
 )
 
 
@@ -126,22 +126,35 @@ def _audit_failed(expected: int, found: int) -> Halted:
     )
 
 
-def _keys(scratch: Scratch, deletes: Deletes) -> DataFrame:
+@dataclass(frozen=True)
+class _Places:
+    """Where files stand, as numbers: those of scopes are short to carry along with every key and row."""
+
+    scopes: dict[str, int]
+
+    @classmethod
+    def of(cls, *files: Sequence[FileFacts]) -> _Places:
+        """The scopes of the files. That of all partitions is 0."""
+        named = dict.fromkeys(one.scope for facts in files for one in facts if one.scope)
+        return cls({"": 0} | {scope: number for number, scope in enumerate(named, start=1)})
+
+    def frame(self, scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
+        """The files with the number of each, when it came and in which scope."""
+        columns = {
+            _FILE: pyarrow.array([one.path for one in facts], pyarrow.string()),
+            _NUMBER: pyarrow.array(range(len(facts)), pyarrow.int32()),
+            _SINCE: pyarrow.array([one.sequence for one in facts], pyarrow.int64()),
+            _SCOPE: pyarrow.array([self.scopes[one.scope] for one in facts], pyarrow.int32()),
+        }
+        return scratch.spark.createDataFrame(pyarrow.table(columns))
+
+
+def _keys(scratch: Scratch, deletes: Deletes, files: DataFrame) -> DataFrame:
     """Each key once for every scope that it is deleted in, with the last time that it was."""
-    facts = _frame_of(scratch, scratch.facts(deletes))
     held = scratch.keys_of(deletes)
     named = held.select(*[quoted(column) for column in deletes.columns], functions.col("_file").alias(_FILE))
-    by_key = named.join(functions.broadcast(facts), _FILE).groupBy(*[quoted(c) for c in deletes.columns], _SCOPE)
+    by_key = named.join(functions.broadcast(files), _FILE).groupBy(*[quoted(c) for c in deletes.columns], _SCOPE)
     return by_key.agg(functions.max(_SINCE).alias(_SINCE))
-
-
-def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
-    columns = {
-        _FILE: pyarrow.array([one.path for one in facts], pyarrow.string()),
-        _SINCE: pyarrow.array([one.sequence for one in facts], pyarrow.int64()),
-        _SCOPE: pyarrow.array([one.scope for one in facts], pyarrow.string()),
-    }
-    return scratch.spark.createDataFrame(pyarrow.table(columns))
 
 
 def _within(scratch: Scratch, deletes: Deletes) -> DataFrame:
@@ -158,33 +171,42 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
 
     In one pass over the keys of the rows. Executors make bitmaps of positions, so that little is left to bring here.
     """
-    columns, keys, seen = deletes.columns, _keys(scratch, deletes), Observation()
+    columns, seen = deletes.columns, Observation()
+    held, have = scratch.facts(deletes), scratch.data_facts()
+    places = _Places.of(held, have)
+    keys = _keys(scratch, deletes, places.frame(scratch, held))
     few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
     wanted = functions.broadcast(keys) if few else keys
-    files = _frame_of(scratch, scratch.data_facts()).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
+    files = places.frame(scratch, have).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
     here = rows.select(
         *[quoted(column) for column in columns],
         functions.col("_file").alias(_FILE),
         functions.col("_pos").alias(_POSITION),
         _hash(columns).alias(_HASH),
     ).observe(seen, *_summed(functions.col(_HASH)))
-    same_key = reduce(Column.__and__, (here[quoted(c)].eqNullSafe(wanted[quoted(c)]) for c in columns))
+    same_key = reduce(Column.__and__, (_same(here, wanted, column) for column in columns))
     met = here.join(wanted, same_key).select(_FILE, _POSITION, _HASH, _SINCE, _SCOPE)
-    applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin("", functions.col("__in"))
-    dead = met.join(functions.broadcast(files), _FILE).where(applies)
+    applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin(0, functions.col("__in"))
+    dead = met.join(functions.broadcast(files), _FILE).where(applies).select(_NUMBER, _POSITION, _HASH)
     # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
-    if len({fact.scope == "" for fact in scratch.facts(deletes)}) > 1:
-        dead = dead.dropDuplicates([_FILE, _POSITION])
+    if len({fact.scope == "" for fact in held}) > 1:
+        dead = dead.dropDuplicates([_NUMBER, _POSITION])
     counted = functions.col(_POSITION) + 1
-    stretches = dead.groupBy(_FILE, functions.bitmap_bucket_number(counted).alias(_STRETCH)).agg(
+    stretches = dead.groupBy(_NUMBER, functions.bitmap_bucket_number(counted).alias(_STRETCH)).agg(
         functions.bitmap_construct_agg(functions.bitmap_bit_position(counted)).alias(_BITS), *_summed(functions.col(_HASH))
     )
     found: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
     gone = Digest(0, 0)
     for row in stretches.collect():
-        found[row[_FILE]].append((int(row[_STRETCH]), bytes(row[_BITS])))
+        found[have[row[_NUMBER]].path].append((int(row[_STRETCH]), bytes(row[_BITS])))
         gone += Digest.of(row)
     return Digest.of(seen.get), gone, {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
+
+
+def _same(here: DataFrame, wanted: DataFrame, column: str) -> Column:
+    """Whether the key is the same. Null is a value, too, but asking for it costs, and where it cannot be it is not asked for."""
+    one, other = here[quoted(column)], wanted[quoted(column)]
+    return one.eqNullSafe(other) if here.schema[column].nullable else one == other
 
 
 def _hash(columns: Sequence[str]) -> Column:
