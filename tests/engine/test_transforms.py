@@ -186,19 +186,16 @@ def test_a_shorter_hash(spark: SparkSession) -> None:
 
 
 def test_the_salt_is_in_no_plan(spark: SparkSession) -> None:
-    frame = after(spark.sql("select 'x' email, 1 id"), {"type": "hash_field", "field": "email", "salt": SALT})
-    frame = frame.where("email is not null").persist()
-    try:
-        assert frame.count() == 1
-        for mode in ("extended", "codegen", "cost", "formatted"):
-            shown = io.StringIO()
-            with redirect_stdout(shown):
-                frame.explain(mode)
-            assert "email" in shown.getvalue()
-            assert SALT not in shown.getvalue()
-            assert SALT.encode().hex() not in shown.getvalue().lower()
-    finally:
-        frame.unpersist()
+    frame = after(spark.sql("select string(id) email from range(3)"), {"type": "hash_field", "field": "email", "salt": SALT})
+    frame = frame.where("email is not null")
+    assert frame.count() == 3
+    for mode in ("extended", "cost", "formatted"):
+        shown = io.StringIO()
+        with redirect_stdout(shown):
+            frame.explain(mode)
+        assert "email" in shown.getvalue()
+        assert SALT not in shown.getvalue()
+        assert SALT.encode().hex() not in shown.getvalue().lower()
     assert SALT not in str(frame.schema) + repr(parse([{"type": "hash_field", "field": "email", "salt": SALT}]))
 
 
@@ -361,7 +358,7 @@ FLAT = [
 def test_a_nested_message_becomes_its_flat_row(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    broken = UPLINK | {"time": "noon"}
+    broken = UPLINK | {"time": 10**17}
     (folder / "m.json").write_text("\n".join(json.dumps(message) for message in (UPLINK, broken)))
     source = {"connector": "files", "path": str(folder), "format": "json"}
     schema = {
@@ -378,8 +375,8 @@ def test_a_nested_message_becomes_its_flat_row(lake: Lake, tmp_path: Path) -> No
     payload = '{"battery":91,"temperature":-3.5}'
     columns = "device_id, organization_id, unix_millis(event_timestamp), event_type, payload, error is null, raw is null"
     assert lake.rows(columns) == [
-        ("0a0b0c", "org-7", None, "uplink", payload, False, False),
         ("0a0b0c", "org-7", UPLINK["time"], "uplink", payload, True, True),
+        ("0a0b0c", "org-7", None, "uplink", payload, False, False),
     ]
 
 

@@ -91,9 +91,10 @@ def difference(expected: Sequence[Row], found: Sequence[Row]) -> Difference:
     missing = [json.loads(text) for text in (wanted - have).elements()]
     unexpected = [json.loads(text) for text in (have - wanted).elements()]
     pairs: list[Differing] = []
+    one_each = len(missing) == len(unexpected) == 1
     for row in list(missing):
         near = max(unexpected, key=lambda other: _alike(row, other), default=None)
-        if near is not None and (_alike(row, near) > 0 or len(missing) == len(unexpected) == 1):
+        if near is not None and (one_each or _alike(row, near) > 0):
             pairs.append(Differing(row, near))
             missing.remove(row)
             unexpected.remove(near)
