@@ -127,9 +127,12 @@ def test_a_test_that_fails_tells_the_rows_by_column(on_spark: Frazil, tmp_path: 
     told = on_spark("test", "load")
     assert told.code == 1
     lines = [" ".join(line.split()) for line in told.out.splitlines()]
-    assert any(line.startswith("differs:") and '"line_sku": "a"' in line and line.endswith("price 2 1") for line in lines)
-    assert any(line.startswith('missing {"id": 3} no such row') for line in lines)
-    assert any(line.startswith("unexpected no such row") and '"line_sku": "c"' in line for line in lines)
+    differs = lines.index("load: a wrong price") + 1
+    assert lines[differs].startswith("differs {")
+    assert '"line_sku": "a"' in lines[differs]
+    assert lines[differs + 1 : differs + 3] == ["price: expected 2, found 1", 'missing {"id": 3}']
+    assert lines[differs + 3].startswith("unexpected {")
+    assert '"line_sku": "c"' in lines[differs + 3]
     assert lines[-1] == "1 test, 1 failed"
     found = on_spark("test", "load", "--json").json["tests"][0]
     assert found["differing"] == [{"price": {"expected": 2, "found": 1}}]
@@ -178,7 +181,7 @@ def test_what_else_can_be_wrong(on_spark: Frazil, tmp_path: Path, tests: str, me
     file(tmp_path, tests)
     told = on_spark("test", "load")
     assert told.code == 1
-    assert f"load: a: {message}" in told.out
+    assert f"  error       {message}" in told.out
 
 
 def test_a_transform_that_cannot_be_applied_is_told_with_its_place(on_spark: Frazil, tmp_path: Path) -> None:
@@ -187,8 +190,9 @@ def test_a_transform_that_cannot_be_applied_is_told_with_its_place(on_spark: Fra
     path.write_text(text)
     told = on_spark("test", "other")
     assert told.code == 1
-    line = next(number for number, content in enumerate(text.splitlines(), 1) if "id div m" in content)
-    assert f"[transform-expression] frazil.yaml:{line}:37: select: there is no `m`" in told.out
+    line, content = next(found for found in enumerate(text.splitlines(), 1) if "id div m" in found[1])
+    place = f"frazil.yaml:{line}:{content.index('id div m')}"
+    assert f"[transform-expression] {place}: select: there is no `m`" in told.out
 
 
 def test_without_tests_there_is_nothing_to_run(frazil: Frazil, tmp_path: Path) -> None:

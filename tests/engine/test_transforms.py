@@ -161,6 +161,13 @@ def test_empty_lists(spark: SparkSession) -> None:
     assert rows(kept) == [{"id": 1, "list": 7}, {"id": 2}, {"id": 3}, {"id": 4}]
 
 
+def test_of_elements_that_share_a_place_the_last_is_last(spark: SparkSession) -> None:
+    frame = spark.sql("select array('b', 'a') list, 5L __frazil_order union all select array('c'), 4L")
+    made = after(frame, {"type": "unnest", "field": "list"})
+    assert made.columns == ["list", "__frazil_order"]
+    assert [row.list for row in made.orderBy("__frazil_order").collect()] == ["c", "b", "a"]
+
+
 # Personal data.
 
 

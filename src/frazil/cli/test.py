@@ -16,8 +16,8 @@ from frazil.errors import ConfigError
 if TYPE_CHECKING:
     from frazil.model.cases import CaseResult, Row
 
-# As many rows as a person wants to see of one test.
-_SHOWN = 20
+# As many lines as a person wants to see of one test.
+_SHOWN = 40
 
 
 def run_tests(call: Call, names: Names = None) -> None:
@@ -49,28 +49,21 @@ def run_tests(call: Call, names: Names = None) -> None:
 
 def _show_failure(call: Call, result: CaseResult) -> None:
     """What is wrong, row by row and column by column."""
-    if result.error is not None:
-        call.output.show(f"{result.pipeline}: {result.name}: {result.error}", "")
-    rows = _lines(result)
-    if not rows:
-        return
-    title = f"{result.pipeline}: {result.name}"
-    call.output.show(table(title, ("row", "column", "expected", "found"), rows[:_SHOWN]))
-    if len(rows) > _SHOWN:
-        call.output.show(f"and {len(rows) - _SHOWN} more", "")
+    lines = _lines(result)
+    call.output.show(f"{result.pipeline}: {result.name}", *lines[:_SHOWN])
+    if len(lines) > _SHOWN:
+        call.output.show(f"  and {several(len(lines) - _SHOWN, 'line')} more")
+    call.output.show("")
 
 
-def _lines(result: CaseResult) -> list[tuple[str, str, str, str]]:
+def _lines(result: CaseResult) -> list[str]:
     differs = result.difference
-    lines = []
+    lines = [f"  error       {result.error}"] if result.error is not None else []
     for pair in differs.differing:
-        same = {name: value for name, value in pair.expected.items() if name not in pair.columns}
-        which = f"differs: {_json(same)}" if same else "differs"
-        for name, (expected, found) in pair.columns.items():
-            lines.append((which, name, _json(expected), _json(found)))
-            which = ""
-    lines += [("missing", "", _json(row), "no such row") for row in differs.missing]
-    lines += [("unexpected", "", "no such row", _json(row)) for row in differs.unexpected]
+        lines.append(f"  differs     {_json({name: value for name, value in pair.expected.items() if name not in pair.columns})}")
+        lines += [f"    {name}: expected {_json(one)}, found {_json(other)}" for name, (one, other) in pair.columns.items()]
+    lines += [f"  missing     {_json(row)}" for row in differs.missing]
+    lines += [f"  unexpected  {_json(row)}" for row in differs.unexpected]
     return lines
 
 

@@ -16,6 +16,7 @@ from frazil.engine.shape.paths import Spot, new_spot, placed, refusal, renamed, 
 from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
 from frazil.engine.types import iceberg_type
+from frazil.engine.write.rows import ORDER
 from frazil.model.coercion import CoercionOptions
 from frazil.model.transform import (
     AddField,
@@ -32,6 +33,7 @@ from frazil.model.transform import (
 )
 from frazil.model.types import Primitive
 
+_TURN = f"{HIDDEN}turn"
 _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -183,10 +185,16 @@ def _unnest(transform: Unnest, frame: DataFrame, watch: Watch) -> DataFrame:
         items = functions.when(functions.col(ERROR).isNotNull(), nothing).otherwise(items)
     empty = items.isNull() | (functions.size(items) == 0)
     frame = watch(frame, functions.lit(False) if transform.keep_empty else empty)
-    each = (functions.explode_outer if transform.keep_empty else functions.explode)(items).alias(name)
+    spread = functions.posexplode_outer if transform.keep_empty else functions.posexplode
+    each = spread(items).alias(_TURN, name)
     if len(found.names) == 1:
-        return frame.select(*[each if c == found.names[0] else functions.col(quoted(c)) for c in frame.columns])
-    return without(frame.select("*", each), found)
+        made = frame.select(*[each if c == found.names[0] else functions.col(quoted(c)) for c in frame.columns])
+    else:
+        made = without(frame.select("*", each), found)
+    if ORDER in made.columns:
+        # Of elements that share a key the last one counts.
+        made = made.withColumn(ORDER, functions.struct(functions.col(ORDER).alias("place"), functions.col(_TURN).alias("turn")))
+    return made.drop(_TURN)
 
 
 @_apply.register
