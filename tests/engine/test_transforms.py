@@ -418,6 +418,7 @@ BAD: Sequence[tuple[str, str, str, str]] = [
     ("{type: rename_field, from: id, to: address.city}", "address.city", "transform-column", "a field 'city' in 'address'"),
     ("{type: rename_field, from: id, to: nowhere.id}", "nowhere.id", "transform-column", "there is no column 'nowhere'"),
     ("{type: rename_field, from: id, to: name.id}", "name.id", "transform-column", "'name' has no fields: it is string"),
+    ("{type: rename_field, from: address, to: address.x}", "address.x", "transform-column", "cannot be moved into itself"),
     ("{type: add_field, field: ID, value: 1}", "ID", "transform-column", "there already is a column 'id'"),
     ("{type: add_field, field: x, expression: nam || 'x'}", "nam ||", "transform-expression", "there is no `nam`"),
     ("{type: add_field, field: x, expression: id +}", "id +", "transform-expression", "Syntax error"),
@@ -460,6 +461,7 @@ def test_known_columns_are_told_without_the_hidden_ones(spark: SparkSession) -> 
 
 
 def test_a_clash_of_flattened_names(spark: SparkSession) -> None:
+    refused(spark.sql("select 1 `a.b`, named_struct('b', 2) a"), "{type: flatten, separator: .}")
     error = refused(spark.sql("select 1 a_b, named_struct('b', 2) a"), "{type: flatten}")
     assert (error.code, error.message) == (
         "transform-clash", "flatten: 'a_b' and 'a.b' would both become the column 'a_b'",

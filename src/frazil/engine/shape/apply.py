@@ -56,6 +56,8 @@ def _rename(transform: RenameField, frame: DataFrame, _watch: Watch) -> DataFram
     new = new_spot(frame, transform.to, transform, ("to",), besides=old)
     if new.names[:-1] == old.names[:-1]:
         return renamed(frame, old, new.names[-1])
+    if new.names[: len(old.names)] == old.names:
+        raise refusal(transform, ("to",), f"{old.path!r} cannot be moved into itself")
     return without(placed(frame, new, old.value), old)
 
 
@@ -91,7 +93,6 @@ def _filter(transform: FilterRows, frame: DataFrame, watch: Watch) -> DataFrame:
 @_apply.register
 def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFrame:
     text, way = transform.condition, ("condition",)
-
     return understood(lambda: _where(watch(frame, None), functions.expr(text)), frame, transform, way, text)
 
 
@@ -129,7 +130,7 @@ def _refuse_clash(transform: SelectColumns, frame: DataFrame) -> None:
 @_apply.register
 def _flatten(transform: Flatten, frame: DataFrame, _watch: Watch) -> DataFrame:
     chosen = _structs(transform, frame)
-    taken: dict[str, str] = {}
+    taken: dict[str, Spot] = {}
     columns: list[Column] = []
     for field in frame.schema.fields:
         if field.name.startswith(HIDDEN):
@@ -137,8 +138,8 @@ def _flatten(transform: Flatten, frame: DataFrame, _watch: Watch) -> DataFrame:
             continue
         for part in _leaves((field.name,), field.dataType, transform.depth if field.name in chosen else 0):
             name = transform.separator.join(part.names)
-            if (other := taken.setdefault(name.lower(), part.path)) != part.path:
-                words = f"{other!r} and {part.path!r} would both become the column {name!r}"
+            if (other := taken.setdefault(name.lower(), part)) is not part:
+                words = f"{other.path!r} and {part.path!r} would both become the column {name!r}"
                 fix = "Choose another separator, or rename one of them before."
                 raise refusal(transform, (), words, code="transform-clash", fix=fix)
             columns.append(part.value.alias(name))
