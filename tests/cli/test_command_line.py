@@ -22,6 +22,7 @@ def test_the_command_alone_explains_itself(frazil: Frazil) -> None:
         "demo",
         "init",
         "validate",
+        "test",
         "check",
         "plan",
         "run",

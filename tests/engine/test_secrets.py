@@ -131,10 +131,11 @@ def project(folder: Path, made: dict[str, Any], canary: Canaries) -> Path:
         "spark.hadoop.fs.s3a.secret.key": canary("Spark option"),
         "spark.my.password": "${SPARK_WORD}",
     }
+    hashed = {"type": "hash_field", "field": "user_id", "salt": canary("salt")}
     return write_project(
         folder,
         {
-            "sources": {"events": {"connector": "generator", "config": {"rows": 20}}},
+            "sources": {"events": {"connector": "generator", "config": {"rows": 20}, "transforms": [hashed]}},
             "sinks": made,
             "pipelines": {name: {"source": "events", "sink": name, "enabled": "unused" not in name} for name in made},
             "settings": {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from frazil.cli import check, connectors, demo, doctor, init, inspect, plan, rewind, run, schema, status, validate, version
+from frazil.cli import check, connectors, demo, doctor, init, inspect, plan, rewind, run, schema, status, test, validate, version
 from frazil.cli.call import Call, ConfigOption, DebugOption, JsonOption, with_common_options
 from frazil.cli.output import Output
 from frazil.errors import FrazilError, UsageError
@@ -26,6 +26,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "init": init.init,
     "validate": validate.validate,
+    "test": test.run_tests,
     "check": check.check,
     "plan": plan.plan,
     "run": run.run,

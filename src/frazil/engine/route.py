@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.util import inheritable_thread_target
 
 from frazil.engine.deadletters import Collected, LetterBox, Rejected, letters_sink, unfinished, with_record
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, HIDDEN, data_columns, error_of, quoted
-from frazil.engine.shape import drops_rows, shaped
+from frazil.engine.shape import Tally, shaped
 from frazil.engine.writer import Explain, SinkWriter
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
@@ -142,10 +142,8 @@ class RoutedWriter:
         began = time.monotonic()
         lead = (self.state.batch if self.state is not None else 0) + 1
         self._collected = []
-        seen = Observation() if drops_rows(self._transforms) else None
-        if seen is not None:
-            frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        with _at_hand(self._routed(with_record(frame) if self._letters is not None else frame)) as rows:
+        tally = Tally()
+        with _at_hand(self._routed(with_record(frame) if self._letters is not None else frame, tally)) as rows:
             found = self._look(rows, explain)
             self._introduce(list(found.tables))
             self.unfinished = part.end  # from here on the very same part must be repeated
@@ -155,11 +153,8 @@ class RoutedWriter:
             if self._letters is not None:
                 self._letters.put((*self._collected, *misfits), total.read, part, lead)
         unrouted = RowCounts(found.misfits, 0, dead_lettered=found.misfits)
-        if seen is not None:
-            dropped = int(seen.get["rows"]) - total.read
-            unrouted += RowCounts(dropped, 0, filtered=dropped)
-            total += RowCounts(dropped, 0, filtered=dropped)
-        return self._finish(part, total, unrouted, done, began)
+        reshaped = tally.of(total.read)
+        return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
 
     def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
         result = self._home.mark(part, total)
@@ -184,8 +179,8 @@ class RoutedWriter:
         self._listen(told(unrouted))
         return told(total)
 
-    def _routed(self, frame: DataFrame) -> DataFrame:
-        frame = shaped(frame, self._transforms)
+    def _routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
+        frame = shaped(frame, self._transforms, tally)
         value = route_value(frame, self._route).cast("string")
         frame = frame.withColumn(
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)

@@ -11,10 +11,11 @@ from pyspark.sql import Column, DataFrame, functions
 from frazil.engine.coerce import Casting, Converted, complaint, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.coercion import CoercionOptions, extra_paths
+from frazil.model.transform import RESERVED
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, Type
 
-HIDDEN = "__frazil_"
+HIDDEN = RESERVED
 """How the names of columns begin that a frame has beside its data."""
 
 OP = f"{HIDDEN}op"

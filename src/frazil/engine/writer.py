@@ -21,7 +21,7 @@ from frazil.engine.deadletters import LetterBox, Letters, Rejected, letters_sink
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR
-from frazil.engine.shape import drops_rows, shaped
+from frazil.engine.shape import Tally, shaped
 from frazil.engine.write import (
     Ground,
     Settlement,
@@ -233,9 +233,9 @@ class SinkWriter:
         kind = settled.change.summary["frazil.kind"]
         self._listen(Settled(self.name, self.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
 
-    def _shaped(self, frame: DataFrame) -> DataFrame:
+    def _shaped(self, frame: DataFrame, tally: Tally | None = None) -> DataFrame:
         """The source's rows as the table is to hold them, with what they do to it."""
-        return with_operations(shaped(frame, self._transforms), self.sink)
+        return with_operations(shaped(frame, self._transforms, tally), self.sink)
 
     def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         while True:
@@ -250,11 +250,8 @@ class SinkWriter:
     def _stage_once(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         table = self._require_table()
         self._patiently(table.look)
-        source, seen = frame, None
-        if drops_rows(self._transforms):
-            seen = Observation()
-            frame = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"))
-        frame = self._shaped(frame)
+        source, tally = frame, Tally()
+        frame = self._shaped(frame, tally)
         self._fit = fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
         self._seen = self._seen or table.base
         ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
@@ -273,9 +270,7 @@ class SinkWriter:
         counts = written.counts
         rejected = int(wrong.get["rows"]) if wrong is not None else 0
         counts = replace(counts, read=counts.read + rejected, dead_lettered=rejected)
-        if seen is not None:
-            dropped = int(seen.get["rows"]) - counts.read
-            counts = replace(counts, read=counts.read + dropped, filtered=counts.filtered + dropped)
+        counts += tally.of(counts.read)
         if not rejected:
             return Staging(replace(written, counts=counts))
         letters = Rejected(self._fit.applied(self._shaped(with_record(source))), self.sink.full_name, rejected)

@@ -15,6 +15,8 @@ STATE_VERSION = 1
 SUMMARY_RANGE_LIMIT = 512
 
 DIGEST = "sha256:"
+# Counts that stand in a summary only where there are any.
+_RARE_COUNTS = ("deleted", "superseded", "extra")
 
 Position = str
 """Where a source is: canonical JSON, compared for equality only."""
@@ -97,7 +99,8 @@ class RowCounts:
     """What became of a batch's rows. Every row that came in must be accounted for, or the batch is not committed.
 
     ``deleted`` rows took a key away, ``superseded`` ones were followed by another row of their key in the same batch. A row
-    that has two effects (an update that moves a key) is one that was read and one ``extra``.
+    that has two effects (an update that moves a key), or of which a transform makes several, is one that was read and the others
+    are ``extra``.
     """
 
     read: int
@@ -167,7 +170,7 @@ def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version
         "frazil.rows-out": str(counts.written),
         "frazil.rows-dead-lettered": str(counts.dead_lettered),
         "frazil.rows-filtered": str(counts.filtered),
-        **{f"frazil.rows-{name}": str(getattr(counts, name)) for name in ("deleted", "superseded") if getattr(counts, name)},
+        **{f"frazil.rows-{name}": str(getattr(counts, name)) for name in _RARE_COUNTS if getattr(counts, name)},
     }
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from frazil.errors import SourceLocation
 from frazil.model.base import Model
+from frazil.model.cases import CaseSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import SourceSpec
@@ -21,6 +22,7 @@ class PipelineSpec(Model):
     sink_name: str
     sink: SinkSpec
     transforms: tuple[TransformSpec, ...] = ()
+    tests: tuple[CaseSpec, ...] = ()
     enabled: bool = True
     rate_limit: int | None = Field(None, ge=1, description="Most rows per second.")
     dead_letter_topic: str | None = Field(None, description="Where rows go that cannot be written.")

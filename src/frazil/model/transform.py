@@ -1,45 +1,172 @@
-"""Small changes of rows on their way: the four that the pipeline file knows."""
+"""Small changes of rows on their way: columns renamed, made, left out or hashed, rows left out, nested values laid flat."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, SecretStr, Tag, model_validator
 
-from frazil.model.base import Model
+from frazil.errors import SourceLocation
+from frazil.model.base import InconsistencyError, Model, Problem
 
 Scalar = str | int | float | bool | None
 
+RESERVED = "__frazil_"
+"""How the names of columns begin that are frazil's own."""
 
-class RenameField(Model):
-    """`{type: rename_field, from: a, to: b}`."""
+Way = tuple[str | int, ...]
+"""The keys that lead to a value within a transform."""
+
+
+def _not_reserved(text: str) -> str:
+    if RESERVED in text.lower():
+        raise ValueError(f"names that begin with {RESERVED} are frazil's own, and cannot be used")
+    return text
+
+
+FieldName = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
+Expression = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
+
+
+class Transform(Model):
+    """A change of rows. It remembers where it stands in the user's file, which is no part of what it is."""
+
+    type: str = Field(description="Kind of change.")
+
+    _places: Mapping[Way, SourceLocation] = PrivateAttr(default_factory=dict)
+
+    def placed(self, places: Mapping[Way, SourceLocation]) -> Self:
+        """The same change with the places of its parts; the whole is at the empty way."""
+        copy = self.model_copy()
+        copy._places = places
+        return copy
+
+    def place(self, *way: str | int) -> SourceLocation | None:
+        """Where a part of it stands, or what holds that."""
+        while way and way not in self._places:
+            way = way[:-1]
+        return self._places.get(way)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__: Any  # pydantic's, of the fields
+
+
+class _Fields(Transform):
+    """A change of one column or of several."""
+
+    field: FieldName | None = Field(None, description="Column; a path such as `customer.email` for one within a struct.")
+    fields: tuple[FieldName, ...] = Field((), description="Several of them, instead of `field`.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> _Fields:
+        if (self.field is None) == (not self.fields):
+            raise InconsistencyError([Problem(f"{self.type} takes either field or fields")])
+        return self
+
+    @property
+    def named(self) -> tuple[tuple[str, Way], ...]:
+        """The columns, each with its way."""
+        if self.field is not None:
+            return ((self.field, ("field",)),)
+        return tuple((name, ("fields", number)) for number, name in enumerate(self.fields))
+
+
+class RenameField(Transform):
+    """`{type: rename_field, from: a, to: b}`. A field of a struct is renamed (`a.b` to `a.c`), or moved (`a.b` to `b`)."""
 
     type: Literal["rename_field"] = Field("rename_field", description="Kind of change.")
-    from_: str = Field(alias="from", min_length=1, description="Column.")
-    to: str = Field(min_length=1, description="Its new name.")
+    from_: FieldName = Field(alias="from", description="Column.")
+    to: FieldName = Field(description="Its new name.")
 
 
-class RemoveField(Model):
-    """`{type: remove_field, field: a}`."""
+class RemoveField(_Fields):
+    """`{type: remove_field, field: a}`. A struct that has no field left is removed with its last one."""
 
     type: Literal["remove_field"] = Field("remove_field", description="Kind of change.")
-    field: str = Field(min_length=1, description="Column to leave out.")
 
 
-class AddField(Model):
-    """`{type: add_field, field: a, value: 1}`."""
+class AddField(Transform):
+    """`{type: add_field, field: a, value: 1}` or `{type: add_field, field: a, expression: b + 1}`."""
 
     type: Literal["add_field"] = Field("add_field", description="Kind of change.")
-    field: str = Field(min_length=1, description="Name of the new column.")
-    value: Scalar = Field(description="Its value in every row.")
+    field: FieldName = Field(description="Name of the new column; a path for one within a struct.")
+    value: Scalar = Field(None, description="Its value in every row.")
+    expression: Expression | None = Field(None, description="Its value as Spark SQL, instead of `value`.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> AddField:
+        if ("value" in self.model_fields_set) == (self.expression is not None):
+            raise InconsistencyError([Problem("add_field takes either value or expression")])
+        return self
 
 
-class FilterRows(Model):
+class FilterRows(Transform):
     """`{type: filter, field: a, equals: 1}` keeps the rows where it holds."""
 
     type: Literal["filter"] = Field("filter", description="Kind of change.")
-    field: str = Field(min_length=1, description="Column to look at.")
+    field: FieldName = Field(description="Column to look at.")
     equals: Scalar = Field(description="Value that a row must have there to be kept.")
+
+
+class WhereRows(Transform):
+    """`{type: where, condition: "a > 1 and b is not null"}` keeps the rows for which it is true."""
+
+    type: Literal["where"] = Field("where", description="Kind of change.")
+    condition: Expression = Field(description="Condition as Spark SQL; a row for which it is null is not kept.")
+
+
+class SelectColumns(Transform):
+    """`{type: select, expressions: [id, "price * amount as total", "address.*"]}`: these columns, and no others."""
+
+    type: Literal["select"] = Field("select", description="Kind of change.")
+    expressions: tuple[Expression, ...] = Field(min_length=1, description="Columns as Spark SQL; `*` stands for all there are.")
+
+
+class Flatten(Transform):
+    """`{type: flatten}` makes a column of each field of a struct: `address.city` becomes `address_city`."""
+
+    type: Literal["flatten"] = Field("flatten", description="Kind of change.")
+    fields: tuple[FieldName, ...] = Field((), description="Structs to lay flat; all when left out.")
+    separator: str = Field("_", min_length=1, description="What stands between the names.")
+    depth: int | None = Field(None, ge=1, description="How many levels; all when left out.")
+
+
+class Unnest(Transform):
+    """`{type: unnest, field: items, as: item}` makes a row of each element of a list."""
+
+    type: Literal["unnest"] = Field("unnest", description="Kind of change.")
+    field: FieldName = Field(description="The list; a path for one within a struct.")
+    as_: FieldName | None = Field(
+        None, alias="as", description="Name of the column that has the element; that of the list when left out."
+    )
+    keep_empty: bool = Field(False, description="Whether a row stays, with null, whose list is empty or null.")
+
+
+class HashFields(_Fields):
+    """`{type: hash_field, field: email, salt: "${SALT}"}` puts a salted hash in the place of a value; null stays null."""
+
+    type: Literal["hash_field"] = Field("hash_field", description="Kind of change.")
+    algorithm: Literal["sha256", "sha512", "xxhash64"] = Field(
+        "sha256",
+        description="`sha256` and `sha512` make a text of hexadecimal digits; `xxhash64` a `long`, which protects less.",
+    )
+    salt: SecretStr = Field(min_length=8, description="Secret text that is hashed before each value.")
+
+
+TRANSFORMS: tuple[type[Transform], ...] = (
+    RenameField,
+    RemoveField,
+    AddField,
+    FilterRows,
+    WhereRows,
+    SelectColumns,
+    Flatten,
+    Unnest,
+    HashFields,
+)
 
 
 def _tag(value: Any) -> str | None:
@@ -51,6 +178,11 @@ TransformSpec = Annotated[
     Annotated[RenameField, Tag("rename_field")]
     | Annotated[RemoveField, Tag("remove_field")]
     | Annotated[AddField, Tag("add_field")]
-    | Annotated[FilterRows, Tag("filter")],
+    | Annotated[FilterRows, Tag("filter")]
+    | Annotated[WhereRows, Tag("where")]
+    | Annotated[SelectColumns, Tag("select")]
+    | Annotated[Flatten, Tag("flatten")]
+    | Annotated[Unnest, Tag("unnest")]
+    | Annotated[HashFields, Tag("hash_field")],
     Discriminator(_tag),
 ]

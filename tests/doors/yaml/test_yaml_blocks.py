@@ -124,3 +124,15 @@ def test_the_blocks_of_the_guide_load() -> None:
         assert project.sinks
         named = {pipeline.name for pipeline in project.pipelines}
         assert named in ({"lake"}, {"orders_to_lake"}, {"clicks-to-lake", "lake"}, set()), block
+
+
+def test_the_blocks_about_transforms_load() -> None:
+    rest = "sources: {shop: {connector: generator}}\n"
+    rest += "sinks: {lake: {connector: iceberg, config: {catalog: {type: memory}, namespace: n, table: t}}}\n"
+    found = blocks(ROOT / "docs" / "transforms.md")
+    assert len(found) >= 3
+    head = "pipelines:\n  orders:\n    source: shop\n    sink: lake\n"
+    for block in found:
+        named = block if block.startswith("pipelines:") else head + indent(block, "    ")
+        (pipeline,) = load_text(named + rest, "guide.yaml", {"EMAIL_SALT": "salt-of-the-guide"}).pipelines
+        assert pipeline.transforms

@@ -26,10 +26,11 @@ MAX_LINE = 500
 
 # Options that take a value of any type: there a plain scalar is typed as YAML types it.
 ANY_TYPE = ("equals", "value")
+_TEST_ROWS = ("given", "expect")
 
 _SECRET_OPTIONS = ("access_key", "access_key_id", "connection_string", "credential", "password", "sas_token",
                    "secret_access_key", "service_account_key", "session_token", "token")  # fmt: skip
-_SHORT_SECRETS = ("pass", "pwd", "pw", "key")
+_SHORT_SECRETS = ("pass", "pwd", "pw", "key", "salt")
 
 _YAML_TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = (f"{_YAML_TAG}str", "!")
@@ -52,6 +53,11 @@ def plain_value(text: str) -> str | int | float | bool | None:
     if _FLOAT.fullmatch(text):
         return float(text.replace(".", "", 1) if text.lower().endswith(("inf", "nan")) else text)
     return text
+
+
+def is_data(path: Path) -> bool:
+    """Whether a value is of a row of a test: its keys are names of columns, and any type may stand there."""
+    return len(path) > 6 and path[0] == "pipelines" and path[2] == "tests" and path[4] in _TEST_ROWS
 
 
 @lru_cache(maxsize=1000)
@@ -282,7 +288,7 @@ class _Builder:
         for key, key_node, item in self._entries(node):
             below = (*path, key)
             self.document.keys[below] = _span(key_node.start_mark)
-            result[key] = self._value(item, below, secret=secret or keeps_secret(key))
+            result[key] = self._value(item, below, secret=secret or (keeps_secret(key) and not is_data(below)))
         return result
 
     def _entries(self, node: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -342,7 +348,7 @@ class _Builder:
         if tag in _TEXT_TAGS or (tag is None and node.style is not None):
             return text
         value = plain_value(text)
-        if path[-1:] and path[-1] in ANY_TYPE:
+        if (path[-1:] and path[-1] in ANY_TYPE) or is_data(path):
             return value
         if value is None and (not text or not from_variable):
             return None

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem
+from frazil.model.cases import CaseSpec
 from frazil.model.settings import Settings
 from frazil.model.source import (
     CdcStream,
@@ -161,6 +162,7 @@ class PipelineEntry(Model):
     enabled: bool = Field(True, description="Whether the pipeline runs.")
     rate_limit: RateLimit | None = Field(None, description=_RATE_LIMIT)
     transforms: Transforms = Field((), description="Changes of rows, made after those of the source, before those of the sink.")
+    tests: tuple[CaseSpec, ...] = Field((), description="Tests of the transforms, which `frazil test` runs.")
 
 
 class PipelineFile(Model):

@@ -15,7 +15,7 @@ from frazil.doors.yaml.anatomy import alternatives, key_of, keys_of, known_value
 from frazil.doors.yaml.file import SOURCES, BrokerEntry, PipelineEntry, PipelineFile, SinkEntry, SourceEntry
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
-from frazil.model.transform import AddField, FilterRows, RemoveField, RenameField
+from frazil.model.transform import TRANSFORMS
 
 _HEAD = """\
 # Options of a pipeline file
@@ -44,7 +44,7 @@ def reference() -> str:
     parts += _sections(seen, *SOURCES.values())
     parts += [_section("Sinks", SinkEntry, depth=2), *_sections(seen, SinkEntry), _section("`iceberg`", SinkSpec, depth=3)]
     parts += _sections(seen, SinkSpec)
-    parts += [_section("Pipelines", PipelineEntry, depth=2), _TRANSFORMS]
+    parts += [_section("Pipelines", PipelineEntry, depth=2), *_sections(seen, PipelineEntry), _TRANSFORMS]
     parts += [_section(f"`{kind}`", model, depth=3) for kind, model in _transforms()]
     parts += [_section("Settings", Settings, depth=2), *_sections(seen, Settings)]
     return "\n".join(parts)
@@ -59,7 +59,7 @@ def _file_sections() -> list[Section]:
 
 
 def _transforms() -> list[Section]:
-    return [(str(model.model_fields["type"].default), model) for model in (RenameField, RemoveField, AddField, FilterRows)]
+    return [(str(model.model_fields["type"].default), model) for model in TRANSFORMS]
 
 
 def _below(prefix: str, seen: set[type[BaseModel]], *models: type[BaseModel]) -> Iterator[Section]:

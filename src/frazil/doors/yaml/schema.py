@@ -8,6 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from frazil.doors.yaml.file import NAME_PATTERN, SOURCES, PipelineFile
 from frazil.model.sink import SinkSpec
+from frazil.model.transform import TRANSFORMS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -59,8 +60,8 @@ def _short_forms(definitions: dict[str, Schema]) -> None:
     for model in ("SourceEntry", "SinkEntry", "PipelineEntry"):
         options = definitions[model]["properties"]
         options["rate_limit"] = _rate_limit(options["rate_limit"])
-    for model in ("RenameField", "RemoveField", "AddField", "FilterRows"):
-        definitions[model] = _nested_or_flat(definitions[model])
+    for transform in TRANSFORMS:
+        definitions[transform.__name__] = _nested_or_flat(definitions[transform.__name__])
     for model, key in (("SinkEntry", "topics"), ("BrokerEntry", "bootstrap_servers")):
         listed = definitions[model]["properties"][key]
         words = listed.pop("description")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from frazil.doors.yaml.document import Document, Path
 from frazil.doors.yaml.explain import nearest
@@ -13,6 +14,7 @@ from frazil.errors import ConfigError
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
+from frazil.model.transform import Transform
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def project_of(document: Document, parts: Parts) -> ProjectSpec | None:
     complete = [join for join in joins if _complete(document, parts, join)]
     if document.problems:
         return None
-    pipelines = tuple(_pipeline(parts, join) for join in complete)
+    pipelines = tuple(_pipeline(document, parts, join) for join in complete)
     _require_own_ids(document, complete, pipelines)
     if document.problems:
         return None
@@ -160,14 +162,19 @@ def _require_one_dead_letter_topic(document: Document, file: PipelineFile, sourc
         document.problems.append(ConfigError("two-dead-letter-topics", message, fix="Keep one.", location=location))
 
 
-def _pipeline(parts: Parts, join: Join) -> PipelineSpec:
+def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
     sink_entry = parts.file.sinks[join.sink]
     source_entry = parts.file.sources[join.source] if join.source is not None else None
     if join.source is not None and source_entry is not None:
         source_name, source = join.source, _with_streams(source_entry, parts.sources[join.source])
     else:
         source_name, source = "broker", _from_broker(parts.file, sink_entry, join.topics)
-    entries = [entry for entry in (source_entry, join.entry, sink_entry) if entry is not None]
+    written: list[tuple[Path, SourceEntry | PipelineEntry | SinkEntry | None]] = [
+        (("sources", source_name), source_entry),
+        (join.path, join.entry),
+        (("sinks", join.sink), sink_entry),
+    ]
+    entries = [entry for _, entry in written if entry is not None]
     limits = [entry.rate_limit for entry in entries if entry.rate_limit]
     dead_letters = sink_entry.dead_letter_topic or (source_entry.dead_letter_topic if source_entry is not None else None)
     return PipelineSpec(
@@ -176,11 +183,34 @@ def _pipeline(parts: Parts, join: Join) -> PipelineSpec:
         source=source,
         sink_name=join.sink,
         sink=parts.sinks[join.sink],
-        transforms=tuple(transform for entry in entries for transform in entry.transforms),
+        transforms=tuple(t for path, entry in written if entry is not None for t in _transforms(document, path, entry)),
+        tests=join.entry.tests if join.entry is not None else (),
         enabled=all(entry.enabled for entry in entries),
         rate_limit=min(limits) if limits else None,
         dead_letter_topic=dead_letters,
     )
+
+
+def _transforms(document: Document, path: Path, entry: SourceEntry | PipelineEntry | SinkEntry) -> Iterator[Transform]:
+    """The changes of an entry, each with the places of its parts, for errors that show when there is data."""
+    for number, transform in enumerate(entry.transforms):
+        base = (*path, "transforms", number)
+        ways = {way: document.value_place((*base, *way)) for way in _ways(document.at(base))}
+        # The settings may stand under `config`, of which the change itself knows nothing.
+        yield transform.placed(
+            {(way[1:] if way[:1] == ("config",) else way): place for way, place in ways.items()} | {(): ways[()]}
+        )
+
+
+def _ways(value: Any) -> Iterator[Path]:
+    yield ()
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for step, item in items:
+        yield from ((step, *way) for way in _ways(item))
 
 
 def _with_streams(entry: SourceEntry, source: SourceSpec) -> SourceSpec:

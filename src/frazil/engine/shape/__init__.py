@@ -1,0 +1,10 @@
+"""The transforms of a pipeline as changes of a data frame.
+
+Columns whose names begin with ``__frazil_`` pass through all of them. A row that its source could not make anything of is never
+left out: nothing in it says that it should be.
+"""
+
+from frazil.engine.shape.apply import shaped
+from frazil.engine.shape.tally import Tally
+
+__all__ = ["Tally", "shaped"]

@@ -1,0 +1,222 @@
+"""One transform after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
+
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+
+from frazil.engine.coerce import Casting, converted
+from frazil.engine.schema import ERROR, HIDDEN, data_columns, hidden_columns, quoted
+from frazil.engine.shape.expressions import require_sound, understood
+from frazil.engine.shape.paths import Spot, new_spot, placed, refusal, renamed, spot, without
+from frazil.engine.shape.secret import secret_text
+from frazil.engine.shape.tally import Tally, Watch, unwatched
+from frazil.engine.types import iceberg_type
+from frazil.engine.write.rows import ORDER
+from frazil.model.coercion import CoercionOptions
+from frazil.model.transform import (
+    AddField,
+    FilterRows,
+    Flatten,
+    HashFields,
+    RemoveField,
+    RenameField,
+    SelectColumns,
+    TransformSpec,
+    Unnest,
+    Way,
+    WhereRows,
+)
+from frazil.model.types import Primitive
+
+_TURN = f"{HIDDEN}turn"
+_PARTS = (StructType, ArrayType, MapType, VariantType)
+
+
+def shaped(frame: DataFrame, transforms: Sequence[TransformSpec], tally: Tally | None = None) -> DataFrame:
+    """The frame after all transforms, in order. With a tally the rows are counted that they take away and bring."""
+    watch = unwatched if tally is None else tally.watch
+    for transform in transforms:
+        frame = _apply(transform, frame, watch)
+    return frame
+
+
+@singledispatch
+def _apply(transform: object, _frame: DataFrame, _watch: Watch) -> DataFrame:
+    raise TypeError(type(transform))
+
+
+@_apply.register
+def _rename(transform: RenameField, frame: DataFrame, _watch: Watch) -> DataFrame:
+    old = spot(frame, transform.from_, transform, ("from",))
+    new = new_spot(frame, transform.to, transform, ("to",), besides=old)
+    if new.names[:-1] == old.names[:-1]:
+        return renamed(frame, old, new.names[-1])
+    if new.names[: len(old.names)] == old.names:
+        raise refusal(transform, ("to",), f"{old.path!r} cannot be moved into itself")
+    return without(placed(frame, new, old.value), old)
+
+
+@_apply.register
+def _remove(transform: RemoveField, frame: DataFrame, _watch: Watch) -> DataFrame:
+    for path, way in transform.named:
+        frame = without(frame, spot(frame, path, transform, way))
+    if not data_columns(frame):
+        raise refusal(transform, (), "no column would be left")
+    return frame
+
+
+@_apply.register
+def _add(transform: AddField, frame: DataFrame, _watch: Watch) -> DataFrame:
+    new = new_spot(frame, transform.field, transform, ("field",))
+    if transform.expression is not None:
+        text, way = transform.expression, ("expression",)
+        require_sound(frame, transform, [(text, way)])
+        return placed(frame, new, functions.expr(text))
+    value = functions.lit(transform.value)
+    return placed(frame, new, value.cast("string") if transform.value is None else value)
+
+
+@_apply.register
+def _filter(transform: FilterRows, frame: DataFrame, watch: Watch) -> DataFrame:
+    found = spot(frame, transform.field, transform, ("field",))
+    if isinstance(found.kind, _PARTS):
+        words = f"{found.path!r} is {found.kind.simpleString()}, which is equal to no single value"
+        raise refusal(transform, ("field",), words, fix="Use where with a condition.")
+    return _where(watch(frame, None), found.value.eqNullSafe(functions.lit(transform.equals)))
+
+
+@_apply.register
+def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFrame:
+    text, way = transform.condition, ("condition",)
+    return understood(lambda: _where(watch(frame, None), functions.expr(text)), frame, transform, way, text)
+
+
+def _where(frame: DataFrame, condition: Column) -> DataFrame:
+    return frame.where(condition if ERROR not in frame.columns else functions.col(ERROR).isNotNull() | condition)
+
+
+@_apply.register
+def _select(transform: SelectColumns, frame: DataFrame, _watch: Watch) -> DataFrame:
+    expressions = [(text, ("expressions", number)) for number, text in enumerate(transform.expressions)]
+    require_sound(frame, transform, expressions)
+    columns = [functions.expr(text) for text in transform.expressions]
+    made = frame.select(*columns)
+    names = [name.lower() for name in made.columns]
+    if len(set(names)) < len(names):
+        _refuse_clash(transform, frame)
+    # A star has brought them already.
+    lacking = [functions.col(name) for name in hidden_columns(frame) if name not in made.columns]
+    return frame.select(*columns, *lacking) if lacking else made
+
+
+def _refuse_clash(transform: SelectColumns, frame: DataFrame) -> None:
+    by_name: dict[str, list[tuple[str, str, Way]]] = defaultdict(list)
+    for number, text in enumerate(transform.expressions):
+        for name in frame.select(functions.expr(text)).columns:
+            by_name[name.lower()].append((name, text, ("expressions", number)))
+    for found in by_name.values():
+        if len(found) > 1 and not found[0][0].startswith(HIDDEN):
+            (name, first, _), (_, second, way) = found[:2]
+            words = f"the expressions {first!r} and {second!r} both make a column {name!r}"
+            raise refusal(transform, way, words, code="transform-clash", fix="Name one of them: `... as other_name`.")
+    raise refusal(transform, ("expressions",), "`*` stands there twice", code="transform-clash", fix="Keep one.")
+
+
+@_apply.register
+def _flatten(transform: Flatten, frame: DataFrame, _watch: Watch) -> DataFrame:
+    chosen = _structs(transform, frame)
+    taken: dict[str, Spot] = {}
+    columns: list[Column] = []
+    for field in frame.schema.fields:
+        if field.name.startswith(HIDDEN):
+            columns.append(functions.col(field.name))
+            continue
+        for part in _leaves((field.name,), field.dataType, transform.depth if field.name in chosen else 0):
+            name = transform.separator.join(part.names)
+            if (other := taken.setdefault(name.lower(), part)) is not part:
+                words = f"{other.path!r} and {part.path!r} would both become the column {name!r}"
+                fix = "Choose another separator, or rename one of them before."
+                raise refusal(transform, (), words, code="transform-clash", fix=fix)
+            columns.append(part.value.alias(name))
+    return frame.select(*columns)
+
+
+def _structs(transform: Flatten, frame: DataFrame) -> set[str]:
+    if not transform.fields:
+        return {name for name in data_columns(frame) if isinstance(frame.schema[name].dataType, StructType)}
+    for number, name in enumerate(transform.fields):
+        found = spot(frame, name, transform, ("fields", number))
+        if len(found.names) > 1:
+            words = f"{name!r} is within another struct"
+            raise refusal(
+                transform, ("fields", number), words, fix=f"Flatten {found.names[0]!r}, with depth if that is too much."
+            )
+        if not isinstance(found.kind, StructType):
+            raise refusal(transform, ("fields", number), f"{name!r} is no struct: it is {found.kind.simpleString()}")
+    return set(transform.fields)
+
+
+def _leaves(names: tuple[str, ...], kind: DataType, depth: int | None) -> Iterator[Spot]:
+    if not isinstance(kind, StructType) or depth == 0:
+        yield Spot(names, kind)
+        return
+    for field in kind.fields:
+        yield from _leaves((*names, field.name), field.dataType, None if depth is None else depth - 1)
+
+
+@_apply.register
+def _unnest(transform: Unnest, frame: DataFrame, watch: Watch) -> DataFrame:
+    found = spot(frame, transform.field, transform, ("field",))
+    if not isinstance(found.kind, ArrayType):
+        raise refusal(transform, ("field",), f"{found.path!r} is no list: it is {found.kind.simpleString()}")
+    name = transform.as_ or found.names[-1]
+    way = ("as",) if transform.as_ else ("field",)
+    if "." in name and transform.as_:
+        raise refusal(transform, way, f"{name!r} is a path, and the element becomes a column")
+    if found.names != (name,):
+        new_spot(frame, name, transform, way, besides=found)
+    items = found.value
+    if ERROR in frame.columns:
+        nothing = functions.array(functions.lit(None).cast(found.kind.elementType))
+        items = functions.when(functions.col(ERROR).isNotNull(), nothing).otherwise(items)
+    empty = items.isNull() | (functions.size(items) == 0)
+    frame = watch(frame, functions.lit(False) if transform.keep_empty else empty)
+    spread = functions.posexplode_outer if transform.keep_empty else functions.posexplode
+    each = spread(items).alias(_TURN, name)
+    if len(found.names) == 1:
+        made = frame.select(*[each if c == found.names[0] else functions.col(quoted(c)) for c in frame.columns])
+    else:
+        made = without(frame.select("*", each), found)
+    if ORDER in made.columns:
+        # Of elements that share a key the last one counts.
+        made = made.withColumn(ORDER, functions.struct(functions.col(ORDER).alias("place"), functions.col(_TURN).alias("turn")))
+    return made.drop(_TURN)
+
+
+@_apply.register
+def _hash(transform: HashFields, frame: DataFrame, _watch: Watch) -> DataFrame:
+    salt = secret_text(frame.sparkSession, transform.salt.get_secret_value())
+    for path, way in transform.named:
+        found = spot(frame, path, transform, way)
+        if isinstance(found.kind, _PARTS):
+            words = f"{path!r} is {found.kind.simpleString()}, and only single values are hashed"
+            raise refusal(transform, way, words, fix="Name its fields, or flatten it first.")
+        frame = placed(frame, found, _hashed(transform, found, salt))
+    return frame
+
+
+def _hashed(transform: HashFields, found: Spot, salt: Column) -> Column:
+    kind = iceberg_type(found.kind, found.path)
+    if kind.name == "binary":
+        salted = functions.concat(salt.cast("binary"), found.value)
+    else:
+        text = converted(found.value, kind, Primitive("string"), found.path, Casting(CoercionOptions())).value
+        salted = functions.concat(salt, text)
+    if transform.algorithm == "xxhash64":
+        return functions.when(salted.isNotNull(), functions.xxhash64(salted))
+    return functions.sha2(salted, int(transform.algorithm.removeprefix("sha")))

@@ -1,0 +1,44 @@
+"""How many rows transforms take away and bring, counted while they pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame, Observation, functions
+
+from frazil.model.commit import RowCounts
+
+Watch = Callable[[DataFrame, Column | None], DataFrame]
+"""Called with the rows before their number changes, and which of them go no further; None when all others stay one row each."""
+
+
+def unwatched(frame: DataFrame, _gone: Column | None) -> DataFrame:
+    """Where nobody asks for the numbers."""
+    return frame
+
+
+class Tally:
+    """The numbers of one passage through the transforms; known when the rows have been written."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Observation, bool]] = []
+
+    def watch(self, frame: DataFrame, gone: Column | None) -> DataFrame:
+        """Counts the rows that come to this point, and those of them that go no further."""
+        seen = Observation()
+        self._steps.append((seen, gone is not None))
+        counts = [functions.count(functions.lit(1)).alias("rows")]
+        if gone is not None:
+            counts.append(functions.count_if(gone).alias("gone"))
+        return frame.observe(seen, *counts)
+
+    def of(self, out: int) -> RowCounts:
+        """What must be added to the counts of so many rows that came out, so that they begin with those that went in."""
+        came, filtered, extra = out, 0, 0
+        for seen, brings_rows in reversed(self._steps):
+            after, found = came, seen.get
+            came = int(found["rows"])
+            gone = int(found["gone"]) if brings_rows else came - after
+            filtered += gone
+            extra += after - (came - gone)
+        return RowCounts(read=came - out, written=0, filtered=filtered, extra=extra)
