@@ -73,7 +73,7 @@ class Avro:
 
     def _by_one(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         schema = self._given
-        assert schema is not None  # noqa: S101 - one of registry and schema is there, by the model
+        assert schema is not None
         frame, branch = self._branch(frame, into, schema, column(source), sf.lit(True))
         frame = frame.withColumn(fault_of(into), branch.fault)
         return frame
@@ -116,7 +116,7 @@ class Avro:
     def _writer(self, number: int) -> _Schema | None:
         """The schema with an id, or None when the registry does not know it; that is asked again in the next batch."""
         if number not in self._schemas:
-            assert self._registry is not None  # noqa: S101 - ids are looked for only with a registry
+            assert self._registry is not None
             text = self._registry.avro_schema(number)
             if text is None:
                 return None

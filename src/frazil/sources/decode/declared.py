@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from frazil.engine.schema import HIDDEN, alignment, quoted
+from frazil.engine.schema import HIDDEN, alignment
 from frazil.engine.types import iceberg_schema
 from frazil.model.coercion import CoercionOptions
 from frazil.model.sink import ColumnSpec
 from frazil.model.types import Column as TableColumn
-from frazil.model.types import StructType, Type, parse_type
-from frazil.sources.decode.parts import column, fault, fault_of, field, packed
+from frazil.model.types import ListType, MapType, StructType, parse_type
+from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, packed
 
 _ROW = f"{HIDDEN}row"
 _WRONG = f"{HIDDEN}wrong"
+_NESTED = (StructType, ListType, MapType)
 
 
 class Declared:
@@ -39,37 +40,57 @@ class Declared:
         """In their order."""
         return tuple(one.name for one in self.columns)
 
-    def type_of(self, name: str) -> Type:
-        """The type of a column."""
-        return next(one.type for one in self.columns if one.name == name)
-
     def convert(self, frame: DataFrame, into: str, code: str) -> DataFrame:
         """The struct with the declared types. A message with a value that does not fit gets a fault that names the column."""
         own = [name for name in frame.columns if name not in (into, fault_of(into))]
-        kind = frame.select(f"{into}.*").schema
-        given = iceberg_schema(kind)
-        data = StructType(tuple(replace(one, required=False) for one in given.fields))
-        made = alignment(data, StructType(self.columns), options=CoercionOptions(error_column=_WRONG))
-        if made is None and not self.required:
+        given = {one.name: replace(one, required=False) for one in iceberg_schema(frame.select(f"{into}.*").schema).fields}
+        other = [one for one in self.columns if given[one.name].type != one.type]
+        if not other and not self.required:
             return frame
-        kept = sf.struct(*(column(name) for name in own), column(fault_of(into)), column(into).isNotNull().alias("there"))
+        kept = sf.struct(*(column(name) for name in own), column(fault_of(into)), column(into).alias("read"))
         frame = frame.select(kept.alias(_ROW), f"{into}.*")
-        if made is not None:
-            frame = frame.select(_ROW, *made)
+        plain = [one for one in other if not isinstance(one.type, _NESTED)]
+        nested = [one for one in other if isinstance(one.type, _NESTED)]
+        values = {one.name: column(one.name) for one in self.columns}
+        for some in (plain, nested):
+            values |= _aligned([given[one.name] for one in some], some)
+        inside = values.pop(_WRONG, sf.lit(None).cast("string")) if nested else sf.lit(None).cast("string")
+        values.pop(_WRONG, None)
+        frame = frame.select(_ROW, *(value.alias(name) for name, value in values.items()), inside.alias(_WRONG))
         row = column(_ROW)
-        wrong = column(_WRONG) if made is not None else sf.lit(None).cast("string")
-        missing = sf.lit(None).cast("string")
-        for name in reversed(self.required):
-            told = sf.lit(f"column {name!r} is required, and the message has no value for it")
-            missing = sf.when(column(name).isNull(), told).otherwise(missing)
-        told = sf.coalesce(wrong, missing)
-        before = field(row, fault_of(into))
-        now = sf.when(before.isNotNull(), before).when(field(row, "there") & told.isNotNull(), fault(code, told))
-        fine = field(row, "there") & told.isNull()
-        values = packed([sf.col(quoted(name)) for name in self.names])
-        frame = frame.select(
+        read, before = field(row, "read"), field(row, fault_of(into))
+        told = sf.coalesce(_lost(read, plain), column(_WRONG), self._missing())
+        frame = frame.withColumn(_WRONG, sf.when(read.isNotNull(), told))
+        now = sf.when(before.isNotNull(), before).when(column(_WRONG).isNotNull(), fault(code, column(_WRONG)))
+        fine = read.isNotNull() & column(_WRONG).isNull()
+        return frame.select(
             *(field(row, name).alias(name) for name in own),
-            sf.when(fine, values).alias(into),
+            sf.when(fine, packed([column(name) for name in self.names])).alias(into),
             now.alias(fault_of(into)),
         )
-        return frame
+
+    def _missing(self) -> Column:
+        absent = [sf.when(column(name).isNull(), sf.lit(repr(name))) for name in self.required]
+        names = sf.nullif(sf.concat_ws(", ", *absent), sf.lit("")) if absent else sf.lit(None).cast("string")
+        return sf.concat(sf.lit("required, and the message has no value for it: column "), names)
+
+
+def _aligned(given: Sequence[TableColumn], wanted: Sequence[TableColumn]) -> dict[str, Column]:
+    options = CoercionOptions(error_column=_WRONG)
+    made = alignment(StructType(tuple(given)), StructType(tuple(wanted)), options=options) if wanted else None
+    return {} if made is None else dict(zip([*(one.name for one in wanted), _WRONG], made, strict=True))
+
+
+def _lost(read: Column, plain: Sequence[TableColumn]) -> Column:
+    """The columns whose value was read and has no form in their type. Told by what came out, not by looking twice."""
+    told = [
+        sf.when(
+            field(read, one.name).isNotNull() & column(one.name).isNull(),
+            sf.concat(
+                sf.lit(f"column {one.name!r} cannot hold this value as {one.type}: "),
+                excerpt(field(read, one.name).cast("string")),
+            ),
+        )
+        for one in plain
+    ]
+    return sf.nullif(sf.concat_ws("; ", *told), sf.lit("")) if told else sf.lit(None).cast("string")

@@ -8,7 +8,7 @@ anything else that differs becomes text.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.types import (
     ArrayType,
@@ -38,19 +38,19 @@ def parse_found(text: str) -> DataType:
 class Known:
     """The columns that were found so far, and the keys that cannot become columns."""
 
-    schema: StructType = StructType([])
+    schema: StructType = field(default_factory=StructType)
     refused: tuple[str, ...] = ()
 
     def grown(self, found: StructType, *, nulls_are_text: bool = False) -> Known:
         """With what a batch has."""
-        fields = {field.name: field.dataType for field in self.schema.fields}
+        fields = {one.name: one.dataType for one in self.schema.fields}
         spelled = {name.lower(): name for name in fields}
         refused = []
-        for field in found.fields:
-            name = field.name
+        for one in found.fields:
+            name = one.name
             if not name or name.lower().startswith(RESERVED) or spelled.get(name.lower(), name) != name:
                 refused.append(name)
-            elif (kind := _merged(fields.get(name), field.dataType, nulls_are_text=nulls_are_text)) is not None:
+            elif (kind := _merged(fields.get(name), one.dataType, nulls_are_text=nulls_are_text)) is not None:
                 fields[name] = kind
                 spelled[name.lower()] = name
         return Known(StructType([StructField(name, kind) for name, kind in fields.items()]), tuple(refused))
@@ -63,11 +63,11 @@ def _merged(known: DataType | None, found: DataType, *, nulls_are_text: bool) ->
         case StructType(), StructType():
             if not _distinct([*known.names, *(name for name in found.names if name not in known.names)]):
                 return known
-            merged = {field.name: field.dataType for field in known.fields}
-            for field in found.fields:
-                kind = _merged(merged.get(field.name), field.dataType, nulls_are_text=nulls_are_text)
+            merged = {one.name: one.dataType for one in known.fields}
+            for one in found.fields:
+                kind = _merged(merged.get(one.name), one.dataType, nulls_are_text=nulls_are_text)
                 if kind is not None:
-                    merged[field.name] = kind
+                    merged[one.name] = kind
             return StructType([StructField(name, kind) for name, kind in merged.items()])
         case ArrayType(), ArrayType():
             element = _merged(known.elementType, found.elementType, nulls_are_text=nulls_are_text)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
     DataType,
     MapType,
     StringType,
@@ -22,7 +19,7 @@ from pyspark.sql.types import (
 from frazil.engine.schema import HIDDEN
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.format import Inference, JsonFormat
-from frazil.model.types import Decimal, Fixed, ListType, Type
+from frazil.model.types import Decimal, ListType, Type
 from frazil.model.types import MapType as TableMap
 from frazil.model.types import StructType as TableStruct
 from frazil.sources.decode.branches import Branch, merged_branches
@@ -30,7 +27,7 @@ from frazil.sources.decode.connect import Node, carrier_of, connect_node, is_pla
 from frazil.sources.decode.debezium import changes, envelope_columns, with_one_row_type
 from frazil.sources.decode.declared import Declared
 from frazil.sources.decode.infer import Known, carrier
-from frazil.sources.decode.objects import Reading, found_in, message_text, read_objects, with_texts
+from frazil.sources.decode.objects import Reading, found_in, message_text, read_objects
 from frazil.sources.decode.parts import column, fault, fault_of, first_fault
 
 _PAYLOAD = "payload"
@@ -53,7 +50,7 @@ class Json:
         if spec.columns:
             self._reading = Reading(
                 StructType([StructField(one.name, _carrier(one.type)) for one in self._declared.columns]),
-                StructType([StructField(one.name, _carrier(one.type, settled=True)) for one in self._declared.columns]),
+                StructType([StructField(one.name, spark_type(one.type)) for one in self._declared.columns]),
                 self._root,
             )
 
@@ -76,8 +73,9 @@ class Json:
         sampling = self._spec.inference is Inference.SAMPLE
         found = StructType([])
         if self._known is None or not sampling:
-            found = found_in(frame, source, self._root)
-            known = (self._known or Known()).grown(found, nulls_are_text=sampling)
+            before = self._known or Known()
+            found = found_in(frame, source, self._root, before.schema)
+            known = before.grown(found, nulls_are_text=sampling)
             if self._spec.envelope:
                 known = Known(with_one_row_type(known.schema), known.refused)
             # A batch without a single object teaches nothing.
@@ -86,8 +84,7 @@ class Json:
         known = self._known or Known()
         types = {one.name: one.dataType for one in found.fields}
         reading = StructType([StructField(f.name, carrier(f.dataType, types.get(f.name))) for f in known.schema.fields])
-        settled = StructType([StructField(f.name, with_texts(f.dataType)) for f in reading.fields])
-        frame = read_objects(frame, source, into, Reading(reading, settled, self._root, known.refused))
+        frame = read_objects(frame, source, into, Reading(reading, known.schema, self._root, known.refused))
         if not known.schema.fields:
             return frame
         return Declared.of(iceberg_schema(known.schema).fields).convert(frame, into, _CODE)
@@ -146,19 +143,17 @@ def _branch(frame: DataFrame, source: str, name: str, node: Node, when: Column) 
     return frame, Branch(when, name, column(fault_of(name)))
 
 
-def _carrier(kind: Type, *, settled: bool = False) -> DataType:
+def _carrier(kind: Type) -> DataType:
     """As what a declared type is read at first: what Spark's parser would round or guess at is kept as it was written."""
     match kind:
         case TableStruct():
-            return StructType([StructField(one.name, _carrier(one.type, settled=settled)) for one in kind.fields])
+            return StructType([StructField(one.name, _carrier(one.type)) for one in kind.fields])
         case ListType():
-            return ArrayType(_carrier(kind.element, settled=settled))
+            return ArrayType(_carrier(kind.element))
         case TableMap():
-            return MapType(StringType(), _carrier(kind.value, settled=settled))
+            return MapType(StringType(), _carrier(kind.value))
         case Decimal():
-            return StringType() if settled else VariantType()
-        case Fixed():
-            return BinaryType()
+            return VariantType()
         case _ if kind.name in _AS_TEXT:
             return StringType()
         case _:

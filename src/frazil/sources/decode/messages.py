@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 
 from frazil.engine.schema import HIDDEN, OP
 from frazil.errors import ConfigError
-from frazil.model.format import Enveloped, MessageOptions, Metadata, RawFormat
+from frazil.model.format import Enveloped, MessageOptions, RawFormat
 from frazil.sources.decode.debezium import ORDER, TABLE, UNCHANGED
 from frazil.sources.decode.parts import ERROR, FAULT_TYPE, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
@@ -39,11 +39,12 @@ class Messages:
         frame = self._value.parse(frame, "value", _VALUE)
         if self._key is not None:
             frame = self._key.parse(frame, "key", _KEY)
-        frame = frame.withColumn(ERROR, self._error(frame, hidden))
+        frame = frame.withColumn(ERROR, self._error(hidden))
+        for name in (_VALUE, _KEY) if self._key is not None else ():
+            frame = frame.withColumn(name, sf.when(column(ERROR).isNull(), column(name)))
         columns = self._pair() if self._options.key_and_value else self._flat(frame)
         columns |= self._metadata(columns)
-        fine = column(ERROR).isNull()
-        data = [sf.when(fine, value).alias(name) for name, value in columns.items()]
+        data = [value.alias(name) for name, value in columns.items()]
         return frame.select(*data, *self._hidden(frame, hidden))
 
     def _raw(self, frame: DataFrame, hidden: list[str]) -> DataFrame:
@@ -65,7 +66,7 @@ class Messages:
         others = [column(name) for name in hidden if name != ERROR]
         return frame.select(*(value.alias(name) for name, value in columns.items()), *others, error.alias(ERROR))
 
-    def _error(self, frame: DataFrame, hidden: list[str]) -> Column:
+    def _error(self, hidden: list[str]) -> Column:
         told = [column(ERROR)] if ERROR in hidden else []
         told.append(column(fault_of(_VALUE)))
         if self._key is not None:
@@ -106,10 +107,11 @@ class Messages:
         prefix = "_" if self._options.metadata_prefix is None else self._options.metadata_prefix
         made: dict[str, Column] = {}
         for one in self._options.metadata:
-            name = f"{prefix}{Metadata(one).value}"
+            name = f"{prefix}{one.value}"
             if name in columns:
                 raise _exists(name, "metadata_prefix")
-            made[name] = column(Metadata(one).value)
+            # Of a bad record only the hidden columns tell.
+            made[name] = sf.when(column(ERROR).isNull(), column(one.value)) if self._value is not None else column(one.value)
         return made
 
     def _hidden(self, frame: DataFrame, given: list[str]) -> list[Column]:

@@ -17,8 +17,10 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DecimalType,
     DoubleType,
     FloatType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -29,7 +31,7 @@ from frazil.engine.schema import HIDDEN
 from frazil.sources.decode.infer import parse_found
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, utf8
 
-_TEXT, _READ = f"{HIDDEN}text", f"{HIDDEN}read"
+_TEXT, _READ, _DOCUMENT, _FOUND = (f"{HIDDEN}{name}" for name in ("text", "read", "document", "found"))
 _VALUE, _END, _CORRUPT = "v", f"{HIDDEN}end", f"{HIDDEN}corrupt"
 _OPTIONS = {
     "mode": "PERMISSIVE",
@@ -38,23 +40,25 @@ _OPTIONS = {
     "allowNonNumericNumbers": "false",
 }
 _BOM = "\ufeff"
-_DUPLICATES = "spark.sql.variant.allowDuplicateKeys"
+_INFERENCE = ("spark.sql.variant.allowDuplicateKeys", "spark.sql.caseSensitive")
 
 # Integers up to here are one double each.
 _EXACT_DOUBLE = float(2**53)
+# Digits that a double always keeps.
+_DOUBLE_DIGITS = 15
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = r"\\u[dD][89a-fA-F]"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How objects are read: ``carrier`` is what Spark's parser makes, ``settled`` the same with variants turned into text.
+    """How objects are read: ``carrier`` is what Spark's parser makes, ``wanted`` what it is for.
 
     ``root`` is the key of the object that counts, or empty for the message itself; ``refused`` are keys that cannot be columns.
     """
 
     carrier: StructType
-    settled: StructType
+    wanted: StructType
     root: str = ""
     refused: Sequence[str] = ()
 
@@ -70,8 +74,11 @@ def _wrapped(text: Column) -> Column:
 
 def document(text: Column, root: str) -> Column:
     """The object as a variant; null when the message is none, or no JSON."""
-    whole = sf.try_parse_json(_wrapped(text))
-    return sf.try_variant_get(whole, f"$.{_VALUE}[0]" + (path_of(root)[1:] if root else ""), "variant")
+    return sf.try_variant_get(sf.try_parse_json(_wrapped(text)), _path(root), "variant")
+
+
+def _path(root: str) -> str:
+    return f"$.{_VALUE}[0]" + (path_of(root)[1:] if root else "")
 
 
 def path_of(name: str) -> str:
@@ -79,32 +86,66 @@ def path_of(name: str) -> str:
     return f"$['{name}']" if "'" not in name else f'$["{name}"]'
 
 
-def found_in(frame: DataFrame, source: str, root: str) -> StructType:
+def found_in(frame: DataFrame, source: str, root: str, known: StructType) -> StructType:
     """The fields that the objects of a frame have, merged. Reads the whole frame."""
     text = message_text(column(source))
-    found = document(text, root)
-    objects = frame.where(column(source).isNotNull()).where(text.startswith("{"))
-    if root:
-        objects = objects.where(sf.schema_of_variant(found).startswith("OBJECT<"))
-    with _last_key_counts(frame):
-        row = objects.agg(sf.schema_of_variant_agg(found).alias("found")).first()
-    kind = parse_found(row["found"]) if row is not None else StructType([])
+    objects = frame.where(column(source).isNotNull()).where(text.startswith("{")).select(document(text, root).alias("v"))
+    with _as_written(frame):
+        kind = _examined(objects if not root else objects.where(_is("OBJECT<")), known)
     return kind if isinstance(kind, StructType) else StructType([])
 
 
+def _is(kind: str) -> Column:
+    return sf.schema_of_variant("v").startswith(kind)
+
+
+def _examined(variants: DataFrame, known: DataType | None) -> DataType:
+    """The type of variants. Where a known struct or list meets something else, those that are like it are looked at alone."""
+    row = variants.agg(sf.schema_of_variant_agg("v").alias("found")).first()
+    found = parse_found(row["found"]) if row is not None else StructType([])
+    return _resolved(variants, found, known)
+
+
+def _resolved(variants: DataFrame, found: DataType, known: DataType | None) -> DataType:
+    match known, found:
+        case StructType(), VariantType():
+            return _examined(variants.where(_is("OBJECT<")), known)
+        case ArrayType(), VariantType():
+            return _examined(variants.where(_is("ARRAY<")), known)
+        case StructType(), StructType():
+            kinds = {one.name: one.dataType for one in known.fields}
+            return StructType(
+                [
+                    StructField(one.name, _resolved(_below(variants, one.name), one.dataType, kinds.get(one.name)))
+                    for one in found.fields
+                ]
+            )
+        case ArrayType(), ArrayType():
+            items = variants.select(sf.explode(sf.try_variant_get("v", "$", "array<variant>")).alias("v"))
+            return ArrayType(_resolved(items, found.elementType, known.elementType))
+        case _:
+            return found
+
+
+def _below(variants: DataFrame, name: str) -> DataFrame:
+    return variants.select(sf.try_variant_get("v", path_of(name), "variant").alias("v"))
+
+
 @contextmanager
-def _last_key_counts(frame: DataFrame) -> Iterator[None]:
-    """Of a key that stands twice the last value is read everywhere; a variant would refuse the message."""
+def _as_written(frame: DataFrame) -> Iterator[None]:
+    """Of a key that stands twice the last value is read, as everywhere; and keys that differ in upper case are two."""
     conf = frame.sparkSession.conf
-    before = conf.get(_DUPLICATES, None)
-    conf.set(_DUPLICATES, "true")
+    before = {name: conf.get(name, None) for name in _INFERENCE}
     try:
+        for name in _INFERENCE:
+            conf.set(name, "true")
         yield
     finally:
-        if before is None:
-            conf.unset(_DUPLICATES)
-        else:
-            conf.set(_DUPLICATES, before)
+        for name, value in before.items():
+            if value is None:
+                conf.unset(name)
+            else:
+                conf.set(name, value)
 
 
 def read_objects(frame: DataFrame, source: str, into: str, reading: Reading) -> DataFrame:
@@ -123,37 +164,68 @@ def read_objects(frame: DataFrame, source: str, into: str, reading: Reading) -> 
     frame = frame.withColumn(_READ, sf.from_json(_wrapped(column(_TEXT)), schema, _OPTIONS))
     first = sf.get(field(column(_READ), _VALUE), sf.lit(0))
     value = field(first, reading.root) if reading.root else first
-    if reading.settled != reading.carrier:
-        value = value.cast(reading.settled)
     frame = frame.withColumn(into, value)
+    # Parsed once more only where something needs a second look, and once for all questions.
+    frame = frame.withColumn(_DOCUMENT, sf.when(_suspect(into, reading), sf.try_parse_json(_wrapped(column(_TEXT)))))
+    found = sf.try_variant_get(column(_DOCUMENT), _path(reading.root), "map<string, variant>")
+    frame = frame.withColumn(_FOUND, found)
     frame = frame.withColumn(fault_of(into), first_fault(_faults(source, into, reading)))
-    return frame.withColumn(into, sf.when(column(fault_of(into)).isNull(), column(into))).drop(_TEXT, _READ)
+    value = as_text(column(into), reading.carrier, reading.wanted)
+    value = sf.when(column(fault_of(into)).isNull(), value)
+    return frame.withColumn(into, value).drop(_TEXT, _READ, _DOCUMENT, _FOUND)
+
+
+def _broken() -> Column:
+    """Spark's parser found a fault, or not just one value up to the end."""
+    read = column(_READ)
+    whole = field(read, _END) & (sf.size(field(read, _VALUE)) == 1)
+    return field(read, _CORRUPT).isNotNull() | ~sf.coalesce(whole, sf.lit(False))
+
+
+def _suspect(into: str, reading: Reading) -> Column:
+    if reading.refused:
+        return sf.lit(True)
+    value = column(into)
+    suspect = _broken()
+    if reading.root:
+        suspect = suspect | value.isNull()
+    for one in _floating(reading):
+        suspect = suspect | (sf.abs(field(value, one.name)) >= _EXACT_DOUBLE)
+    return suspect
+
+
+def _floating(reading: Reading) -> list[StructField]:
+    return [one for one in reading.carrier.fields if isinstance(one.dataType, DoubleType | FloatType)]
 
 
 def _faults(source: str, into: str, reading: Reading) -> Iterator[tuple[Column, Column]]:
-    """What can be wrong with a message, the first that holds counts."""
-    text, read, value = column(_TEXT), column(_READ), column(into)
-    whole = field(read, _END) & (sf.size(field(read, _VALUE)) == 1)
-    found = document(text, "")
+    """What can be wrong with a message, the first that holds counts. As large for a thousand columns as for one."""
+    text, value, whole, found = column(_TEXT), column(into), column(_DOCUMENT), column(_FOUND)
     shown = excerpt(text)
     yield column(source).isNull(), sf.lit(None)
     yield text.isNull(), fault("text-encoding", "the message is not valid UTF-8")
     yield text == "", fault("json-empty", "the message is empty")
     invalid = fault("json-malformed", sf.concat(sf.lit("not valid JSON: "), shown))
-    yield ~sf.coalesce(whole, sf.lit(False)) & found.isNull(), invalid
+    yield _broken() & ~_well_formed(whole), invalid
     yield ~text.startswith("{"), fault("json-not-object", sf.concat(sf.lit("not a JSON object: "), shown))
-    wrong = sf.coalesce(_wrong_columns(into, reading), sf.lit("a value does not fit its column"))
-    yield field(read, _CORRUPT).isNotNull(), fault("json-type", wrong)
+    yield _broken(), fault("json-type", _wrong_columns(into, reading))
     if reading.root:
-        absent = document(text, reading.root).isNull()
+        absent = sf.try_variant_get(whole, _path(reading.root), "variant").isNull()
         yield value.isNull() & absent, fault("json-envelope", f"the message has no {reading.root!r}")
-    for name in reading.refused:
-        present = sf.try_variant_get(document(text, reading.root), path_of(name), "variant").isNotNull()
-        yield present, fault("json-key", f"the key {name!r} cannot be a column: it is empty, reserved, or another in upper case")
+    if reading.refused:
+        names = sf.array_intersect(sf.map_keys(found), sf.array(*map(sf.lit, reading.refused)))
+        words = sf.lit("keys that are empty, reserved, or another in upper case cannot be columns: ")
+        yield sf.size(names) > 0, fault("json-key", sf.concat(words, sf.array_join(names, ", ")))
     yield _half_characters(text), fault("json-unicode", "a text has half of a character (an unpaired surrogate)")
-    for one in reading.settled.fields:
-        if isinstance(one.dataType, DoubleType | FloatType):
-            yield from _number_faults(field(value, one.name), one, document(text, reading.root))
+    if _floating(reading):
+        told = _inexact(into, reading)
+        yield told.isNotNull(), fault("json-type", told)
+
+
+def _well_formed(whole: Column) -> Column:
+    ended = sf.try_variant_get(whole, f"$.{_END}", "boolean")
+    first, second = (sf.try_variant_get(whole, f"$.{_VALUE}[{place}]", "variant") for place in (0, 1))
+    return sf.coalesce(ended, sf.lit(False)) & first.isNotNull() & second.isNull()
 
 
 def _half_characters(text: Column) -> Column:
@@ -162,44 +234,88 @@ def _half_characters(text: Column) -> Column:
     return escapes & sf.regexp_replace(without_backslashes, _PAIR, "").rlike(_HALF)
 
 
-def _number_faults(value: Column, one: StructField, found: Column) -> Iterator[tuple[Column, Column]]:
-    name = f"column {one.name!r} cannot hold this value as {one.dataType.simpleString()}: "
-    given = sf.try_variant_get(found, path_of(one.name), "string")
-    told = fault("json-type", sf.concat(sf.lit(name), sf.coalesce(excerpt(given), sf.lit("too large"))))
-    yield sf.abs(value) == float("inf"), told
-    exact = given.try_cast("decimal(38, 0)") == value.try_cast("decimal(38, 0)")
-    yield (sf.abs(value) >= _EXACT_DOUBLE) & given.rlike(r"^-?\d+$") & ~sf.coalesce(exact, sf.lit(False)), told
+def _inexact(into: str, reading: Reading) -> Column:
+    """The integers that no double is, and numbers that are too large for one; null when there are none."""
+    pairs = [
+        sf.struct(sf.lit(one.name).alias("name"), field(column(into), one.name).cast("double").alias("value"))
+        for one in _floating(reading)
+    ]
+    large = sf.filter(sf.array(*pairs), lambda pair: sf.abs(pair["value"]) >= _EXACT_DOUBLE)
+
+    def wrong(pair: Column) -> Column:
+        text = sf.try_element_at(column(_FOUND), pair["name"]).try_cast("string")
+        other = text.try_cast("decimal(38, 0)") != pair["value"].try_cast("decimal(38, 0)")
+        return (sf.abs(pair["value"]) == float("inf")) | (text.rlike(r"^-?\d+$") & sf.coalesce(other, sf.lit(True)))
+
+    return _told(sf.transform(sf.filter(large, wrong), lambda pair: pair["name"]), reading)
 
 
 def _wrong_columns(into: str, reading: Reading) -> Column:
     """The columns that are null though the message has something for them, with what that is."""
-    found = document(column(_TEXT), reading.root)
-    told = [
-        text
-        for one in reading.settled.fields
-        for text in _lost(field(column(into), one.name), found, one, one.name, path_of(one.name))
-    ]
-    return sf.nullif(sf.concat_ws("; ", *told), sf.lit("")) if told else sf.lit(None).cast("string")
+    names = reading.carrier.names
+    given = sf.map_filter(column(_FOUND), lambda _, value: ~sf.is_variant_null(value))
+    here = sf.array_intersect(sf.map_keys(given), sf.array(*map(sf.lit, names))) if names else sf.array()
+    nulls = [sf.when(field(column(into), name).isNull(), sf.lit(name)) for name in names]
+    lost = sf.array_intersect(here, sf.array_compact(sf.array(*nulls))) if names else sf.array()
+    nested = [one.name for one in reading.carrier.fields if isinstance(one.dataType, StructType | ArrayType | MapType)]
+    within = sf.array_join(sf.array_intersect(here, sf.array(*map(sf.lit, nested))), ", ") if nested else sf.lit("")
+    inside = sf.concat(sf.lit("a value inside does not fit its type: "), within)
+    return sf.coalesce(_told(lost, reading), inside)
 
 
-def _lost(value: Column, found: Column, one: StructField, name: str, path: str) -> Iterator[Column]:
-    given = sf.try_variant_get(found, path, "variant")
-    words = sf.lit(f"column {name!r} cannot hold this value as {one.dataType.simpleString()}: ")
-    there = given.isNotNull() & ~sf.is_variant_null(given)
-    yield sf.when(there & value.isNull(), sf.concat(words, excerpt(sf.to_json(given))))
-    if isinstance(one.dataType, StructType):
-        for inner in one.dataType.fields:
-            yield from _lost(field(value, inner.name), found, inner, f"{name}.{inner.name}", path + path_of(inner.name)[1:])
+def _told(names: Column, reading: Reading) -> Column:
+    """What is wrong with the columns of these names, or null when there are none."""
+    types = [text for one in reading.wanted.fields for text in (sf.lit(one.name), sf.lit(one.dataType.simpleString()))]
+    if not types:
+        return sf.lit(None).cast("string")
+    known = sf.create_map(*types)
+    texts = sf.transform(
+        names,
+        lambda name: sf.concat(
+            sf.lit("column '"),
+            name,
+            sf.lit("' cannot hold this value as "),
+            sf.try_element_at(known, name),
+            sf.lit(": "),
+            sf.coalesce(excerpt(sf.to_json(sf.try_element_at(column(_FOUND), name))), sf.lit("?")),
+        ),
+    )
+    return sf.nullif(sf.array_join(texts, "; "), sf.lit(""))
 
 
-def with_texts(carrier: DataType) -> DataType:
-    """The type with variants as text."""
-    match carrier:
-        case VariantType():
-            return StringType()
-        case StructType():
-            return StructType([StructField(one.name, with_texts(one.dataType)) for one in carrier.fields])
-        case ArrayType():
-            return ArrayType(with_texts(carrier.elementType))
+def as_text(value: Column, carrier: DataType, wanted: DataType) -> Column:
+    """A value with its variants, which kept what was written, as text."""
+    match carrier, wanted:
+        case VariantType(), VariantType():
+            return value
+        case VariantType(), DecimalType():
+            # A number with an exponent, or with more digits than a decimal has, was read as a double and may have lost some.
+            text = value.cast("string")
+            digits = sf.char_length(sf.regexp_replace(sf.regexp_replace(text, "[eE].*$", ""), r"^[-0.]+|[.]|[.]?0+$", ""))
+            lost = (sf.schema_of_variant(value) == "DOUBLE") & (digits > _DOUBLE_DIGITS)
+            return sf.when(lost, sf.concat(text, sf.lit(" or near it"))).otherwise(text)
+        case VariantType(), _:
+            return value.cast("string")
+        case StructType(), StructType() if has_variants(carrier):
+            kinds = {one.name: one.dataType for one in wanted.fields}
+            parts = [as_text(field(value, one.name), one.dataType, kinds[one.name]).alias(one.name) for one in carrier.fields]
+            return sf.when(value.isNotNull(), sf.struct(*parts))
+        case ArrayType(), ArrayType() if has_variants(carrier):
+            return sf.transform(value, lambda item: as_text(item, carrier.elementType, wanted.elementType))
+        case MapType(), MapType() if has_variants(carrier):
+            return sf.transform_values(value, lambda _, item: as_text(item, carrier.valueType, wanted.valueType))
         case _:
-            return carrier
+            return value
+
+
+def has_variants(kind: DataType) -> bool:
+    """Whether something in it is a variant."""
+    match kind:
+        case StructType():
+            return any(has_variants(one.dataType) for one in kind.fields)
+        case ArrayType():
+            return has_variants(kind.elementType)
+        case MapType():
+            return has_variants(kind.valueType)
+        case _:
+            return isinstance(kind, VariantType)

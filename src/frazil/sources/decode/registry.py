@@ -71,7 +71,7 @@ class Registry:
             known[one["name"]] = json.loads(version["schema"])
 
     def _ask(self, path: str) -> Any:
-        request = Request(self._url + path, headers=self._headers)  # noqa: S310 - http and https only, by the model
+        request = Request(self._url + path, headers=self._headers)
         try:
             with self._opener().open(request, timeout=self._timeout) as answer:
                 return json.load(answer)
