@@ -37,9 +37,9 @@ def _bytes(value: Value) -> bytearray | None:
     return None if value is None else bytearray(value.encode() if isinstance(value, str) else value)
 
 
-def decoder_of(spark: SparkSession, format: Any, **options: Any) -> Decoder:
+def decoder_of(spark: SparkSession, told: Any, **options: Any) -> Decoder:
     """From what a user writes."""
-    return decoder(MessageOptions.model_validate({"format": format, **options}), spark)
+    return decoder(MessageOptions.model_validate({"format": told, **options}), spark)
 
 
 class Decoded:
@@ -51,7 +51,9 @@ class Decoded:
         self.columns = names
         self.all: list[Row] = sorted(frame.collect(), key=lambda row: json.loads(row["__frazil_at"])["offset"])
         self.rows = [{name: row[name] for name in names} for row in self.all]
-        self.faults = [row["__frazil_error"] and f"{row['__frazil_error'].code}: {row['__frazil_error'].text}" for row in self.all]
+        self.faults = [
+            row["__frazil_error"] and f"{row['__frazil_error'].code}: {row['__frazil_error'].text}" for row in self.all
+        ]
         for row, told in zip(self.rows, self.faults, strict=True):
             assert told is None or not any(value is not None for value in row.values()), "a bad record has no data"
 
@@ -67,6 +69,8 @@ class Decoded:
         return {one.name: one.dataType.simpleString() for one in self.schema.fields if not one.name.startswith("__frazil_")}
 
 
-def decoded(spark: SparkSession, format: Any, values: Iterable[Value], keys: Sequence[Value] | None = None, **options: Any) -> Decoded:
+def decoded(
+    spark: SparkSession, told: Any, values: Iterable[Value], keys: Sequence[Value] | None = None, **options: Any
+) -> Decoded:
     """What becomes of records in one batch."""
-    return Decoded(decoder_of(spark, format, **options).decode(records(spark, values, keys)))
+    return Decoded(decoder_of(spark, told, **options).decode(records(spark, values, keys)))

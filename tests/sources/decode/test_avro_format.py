@@ -26,7 +26,9 @@ def record(name: str, **fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
 
 
-ORDER = record("Order", id="long", name=["null", "string"], price={"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2})
+ORDER = record(
+    "Order", id="long", name=["null", "string"], price={"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+)
 WIDER = record("Order", id="long", name=["null", "string"], tags={"type": "array", "items": "string"}, ratio="double")
 OPTIONAL = record("Nothing", a=["null", "long"], b=["null", "string"])
 
@@ -71,7 +73,15 @@ def test_several_writers_in_a_batch_and_bad_messages(spark: SparkSession, schema
     found = decoded(spark, of_registry(schema_registry.url), [value for value, _ in cases.values()])
     assert dict(zip(cases, found.codes, strict=True)) == {name: code for name, (_, code) in cases.items()}
     rows = dict(zip(cases, found.rows, strict=True))
-    assert rows["one writer"] == {"id": 1, "name": "a", "price": Decimal("12.34"), "tags": None, "ratio": None, "a": None, "b": None}
+    assert rows["one writer"] == {
+        "id": 1,
+        "name": "a",
+        "price": Decimal("12.34"),
+        "tags": None,
+        "ratio": None,
+        "a": None,
+        "b": None,
+    }
     assert rows["another"] | {"a": None} == {
         "id": 2**60, "name": None, "price": None, "tags": ["x", "y"], "ratio": 0.5, "a": None, "b": None,
     }  # fmt: skip

@@ -47,7 +47,7 @@ def decoder(spec: FormatSpec | MessageOptions, spark: SparkSession) -> Decoder:
     return Messages(options, _format(options.format, spark), key)
 
 
-def _format(spec: FormatSpec, spark: SparkSession) -> Format | None:
+def _format(spec: FormatSpec, spark: SparkSession) -> Format | None:  # noqa: PLR0911 - one for each case
     match spec:
         case JsonFormat():
             from frazil.sources.decode.json_messages import Json

@@ -75,8 +75,7 @@ class Avro:
         schema = self._given
         assert schema is not None
         frame, branch = self._branch(frame, into, schema, column(source), sf.lit(True))
-        frame = frame.withColumn(fault_of(into), branch.fault)
-        return frame
+        return frame.withColumn(fault_of(into), branch.fault)
 
     def _by_id(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """The ids in the batch are collected first, then each message is read by its own schema in one pass."""
@@ -211,7 +210,7 @@ def narrowed(schema: Any) -> Any:
             return schema
 
 
-def avro_node(schema: Any, names: dict[str, Node], *, truncate: bool) -> Node:
+def avro_node(schema: Any, names: dict[str, Node], *, truncate: bool) -> Node:  # noqa: PLR0911 - one for each case
     """What the values of a schema mean, told by the names that Connect's converter leaves in it."""
     match schema:
         case str():

@@ -107,7 +107,7 @@ def connect_node(schema: Mapping[str, Any], *, truncate: bool = False) -> Node:
             raise ValueError(f"the type {kind!r} is not one of Kafka Connect's")
 
 
-def meaning_of(name: str, parameters: Mapping[str, Any], *, truncate: bool) -> Made | None:
+def meaning_of(name: str, parameters: Mapping[str, Any], *, truncate: bool) -> Made | None:  # noqa: PLR0911 - one for each case
     """What a value with this schema name means; None when it means itself."""
     match name.rpartition(".")[0], name.rpartition(".")[2]:
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Date"):

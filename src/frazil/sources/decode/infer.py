@@ -81,7 +81,7 @@ def merged_types(known: DataType, found: DataType) -> DataType:
     return _merged(known, found, nulls_are_text=False) or known
 
 
-def _settled(found: DataType, *, nulls_are_text: bool) -> DataType | None:
+def _settled(found: DataType, *, nulls_are_text: bool) -> DataType | None:  # noqa: PLR0911 - one for each case
     """The type of a column with such values. None when there was nothing but null, which says nothing."""
     match found:
         case NullType():

@@ -283,7 +283,7 @@ def _told(names: Column, reading: Reading) -> Column:
     return sf.nullif(sf.array_join(texts, "; "), sf.lit(""))
 
 
-def as_text(value: Column, carrier: DataType, wanted: DataType) -> Column:
+def as_text(value: Column, carrier: DataType, wanted: DataType) -> Column:  # noqa: PLR0911 - one for each case
     """A value with its variants, which kept what was written, as text."""
     match carrier, wanted:
         case VariantType(), VariantType():

@@ -81,7 +81,9 @@ class Protobuf:
 
     def parse(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """Messages become structs, in Python workers and as columns of Arrow."""
-        result = StructType([StructField("row", self._kind), StructField("code", StringType()), StructField("text", StringType())])
+        result = StructType(
+            [StructField("row", self._kind), StructField("code", StringType()), StructField("text", StringType())]
+        )
         read = sf.arrow_udf(_decoding(self._set, self._spec.message, self._spec.framing == "confluent", self._kind), result)
         frame = frame.withColumn(into, read(column(source)))
         code = field(column(into), "code")
@@ -122,7 +124,9 @@ def message_descriptor(descriptors: bytes, name: str) -> Any:
         ) from error
     except KeyError as error:
         known = ", ".join(f"{one.package}.{two.name}".lstrip(".") for one in files.file for two in one.message_type)
-        raise ConfigError("protobuf-message", f"There is no message {name!r} in the descriptors.", fix=f"Known are: {known}.") from error
+        raise ConfigError(
+            "protobuf-message", f"There is no message {name!r} in the descriptors.", fix=f"Known are: {known}."
+        ) from error
 
 
 def struct_of(message: Any, above: tuple[str, ...] = ()) -> StructType:
@@ -156,7 +160,7 @@ def _is_map(one: Any) -> bool:
     return one.type == _MESSAGE and one.message_type.GetOptions().map_entry
 
 
-def _reader(one: Any, above: tuple[str, ...]) -> Reader:
+def _reader(one: Any, above: tuple[str, ...]) -> Reader:  # noqa: PLR0911 - one for each case
     """Turns one value of a field into what Arrow takes."""
     from decimal import Decimal
 
