@@ -132,6 +132,9 @@ class JsonFormat(_Declared, Enveloped):
     def _one_way(self) -> JsonFormat:
         if self.columns and self.infer is not None:
             raise InconsistencyError([Problem("schema and infer exclude each other", "infer")])
+        if self.envelope is not None and any(column.required for column in self.columns):
+            words = "required has no meaning with an envelope, which may hold a part of a row: set it in the sink"
+            raise InconsistencyError([Problem(words, "schema")])
         return self
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.engine.schema import HIDDEN, alignment
 from frazil.engine.types import iceberg_schema
@@ -27,6 +28,7 @@ class Declared:
     def __init__(self, columns: Sequence[ColumnSpec]) -> None:
         self.columns = tuple(TableColumn(one.name, parse_type(one.type)) for one in columns)
         self.required = tuple(one.name for one in columns if one.required)
+        self._selections: dict[tuple[object, ...], list[list[Column | str]]] = {}
 
     @classmethod
     def of(cls, columns: Sequence[TableColumn], required: Sequence[str] = ()) -> Declared:
@@ -42,32 +44,41 @@ class Declared:
 
     def convert(self, frame: DataFrame, into: str, code: str) -> DataFrame:
         """The struct with the declared types. A message with a value that does not fit gets a fault that names the column."""
-        own = [name for name in frame.columns if name not in (into, fault_of(into))]
-        given = {one.name: replace(one, required=False) for one in iceberg_schema(frame.select(f"{into}.*").schema).fields}
+        own = tuple(name for name in frame.columns if name not in (into, fault_of(into)))
+        kind = frame.schema[into].dataType
+        assert isinstance(kind, SparkStruct)
+        key = (own, into, code, kind)
+        if key not in self._selections:
+            self._selections[key] = list(self._selected(own, into, code, kind))
+        for columns in self._selections[key]:
+            frame = frame.select(*columns)
+        return frame
+
+    def _selected(self, own: Sequence[str], into: str, code: str, kind: SparkStruct) -> Iterator[list[Column | str]]:
+        given = {one.name: replace(one, required=False) for one in iceberg_schema(kind).fields}
         other = [one for one in self.columns if given[one.name].type != one.type]
         if not other and not self.required:
-            return frame
+            return
         kept = sf.struct(*(column(name) for name in own), column(fault_of(into)), column(into).alias("read"))
-        frame = frame.select(kept.alias(_ROW), f"{into}.*")
+        yield [kept.alias(_ROW), f"{into}.*"]
         plain = [one for one in other if not isinstance(one.type, _NESTED)]
         nested = [one for one in other if isinstance(one.type, _NESTED)]
-        values = {one.name: column(one.name) for one in self.columns}
-        for some in (plain, nested):
-            values |= _aligned([given[one.name] for one in some], some)
-        inside = values.pop(_WRONG, sf.lit(None).cast("string")) if nested else sf.lit(None).cast("string")
-        values.pop(_WRONG, None)
-        frame = frame.select(_ROW, *(value.alias(name) for name, value in values.items()), inside.alias(_WRONG))
+        none = sf.lit(None).cast("string")
+        inside = _aligned(given, nested)
+        values = {one.name: column(one.name) for one in self.columns} | _aligned(given, plain) | inside
+        values[_WRONG] = inside.get(_WRONG, none)
+        yield [_ROW, *(value.alias(name) for name, value in values.items())]
         row = column(_ROW)
         read, before = field(row, "read"), field(row, fault_of(into))
         told = sf.coalesce(_lost(read, plain), column(_WRONG), self._missing())
-        frame = frame.withColumn(_WRONG, sf.when(read.isNotNull(), told))
+        yield [_ROW, *(column(name) for name in self.names), sf.when(read.isNotNull(), told).alias(_WRONG)]
         now = sf.when(before.isNotNull(), before).when(column(_WRONG).isNotNull(), fault(code, column(_WRONG)))
         fine = read.isNotNull() & column(_WRONG).isNull()
-        return frame.select(
+        yield [
             *(field(row, name).alias(name) for name in own),
             sf.when(fine, packed([column(name) for name in self.names])).alias(into),
             now.alias(fault_of(into)),
-        )
+        ]
 
     def _missing(self) -> Column:
         absent = [sf.when(column(name).isNull(), sf.lit(repr(name))) for name in self.required]
@@ -75,9 +86,11 @@ class Declared:
         return sf.concat(sf.lit("required, and the message has no value for it: column "), names)
 
 
-def _aligned(given: Sequence[TableColumn], wanted: Sequence[TableColumn]) -> dict[str, Column]:
-    options = CoercionOptions(error_column=_WRONG)
-    made = alignment(StructType(tuple(given)), StructType(tuple(wanted)), options=options) if wanted else None
+def _aligned(given: Mapping[str, TableColumn], wanted: Sequence[TableColumn]) -> dict[str, Column]:
+    if not wanted:
+        return {}
+    data = StructType(tuple(given[one.name] for one in wanted))
+    made = alignment(data, StructType(tuple(wanted)), options=CoercionOptions(error_column=_WRONG))
     return {} if made is None else dict(zip([*(one.name for one in wanted), _WRONG], made, strict=True))
 
 

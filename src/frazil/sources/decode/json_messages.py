@@ -27,7 +27,7 @@ from frazil.sources.decode.connect import Node, carrier_of, connect_node, is_pla
 from frazil.sources.decode.debezium import changes, envelope_columns, with_one_row_type
 from frazil.sources.decode.declared import Declared
 from frazil.sources.decode.infer import Known, carrier
-from frazil.sources.decode.objects import Reading, found_in, message_text, read_objects
+from frazil.sources.decode.objects import ObjectReader, Reading, found_in, message_text
 from frazil.sources.decode.parts import column, fault, fault_of, first_fault
 
 _PAYLOAD = "payload"
@@ -45,6 +45,8 @@ class Json:
         self._root = _PAYLOAD if spec.unwrap else ""
         self._known: Known | None = None
         self._embedded: dict[str, Node | None] = {}
+        self._objects = ObjectReader()
+        self._settled: tuple[StructType, Declared] | None = None
         declared = Declared(spec.columns)
         self._declared = Declared.of(envelope_columns(declared.columns)) if spec.envelope else declared
         if spec.columns:
@@ -58,7 +60,7 @@ class Json:
         """Objects become structs; envelopes say what they change."""
         match self._spec.inference:
             case None:
-                frame = read_objects(frame, source, into, self._reading)
+                frame = self._objects.read(frame, source, into, self._reading)
                 frame = self._declared.convert(frame, into, _CODE)
             case Inference.EMBEDDED:
                 frame = self._told(frame, source, into)
@@ -84,10 +86,12 @@ class Json:
         known = self._known or Known()
         types = {one.name: one.dataType for one in found.fields}
         reading = StructType([StructField(f.name, carrier(f.dataType, types.get(f.name))) for f in known.schema.fields])
-        frame = read_objects(frame, source, into, Reading(reading, known.schema, self._root, known.refused))
+        frame = self._objects.read(frame, source, into, Reading(reading, known.schema, self._root, known.refused))
         if not known.schema.fields:
             return frame
-        return Declared.of(iceberg_schema(known.schema).fields).convert(frame, into, _CODE)
+        if self._settled is None or self._settled[0] != known.schema:
+            self._settled = (known.schema, Declared.of(iceberg_schema(known.schema).fields))
+        return self._settled[1].convert(frame, into, _CODE)
 
     def _told(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """Each message is read by the schema inside it. Few differ, so that their texts are collected first."""
@@ -100,7 +104,7 @@ class Json:
             if node is None:
                 continue
             name = f"{into}_{number}"
-            frame, branch = _branch(frame, source, name, node, sf.col(_SCHEMA) == told)
+            frame, branch = self._branch(frame, source, name, node, sf.col(_SCHEMA) == told)
             branches.append(branch)
             spare += [name, fault_of(name)]
         own = merged_branches(frame, branches, into)
@@ -116,6 +120,25 @@ class Json:
             chosen = sf.when(branch.when, branch.fault).otherwise(chosen)
         return own.withColumn(fault_of(into), chosen).drop(_SCHEMA, *spare)
 
+    def _branch(self, frame: DataFrame, source: str, name: str, node: Node, when: Column) -> tuple[DataFrame, Branch]:
+        """The messages with one embedded schema. A payload that is no object stands in a column `value`, as Connect has it."""
+        kind = carrier_of(node)
+        schema = kind if isinstance(kind, StructType) else StructType([StructField(_PAYLOAD, kind)])
+        root = _PAYLOAD if isinstance(kind, StructType) else ""
+        mine = f"{name}_source"
+        frame = frame.withColumn(mine, sf.when(when, column(source)))
+        frame = self._objects.read(frame, mine, name, Reading(schema, schema, root)).drop(mine)
+        if is_plain(node):
+            return frame, Branch(when, name, column(fault_of(name)))
+        value, wrong = meant(column(name), node)
+        lost = sf.concat(sf.lit("a value has no meaning in its type: "), without_meaning(wrong))
+        before = column(fault_of(name))
+        frame = frame.withColumn(
+            fault_of(name), first_fault([(before.isNotNull(), before), (lost.isNotNull(), fault(_CODE, lost))])
+        )
+        frame = frame.withColumn(name, sf.when(column(fault_of(name)).isNull(), value))
+        return frame, Branch(when, name, column(fault_of(name)))
+
     def _node(self, text: str) -> Node | None:
         if text not in self._embedded:
             try:
@@ -123,24 +146,6 @@ class Json:
             except (ValueError, KeyError, TypeError, AttributeError):
                 self._embedded[text] = None
         return self._embedded[text]
-
-
-def _branch(frame: DataFrame, source: str, name: str, node: Node, when: Column) -> tuple[DataFrame, Branch]:
-    """The messages with one embedded schema. A payload that is no object stands in a column `value`, as Connect has it."""
-    kind = carrier_of(node)
-    schema = kind if isinstance(kind, StructType) else StructType([StructField(_PAYLOAD, kind)])
-    root = _PAYLOAD if isinstance(kind, StructType) else ""
-    mine = f"{name}_source"
-    frame = frame.withColumn(mine, sf.when(when, column(source)))
-    frame = read_objects(frame, mine, name, Reading(schema, schema, root)).drop(mine)
-    if is_plain(node):
-        return frame, Branch(when, name, column(fault_of(name)))
-    value, wrong = meant(column(name), node)
-    lost = sf.concat(sf.lit("a value has no meaning in its type: "), without_meaning(wrong))
-    before = column(fault_of(name))
-    frame = frame.withColumn(fault_of(name), first_fault([(before.isNotNull(), before), (lost.isNotNull(), fault(_CODE, lost))]))
-    frame = frame.withColumn(name, sf.when(column(fault_of(name)).isNull(), value))
-    return frame, Branch(when, name, column(fault_of(name)))
 
 
 def _carrier(kind: Type) -> DataType:

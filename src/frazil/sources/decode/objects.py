@@ -7,7 +7,7 @@ whose end must be seen, and numbers are looked at once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,7 +60,7 @@ class Reading:
     carrier: StructType
     wanted: StructType
     root: str = ""
-    refused: Sequence[str] = ()
+    refused: tuple[str, ...] = ()
 
 
 def message_text(source: Column) -> Column:
@@ -148,8 +148,23 @@ def _as_written(frame: DataFrame) -> Iterator[None]:
                 conf.set(name, value)
 
 
-def read_objects(frame: DataFrame, source: str, into: str, reading: Reading) -> DataFrame:
-    """The frame with a struct of the objects' fields, and the fault of each message that cannot be read."""
+class ObjectReader:
+    """Reads objects. The expressions for it are put together once: for many columns that takes longer than a small batch."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[str, str, Reading], list[tuple[str, Column]]] = {}
+
+    def read(self, frame: DataFrame, source: str, into: str, reading: Reading) -> DataFrame:
+        """The frame with a struct of the objects' fields, and the fault of each message that cannot be read."""
+        key = (source, into, reading)
+        if key not in self._steps:
+            self._steps[key] = list(_steps(source, into, reading))
+        for name, value in self._steps[key]:
+            frame = frame.withColumn(name, value)
+        return frame.drop(_TEXT, _READ, _DOCUMENT, _FOUND)
+
+
+def _steps(source: str, into: str, reading: Reading) -> Iterator[tuple[str, Column]]:
     carrier: DataType = reading.carrier
     if reading.root:
         carrier = StructType([StructField(reading.root, carrier)])
@@ -160,19 +175,16 @@ def read_objects(frame: DataFrame, source: str, into: str, reading: Reading) -> 
             StructField(_CORRUPT, StringType()),
         ]
     )
-    frame = frame.withColumn(_TEXT, message_text(column(source)))
-    frame = frame.withColumn(_READ, sf.from_json(_wrapped(column(_TEXT)), schema, _OPTIONS))
+    yield _TEXT, message_text(column(source))
+    yield _READ, sf.from_json(_wrapped(column(_TEXT)), schema, _OPTIONS)
     first = sf.get(field(column(_READ), _VALUE), sf.lit(0))
-    value = field(first, reading.root) if reading.root else first
-    frame = frame.withColumn(into, value)
+    yield into, field(first, reading.root) if reading.root else first
     # Parsed once more only where something needs a second look, and once for all questions.
-    frame = frame.withColumn(_DOCUMENT, sf.when(_suspect(into, reading), sf.try_parse_json(_wrapped(column(_TEXT)))))
-    found = sf.try_variant_get(column(_DOCUMENT), _path(reading.root), "map<string, variant>")
-    frame = frame.withColumn(_FOUND, found)
-    frame = frame.withColumn(fault_of(into), first_fault(_faults(source, into, reading)))
+    yield _DOCUMENT, sf.when(_suspect(into, reading), sf.try_parse_json(_wrapped(column(_TEXT))))
+    yield _FOUND, sf.try_variant_get(column(_DOCUMENT), _path(reading.root), "map<string, variant>")
+    yield fault_of(into), first_fault(_faults(source, into, reading))
     value = as_text(column(into), reading.carrier, reading.wanted)
-    value = sf.when(column(fault_of(into)).isNull(), value)
-    return frame.withColumn(into, value).drop(_TEXT, _READ, _DOCUMENT, _FOUND)
+    yield into, sf.when(column(fault_of(into)).isNull(), value)
 
 
 def _broken() -> Column:
