@@ -152,7 +152,8 @@ class Avro:
         frame = frame.withColumn(read, sf.when(when, from_avro(whole, schema.text, options)))
         fine = field(column(read), "end") == sf.lit(_END)
         used = reader or schema
-        value, wrong = field(column(read), "v"), []
+        value = field(column(read), "v")
+        wrong: list[tuple[str, Column]] = []
         if used.node is not None and not is_plain(used.node):
             value, wrong = meant(value, used.node)
         if not isinstance(used.kind, StructType):

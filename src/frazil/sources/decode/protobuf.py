@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,7 +34,7 @@ from pyspark.sql.types import (
 
 from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.format import ProtobufFormat
-from frazil.sources.decode.parts import column, fault, fault_of, field, first_fault
+from frazil.sources.decode.parts import STAGE, column, fault_of, field, first_fault
 
 Reader = Callable[[Any], Any]
 
@@ -84,11 +85,11 @@ class Protobuf:
         result = StructType(
             [StructField("row", self._kind), StructField("code", StringType()), StructField("text", StringType())]
         )
-        read = sf.arrow_udf(_decoding(self._set, self._spec.message, self._spec.framing == "confluent", self._kind), result)
+        read = arrow_udf(_decoding(self._set, self._spec.message, self._spec.framing == "confluent", self._kind), result)
         frame = frame.withColumn(into, read(column(source)))
         code = field(column(into), "code")
-        told = sf.struct(sf.lit("decode").alias("stage"), code.alias("code"), field(column(into), "text").alias("text"))
-        frame = frame.withColumn(fault_of(into), first_fault([(code.isNotNull(), told), (sf.lit(False), fault("", ""))]))
+        told = sf.struct(sf.lit(STAGE).alias("stage"), code.alias("code"), field(column(into), "text").alias("text"))
+        frame = frame.withColumn(fault_of(into), first_fault([(code.isNotNull(), told)]))
         return frame.withColumn(into, field(column(into), "row"))
 
 
@@ -104,8 +105,8 @@ def _read(file: str) -> bytes:
 def message_descriptor(descriptors: bytes, name: str) -> Any:
     """The descriptor of a message, from a file of descriptors."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool
-        from google.protobuf.message import DecodeError
+        from google.protobuf import descriptor_pb2, descriptor_pool  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     except ImportError as error:
         raise EnvironmentFault(
             "protobuf-missing", "The format protobuf needs the package protobuf.", fix="pip install 'frazil[protobuf]'"
@@ -157,7 +158,7 @@ def _single_type(one: Any, above: tuple[str, ...]) -> DataType:
 
 
 def _is_map(one: Any) -> bool:
-    return one.type == _MESSAGE and one.message_type.GetOptions().map_entry
+    return bool(one.type == _MESSAGE and one.message_type.GetOptions().map_entry)
 
 
 def _reader(one: Any, above: tuple[str, ...]) -> Reader:  # noqa: PLR0911 - one for each case
