@@ -201,7 +201,7 @@ class CsvFormat(_Declared):
     type: Literal["csv"] = "csv"
     separator: str = Field(",", min_length=1, max_length=1, description="What stands between values.")
     quote: str = Field('"', min_length=1, max_length=1, description="What stands around a value that has separators in it.")
-    null_value: str = Field("", description="The text that means null when it stands without quotes.")
+    null_value: str = Field("", description="A text that means null. So does nothing at all between separators.")
 
     @model_validator(mode="after")
     def _with_columns(self) -> CsvFormat:

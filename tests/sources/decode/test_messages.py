@@ -57,8 +57,8 @@ def test_csv(spark: SparkSession) -> None:
 
 def test_csv_options(spark: SparkSession) -> None:
     told = {"type": "csv", "schema": {"a": "string", "b": "string"}, "separator": ";", "quote": "'", "null_value": "\\N"}
-    found = decoded(spark, told, ["\\N;'x;y'", ";"])
-    assert found.rows == [{"a": None, "b": "x;y"}, {"a": "", "b": ""}]
+    found = decoded(spark, told, ["\\N;'x;y'", ";''"])
+    assert found.rows == [{"a": None, "b": "x;y"}, {"a": None, "b": ""}]
 
 
 def test_raw(spark: SparkSession) -> None:

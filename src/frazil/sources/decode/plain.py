@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -14,6 +14,8 @@ _CORRUPT = "__frazil_corrupt"
 _LINE = "__frazil_line"
 # No line ends inside a message: with a separator that no text has, a second line is not dropped but shows as a wrong value.
 _NO_LINES = "\x00"
+# What stands for an empty text in quotes, which is one; without quotes it is null.
+_EMPTY = "\x00empty"
 
 
 class Text:
@@ -54,7 +56,7 @@ class Csv:
             "quote": spec.quote,
             "escape": spec.quote,
             "nullValue": spec.null_value,
-            "emptyValue": "",
+            "emptyValue": _EMPTY,
             "lineSep": _NO_LINES,
             "maxCharsPerColumn": "-1",
         }
@@ -76,9 +78,13 @@ class Csv:
         ]
         frame = frame.withColumn(fault_of(into), first_fault(wrong))
         fine = given.isNotNull() & column(fault_of(into)).isNull()
-        values = sf.struct(*(field(line, name).alias(name) for name in texts.names))
+        values = sf.struct(*(_text(field(line, name)).alias(name) for name in texts.names))
         frame = frame.withColumn(into, sf.when(fine, values)).drop(_LINE)
         return self._declared.convert(frame, into, "csv-type")
 
     def check(self) -> None:
         """Nothing is needed."""
+
+
+def _text(value: Column) -> Column:
+    return sf.when(value == _EMPTY, "").otherwise(value)
