@@ -22,7 +22,7 @@ from services.registry import RegistryServer, SchemaRegistry
 from sources.decode.records import Decoded, decoded, decoder_of, records
 
 
-def record(name: str, **fields: Any) -> dict[str, Any]:
+def record(name: str, /, **fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
 
 

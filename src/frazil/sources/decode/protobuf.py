@@ -85,7 +85,9 @@ class Protobuf:
         result = StructType(
             [StructField("row", self._kind), StructField("code", StringType()), StructField("text", StringType())]
         )
-        read = arrow_udf(_decoding(self._set, self._spec.message, self._spec.framing == "confluent", self._kind), result)
+        decode = _decoding(self._set, self._spec.message, self._spec.framing == "confluent", self._kind)
+        # Its types know of functions with hints alone, not of one that is told what it returns.
+        read = arrow_udf(decode, result)  # type: ignore[call-overload]
         frame = frame.withColumn(into, read(column(source)))
         code = field(column(into), "code")
         told = sf.struct(sf.lit(STAGE).alias("stage"), code.alias("code"), field(column(into), "text").alias("text"))
