@@ -65,7 +65,14 @@ class RegistryServer:
 
     def start(self) -> None:
         """Starts the registry and waits until it answers."""
-        environment = {"QUARKUS_HTTP_HOST": LOCALHOST, "QUARKUS_HTTP_PORT": str(self._port), "APICURIO_STORAGE_KIND": "sql"}
+        environment = {
+            "QUARKUS_HTTP_HOST": LOCALHOST,
+            "QUARKUS_HTTP_PORT": str(self._port),
+            # Its health is told on a port of its own, where a second registry would meet the first.
+            "QUARKUS_MANAGEMENT_HOST": LOCALHOST,
+            "QUARKUS_MANAGEMENT_PORT": str(free_port()),
+            "APICURIO_STORAGE_KIND": "sql",
+        }
         command = [java_21(), *MEMORY, "-jar", str(unpacked() / "quarkus-run.jar")]
         self._child = start("schema registry", command, self._folder / "registry.log", env=environment)
         wait_until(self._answers, READY_SECONDS, "an answer", self._child)
