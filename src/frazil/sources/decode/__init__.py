@@ -1,0 +1,77 @@
+"""Messages as rows: the formats of Kafka's values and keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from frazil.model.format import (
+    AvroFormat,
+    BytesFormat,
+    CsvFormat,
+    FormatSpec,
+    JsonFormat,
+    MessageOptions,
+    ProtobufFormat,
+    RawFormat,
+    StringFormat,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from frazil.sources.decode.parts import Format
+
+__all__ = ["Decoder", "decoder"]
+
+
+class Decoder(Protocol):
+    """From records to rows.
+
+    Delivery: one row a record, whatever is in it; a record that cannot be read has `__frazil_error`, and no data. Parallelism:
+    that of the frame. One decoder serves one source: it remembers schemas and columns from batch to batch.
+    """
+
+    def decode(self, frame: DataFrame) -> DataFrame:
+        """The rows of a frame of records: key, value, topic, partition, offset, timestamp, headers, and hidden columns."""
+
+    def check(self) -> None:
+        """Raises a FrazilError when something that the format needs cannot be had."""
+
+
+def decoder(spec: FormatSpec | MessageOptions, spark: SparkSession) -> Decoder:
+    """The decoder that the options mean; of a format alone, with nothing of keys and metadata."""
+    from frazil.sources.decode.messages import Messages
+
+    options = spec if isinstance(spec, MessageOptions) else MessageOptions(format=spec)
+    key = None if options.key_format is None else _format(options.key_format, spark)
+    return Messages(options, _format(options.format, spark), key)
+
+
+def _format(spec: FormatSpec, spark: SparkSession) -> Format | None:  # noqa: PLR0911 - one for each case
+    match spec:
+        case JsonFormat():
+            from frazil.sources.decode.json_messages import Json
+
+            return Json(spec)
+        case AvroFormat():
+            from frazil.sources.decode.avro import Avro
+
+            return Avro(spec, spark)
+        case ProtobufFormat():
+            from frazil.sources.decode.protobuf import Protobuf
+
+            return Protobuf(spec)
+        case CsvFormat():
+            from frazil.sources.decode.plain import Csv
+
+            return Csv(spec)
+        case StringFormat():
+            from frazil.sources.decode.plain import Text
+
+            return Text()
+        case BytesFormat():
+            from frazil.sources.decode.plain import Bytes
+
+            return Bytes()
+        case RawFormat():
+            return None

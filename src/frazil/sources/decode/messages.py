@@ -1,0 +1,144 @@
+"""Records of a topic as rows: their values, keys and metadata as columns, and what is wrong with those that cannot be read."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from frazil.engine.schema import HIDDEN, OP
+from frazil.errors import ConfigError
+from frazil.model.format import Enveloped, MessageOptions, RawFormat
+from frazil.sources.decode.debezium import ORDER, TABLE, UNCHANGED
+from frazil.sources.decode.parts import ERROR, FAULT_TYPE, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
+
+_VALUE, _KEY = f"{HIDDEN}value_read", f"{HIDDEN}key_read"
+_OWN = (ERROR, OP, ORDER, TABLE, UNCHANGED)
+
+
+class Messages:
+    """Turns records into rows. The formats inside keep what they learned from batch to batch."""
+
+    def __init__(self, options: MessageOptions, value: Format | None, key: Format | None) -> None:
+        self._options = options
+        self._value = value
+        self._key = key
+        self._tombstones = options.tombstones or ("delete" if key is not None else "ignore")
+        self._enveloped = isinstance(options.format, Enveloped) and options.format.envelope is not None
+
+    def check(self) -> None:
+        """Raises a FrazilError when something that a format needs, such as a registry, cannot be had."""
+        for one in (self._value, self._key):
+            if one is not None:
+                one.check()
+
+    def decode(self, frame: DataFrame) -> DataFrame:
+        """The rows of a frame of records, one each. Hidden columns are kept; a bad record has its fault in one of them."""
+        hidden = [name for name in frame.columns if name.startswith(HIDDEN)]
+        if isinstance(self._options.format, RawFormat) or self._value is None:
+            return self._raw(frame, hidden)
+        frame = self._value.parse(frame, "value", _VALUE)
+        if self._key is not None:
+            frame = self._key.parse(frame, "key", _KEY)
+        frame = frame.withColumn(ERROR, self._error(hidden))
+        for name in (_VALUE, _KEY) if self._key is not None else ():
+            frame = frame.withColumn(name, sf.when(column(ERROR).isNull(), column(name)))
+        columns = self._pair() if self._options.key_and_value else self._flat(frame)
+        columns |= self._metadata(columns)
+        data = [value.alias(name) for name, value in columns.items()]
+        return frame.select(*data, *self._hidden(frame, hidden))
+
+    def _raw(self, frame: DataFrame, hidden: list[str]) -> DataFrame:
+        """The record as Bizon has it. Bytes that are no text are written in base64."""
+        headers = sf.transform(
+            column("headers"), lambda one: sf.struct(one["key"].alias("key"), _readable(one["value"]).alias("value"))
+        )
+        columns: dict[str, Column] = {
+            "topic": column("topic"),
+            "offset": column("offset"),
+            "partition": column("partition"),
+            "timestamp": column("timestamp"),
+            "keys": _readable(column("key")),
+            "headers": headers,
+            "value": _readable(column("value")),
+        }
+        columns |= self._metadata(columns)
+        error = column(ERROR) if ERROR in hidden else sf.lit(None).cast(FAULT_TYPE)
+        others = [column(name) for name in hidden if name != ERROR]
+        return frame.select(*(value.alias(name) for name, value in columns.items()), *others, error.alias(ERROR))
+
+    def _error(self, hidden: list[str]) -> Column:
+        told = [column(ERROR)] if ERROR in hidden else []
+        told.append(column(fault_of(_VALUE)))
+        if self._key is not None:
+            wrong = column(fault_of(_KEY))
+            text = sf.concat(sf.lit("key: "), field(wrong, "text"))
+            told.append(sf.when(wrong.isNotNull(), wrong.withField("text", text)))
+            if not self._options.key_and_value and not self._enveloped and self._tombstones == "delete":
+                nobody = column("value").isNull() & column("key").isNull()
+                told.append(first_fault([(nobody, fault("message-empty", "the record has neither a key nor a value"))]))
+        if not self._enveloped and not self._options.key_and_value and self._tombstones == "error":
+            absent = column(_VALUE).isNull() & column(fault_of(_VALUE)).isNull()
+            told.append(first_fault([(absent, fault("message-empty", "the record has no value"))]))
+        return sf.coalesce(*told)
+
+    def _pair(self) -> dict[str, Column]:
+        return {"key": column(_KEY), "value": column(_VALUE)}
+
+    def _flat(self, frame: DataFrame) -> dict[str, Column]:
+        kinds = {one.name: one.dataType for one in fields_of(frame, _VALUE)}
+        columns = {name: field(column(_VALUE), name) for name in kinds}
+        if self._key is None:
+            return columns
+        prefix = self._options.key_prefix or ""
+        for one in fields_of(frame, _KEY):
+            name, value = prefix + one.name, field(column(_KEY), one.name)
+            if name in columns and prefix:
+                raise _exists(name, "key_prefix")
+            if name in columns:
+                same = one.dataType == kinds[name]
+                columns[name] = sf.when(column(_VALUE).isNull(), value if same else value.try_cast(kinds[name])).otherwise(
+                    columns[name]
+                )
+            else:
+                columns[name] = value
+        return columns
+
+    def _metadata(self, columns: dict[str, Column]) -> dict[str, Column]:
+        prefix = "_" if self._options.metadata_prefix is None else self._options.metadata_prefix
+        made: dict[str, Column] = {}
+        for one in self._options.metadata:
+            name = f"{prefix}{one.value}"
+            if name in columns:
+                raise _exists(name, "metadata_prefix")
+            # Of a bad record only the hidden columns tell.
+            made[name] = sf.when(column(ERROR).isNull(), column(one.value)) if self._value is not None else column(one.value)
+        return made
+
+    def _hidden(self, frame: DataFrame, given: list[str]) -> list[Column]:
+        kept = [column(name) for name in given if name not in _OWN]
+        for name in (TABLE, UNCHANGED):
+            if name in frame.columns:
+                kept.append(column(name))
+        if ORDER in frame.columns:
+            kept.append(column(ORDER))
+        elif "offset" in frame.columns:
+            kept.append(sf.struct(column("offset").alias("offset")).alias(ORDER))
+        if self._enveloped:
+            kept.append(column(OP))
+        elif not self._options.key_and_value:
+            gone = column(_VALUE).isNull() & column(ERROR).isNull()
+            op = sf.when(gone, "delete" if self._tombstones == "delete" else "ignore").otherwise("update")
+            kept.append(op.alias(OP))
+        return [*kept, column(ERROR)]
+
+
+def _readable(value: Column) -> Column:
+    return sf.coalesce(utf8(value), sf.base64(value))
+
+
+def _exists(name: str, option: str) -> ConfigError:
+    return ConfigError(
+        "column-exists",
+        f"The column {name!r}, which comes from the record, is in the messages already.",
+        fix=f"Set {option} to something that no column begins with.",
+    )

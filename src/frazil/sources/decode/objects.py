@@ -1,0 +1,333 @@
+"""JSON objects as structs, in Spark's own parser, with everything that it passes over in silence made a fault.
+
+Spark reads the first value of a text and leaves the rest, takes Python's NaN and single quotes, replaces half characters, makes
+the nearest double of a large integer and infinity of a larger one. A message is therefore read inside an object of frazil's own,
+whose end must be seen, and numbers are looked at once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+from frazil.engine.schema import HIDDEN
+from frazil.sources.decode.infer import parse_found
+from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, utf8
+
+_TEXT, _READ, _DOCUMENT, _FOUND = (f"{HIDDEN}{name}" for name in ("text", "read", "document", "found"))
+_VALUE, _END, _CORRUPT = "v", f"{HIDDEN}end", f"{HIDDEN}corrupt"
+_OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+_BOM = "\ufeff"
+_INFERENCE = ("spark.sql.variant.allowDuplicateKeys", "spark.sql.caseSensitive")
+
+# Integers up to here are one double each.
+_EXACT_DOUBLE = float(2**53)
+# Digits that a double always keeps.
+_DOUBLE_DIGITS = 15
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF = r"\\u[dD][89a-fA-F]"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How objects are read: ``carrier`` is what Spark's parser makes, ``wanted`` what it is for.
+
+    ``root`` is the key of the object that counts, or empty for the message itself; ``refused`` are keys that cannot be columns.
+    """
+
+    carrier: StructType
+    wanted: StructType
+    root: str = ""
+    refused: tuple[str, ...] = ()
+
+
+def message_text(source: Column) -> Column:
+    """The message as text, without what may stand before an object."""
+    return sf.ltrim(utf8(source), sf.lit(f"{_BOM} \t\r\n"))
+
+
+def _wrapped(text: Column) -> Column:
+    return sf.concat(sf.lit(f'{{"{_VALUE}":['), text, sf.lit(f'],"{_END}":true}}'))
+
+
+def document(text: Column, root: str) -> Column:
+    """The object as a variant; null when the message is none, or no JSON."""
+    return sf.try_variant_get(sf.try_parse_json(_wrapped(text)), _path(root), "variant")
+
+
+def _path(root: str) -> str:
+    return f"$.{_VALUE}[0]" + (path_of(root)[1:] if root else "")
+
+
+def path_of(name: str) -> str:
+    """The JSON path of a key. Spark has no way to write one with both kinds of quotes."""
+    return f"$['{name}']" if "'" not in name else f'$["{name}"]'
+
+
+def found_in(frame: DataFrame, source: str, root: str, known: StructType) -> StructType:
+    """The fields that the objects of a frame have, merged. Reads the whole frame."""
+    text = message_text(column(source))
+    objects = frame.where(column(source).isNotNull()).where(text.startswith("{")).select(document(text, root).alias("v"))
+    with _as_written(frame):
+        kind = _examined(objects if not root else objects.where(_is("OBJECT<")), known)
+    return kind if isinstance(kind, StructType) else StructType([])
+
+
+def _is(kind: str) -> Column:
+    return sf.schema_of_variant("v").startswith(kind)
+
+
+def _examined(variants: DataFrame, known: DataType | None) -> DataType:
+    """The type of variants. Where a known struct or list meets something else, those that are like it are looked at alone."""
+    row = variants.agg(sf.schema_of_variant_agg("v").alias("found")).first()
+    found = parse_found(row["found"]) if row is not None else StructType([])
+    return _resolved(variants, found, known)
+
+
+def _resolved(variants: DataFrame, found: DataType, known: DataType | None) -> DataType:
+    match known, found:
+        case StructType(), VariantType():
+            return _examined(variants.where(_is("OBJECT<")), known)
+        case ArrayType(), VariantType():
+            return _examined(variants.where(_is("ARRAY<")), known)
+        case StructType(), StructType():
+            kinds = {one.name: one.dataType for one in known.fields}
+            return StructType(
+                [
+                    StructField(one.name, _resolved(_below(variants, one.name), one.dataType, kinds.get(one.name)))
+                    for one in found.fields
+                ]
+            )
+        case ArrayType(), ArrayType():
+            items = variants.select(sf.explode(sf.try_variant_get("v", "$", "array<variant>")).alias("v"))
+            return ArrayType(_resolved(items, found.elementType, known.elementType))
+        case _:
+            return found
+
+
+def _below(variants: DataFrame, name: str) -> DataFrame:
+    return variants.select(sf.try_variant_get("v", path_of(name), "variant").alias("v"))
+
+
+@contextmanager
+def _as_written(frame: DataFrame) -> Iterator[None]:
+    """Of a key that stands twice the last value is read, as everywhere; and keys that differ in upper case are two."""
+    conf = frame.sparkSession.conf
+    before = {name: conf.get(name, None) for name in _INFERENCE}
+    try:
+        for name in _INFERENCE:
+            conf.set(name, "true")
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                conf.unset(name)
+            else:
+                conf.set(name, value)
+
+
+class ObjectReader:
+    """Reads objects. The expressions for it are put together once: for many columns that takes longer than a small batch."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[str, str, Reading], list[tuple[str, Column]]] = {}
+
+    def read(self, frame: DataFrame, source: str, into: str, reading: Reading) -> DataFrame:
+        """The frame with a struct of the objects' fields, and the fault of each message that cannot be read."""
+        key = (source, into, reading)
+        if key not in self._steps:
+            self._steps[key] = list(_steps(source, into, reading))
+        for name, value in self._steps[key]:
+            frame = frame.withColumn(name, value)
+        return frame.drop(_TEXT, _READ, _DOCUMENT, _FOUND)
+
+
+def _steps(source: str, into: str, reading: Reading) -> Iterator[tuple[str, Column]]:
+    carrier: DataType = reading.carrier
+    if reading.root:
+        carrier = StructType([StructField(reading.root, carrier)])
+    schema = StructType(
+        [
+            StructField(_VALUE, ArrayType(carrier)),
+            StructField(_END, BooleanType()),
+            StructField(_CORRUPT, StringType()),
+        ]
+    )
+    yield _TEXT, message_text(column(source))
+    yield _READ, sf.from_json(_wrapped(column(_TEXT)), schema, _OPTIONS)
+    first = sf.get(field(column(_READ), _VALUE), sf.lit(0))
+    yield into, field(first, reading.root) if reading.root else first
+    # Parsed once more only where something needs a second look, and once for all questions.
+    yield _DOCUMENT, sf.when(_suspect(into, reading), sf.try_parse_json(_wrapped(column(_TEXT))))
+    yield _FOUND, sf.try_variant_get(column(_DOCUMENT), _path(reading.root), "map<string, variant>")
+    yield fault_of(into), first_fault(_faults(source, into, reading))
+    value = as_text(column(into), reading.carrier, reading.wanted)
+    yield into, sf.when(column(fault_of(into)).isNull(), value)
+
+
+def _broken() -> Column:
+    """Spark's parser found a fault, or not just one value up to the end."""
+    read = column(_READ)
+    whole = field(read, _END) & (sf.size(field(read, _VALUE)) == 1)
+    return field(read, _CORRUPT).isNotNull() | ~sf.coalesce(whole, sf.lit(False))
+
+
+def _suspect(into: str, reading: Reading) -> Column:
+    if reading.refused:
+        return sf.lit(True)
+    value = column(into)
+    suspect = _broken()
+    if reading.root:
+        suspect = suspect | value.isNull()
+    for one in _floating(reading):
+        suspect = suspect | (sf.abs(field(value, one.name)) >= _EXACT_DOUBLE)
+    return suspect
+
+
+def _floating(reading: Reading) -> list[StructField]:
+    return [one for one in reading.carrier.fields if isinstance(one.dataType, DoubleType | FloatType)]
+
+
+def _faults(source: str, into: str, reading: Reading) -> Iterator[tuple[Column, Column]]:
+    """What can be wrong with a message, the first that holds counts. As large for a thousand columns as for one."""
+    text, value, whole, found = column(_TEXT), column(into), column(_DOCUMENT), column(_FOUND)
+    shown = excerpt(text)
+    yield column(source).isNull(), sf.lit(None)
+    yield text.isNull(), fault("text-encoding", "the message is not valid UTF-8")
+    yield text == "", fault("json-empty", "the message is empty")
+    invalid = fault("json-malformed", sf.concat(sf.lit("not valid JSON: "), shown))
+    yield _broken() & ~_well_formed(whole), invalid
+    yield ~text.startswith("{"), fault("json-not-object", sf.concat(sf.lit("not a JSON object: "), shown))
+    yield _broken(), fault("json-type", _wrong_columns(into, reading))
+    if reading.root:
+        absent = sf.try_variant_get(whole, _path(reading.root), "variant").isNull()
+        yield value.isNull() & absent, fault("json-envelope", f"the message has no {reading.root!r}")
+    if reading.refused:
+        names = sf.array_intersect(sf.map_keys(found), sf.array(*map(sf.lit, reading.refused)))
+        words = sf.lit("keys that are empty, reserved, or another in upper case cannot be columns: ")
+        yield sf.size(names) > 0, fault("json-key", sf.concat(words, sf.array_join(names, ", ")))
+    yield _half_characters(text), fault("json-unicode", "a text has half of a character (an unpaired surrogate)")
+    if _floating(reading):
+        told = _inexact(into, reading)
+        yield told.isNotNull(), fault("json-type", told)
+
+
+def _well_formed(whole: Column) -> Column:
+    ended = sf.try_variant_get(whole, f"$.{_END}", "boolean")
+    first, second = (sf.try_variant_get(whole, f"$.{_VALUE}[{place}]", "variant") for place in (0, 1))
+    return sf.coalesce(ended, sf.lit(False)) & first.isNotNull() & second.isNull()
+
+
+def _half_characters(text: Column) -> Column:
+    escapes = text.contains("\\ud") | text.contains("\\uD")
+    without_backslashes = sf.replace(text, sf.lit("\\\\"), sf.lit(""))
+    return escapes & sf.regexp_replace(without_backslashes, _PAIR, "").rlike(_HALF)
+
+
+def _inexact(into: str, reading: Reading) -> Column:
+    """The integers that no double is, and numbers that are too large for one; null when there are none."""
+    pairs = [
+        sf.struct(sf.lit(one.name).alias("name"), field(column(into), one.name).cast("double").alias("value"))
+        for one in _floating(reading)
+    ]
+    large = sf.filter(sf.array(*pairs), lambda pair: sf.abs(pair["value"]) >= _EXACT_DOUBLE)
+
+    def wrong(pair: Column) -> Column:
+        text = sf.try_element_at(column(_FOUND), pair["name"]).try_cast("string")
+        other = text.try_cast("decimal(38, 0)") != pair["value"].try_cast("decimal(38, 0)")
+        return (sf.abs(pair["value"]) == float("inf")) | (text.rlike(r"^-?\d+$") & sf.coalesce(other, sf.lit(True)))
+
+    return _told(sf.transform(sf.filter(large, wrong), lambda pair: pair["name"]), reading)
+
+
+def _wrong_columns(into: str, reading: Reading) -> Column:
+    """The columns that are null though the message has something for them, with what that is."""
+    names = reading.carrier.names
+    given = sf.map_filter(column(_FOUND), lambda _, value: ~sf.is_variant_null(value))
+    here = sf.array_intersect(sf.map_keys(given), sf.array(*map(sf.lit, names))) if names else sf.array()
+    nulls = [sf.when(field(column(into), name).isNull(), sf.lit(name)) for name in names]
+    lost = sf.array_intersect(here, sf.array_compact(sf.array(*nulls))) if names else sf.array()
+    nested = [one.name for one in reading.carrier.fields if isinstance(one.dataType, StructType | ArrayType | MapType)]
+    within = sf.array_join(sf.array_intersect(here, sf.array(*map(sf.lit, nested))), ", ") if nested else sf.lit("")
+    inside = sf.concat(sf.lit("a value inside does not fit its type: "), within)
+    return sf.coalesce(_told(lost, reading), inside)
+
+
+def _told(names: Column, reading: Reading) -> Column:
+    """What is wrong with the columns of these names, or null when there are none."""
+    types = [text for one in reading.wanted.fields for text in (sf.lit(one.name), sf.lit(one.dataType.simpleString()))]
+    if not types:
+        return sf.lit(None).cast("string")
+    known = sf.create_map(*types)
+    texts = sf.transform(
+        names,
+        lambda name: sf.concat(
+            sf.lit("column '"),
+            name,
+            sf.lit("' cannot hold this value as "),
+            sf.try_element_at(known, name),
+            sf.lit(": "),
+            sf.coalesce(excerpt(sf.to_json(sf.try_element_at(column(_FOUND), name))), sf.lit("?")),
+        ),
+    )
+    return sf.nullif(sf.array_join(texts, "; "), sf.lit(""))
+
+
+def as_text(value: Column, carrier: DataType, wanted: DataType) -> Column:  # noqa: PLR0911 - one for each case
+    """A value with its variants, which kept what was written, as text."""
+    match carrier, wanted:
+        case VariantType(), VariantType():
+            return value
+        case VariantType(), DecimalType():
+            # A number with an exponent, or with more digits than a decimal has, was read as a double and may have lost some.
+            text = value.cast("string")
+            digits = sf.char_length(sf.regexp_replace(sf.regexp_replace(text, "[eE].*$", ""), r"^[-0.]+|[.]|[.]?0+$", ""))
+            lost = (sf.schema_of_variant(value) == "DOUBLE") & (digits > _DOUBLE_DIGITS)
+            return sf.when(lost, sf.concat(text, sf.lit(" or near it"))).otherwise(text)
+        case VariantType(), _:
+            return value.cast("string")
+        case StructType(), StructType() if has_variants(carrier):
+            kinds = {one.name: one.dataType for one in wanted.fields}
+            parts = [as_text(field(value, one.name), one.dataType, kinds[one.name]).alias(one.name) for one in carrier.fields]
+            return sf.when(value.isNotNull(), sf.struct(*parts))
+        case ArrayType(), ArrayType() if has_variants(carrier):
+            return sf.transform(value, lambda item: as_text(item, carrier.elementType, wanted.elementType))
+        case MapType(), MapType() if has_variants(carrier):
+            return sf.transform_values(value, lambda _, item: as_text(item, carrier.valueType, wanted.valueType))
+        case _:
+            return value
+
+
+def has_variants(kind: DataType) -> bool:
+    """Whether something in it is a variant."""
+    match kind:
+        case StructType():
+            return any(has_variants(one.dataType) for one in kind.fields)
+        case ArrayType():
+            return has_variants(kind.elementType)
+        case MapType():
+            return has_variants(kind.valueType)
+        case _:
+            return isinstance(kind, VariantType)

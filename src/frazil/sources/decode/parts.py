@@ -1,0 +1,95 @@
+"""What the formats share: how a message's fields and its fault stand in a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, StructField, StructType
+
+from frazil.engine.schema import HIDDEN, quoted
+
+STAGE = "decode"
+ERROR = f"{HIDDEN}error"
+FAULT_TYPE = "struct<stage: string, code: string, text: string>"
+NOTHING = f"{HIDDEN}nothing"
+"""A field that stands in for all others where none is known yet."""
+
+SHOWN = 200
+"""As much of a message as a person wants to see."""
+
+
+class Format(Protocol):
+    """One format. State that grows with the messages, such as schemas that were fetched, stays in it."""
+
+    def parse(self, frame: DataFrame, source: str, into: str) -> DataFrame:
+        """The frame with two more columns: ``into``, a struct of the fields of the binary column ``source``, and its fault.
+
+        Both are null where ``source`` is. Of a message that cannot be read the struct is null.
+        """
+
+    def check(self) -> None:
+        """Raises a FrazilError when something that the format needs cannot be had."""
+
+
+def fault_of(into: str) -> str:
+    """The name of the column with the faults of another."""
+    return f"{into}_fault"
+
+
+def fault(code: str, text: Column | str) -> Column:
+    """Why a message cannot be read."""
+    told = sf.lit(text) if isinstance(text, str) else text
+    return sf.struct(sf.lit(STAGE).alias("stage"), sf.lit(code).alias("code"), told.alias("text"))
+
+
+def no_fault() -> Column:
+    """Nothing is wrong."""
+    return sf.lit(None).cast(FAULT_TYPE)
+
+
+def first_fault(faults: Iterable[tuple[Column, Column]]) -> Column:
+    """The fault of the first condition that holds. Those after it are not looked at."""
+    chosen = no_fault()
+    for condition, told in reversed(list(faults)):
+        chosen = sf.when(condition, told).otherwise(chosen)
+    return chosen
+
+
+def excerpt(text: Column) -> Column:
+    """The beginning of a text."""
+    cut = sf.concat(sf.substring(text, 1, SHOWN), sf.lit("..."))
+    return sf.when(sf.char_length(text) > SHOWN, cut).otherwise(text)
+
+
+def column(name: str) -> Column:
+    """A column of the frame, whatever its name is made of."""
+    return sf.col(quoted(name))
+
+
+def field(value: Column, name: str) -> Column:
+    """A field of a struct, whatever its name is made of."""
+    return value.getField(name)
+
+
+def packed(columns: Sequence[Column]) -> Column:
+    """Columns as a struct, which has one field at least."""
+    return sf.struct(*(columns or [sf.lit(None).cast("string").alias(NOTHING)]))
+
+
+def named(schema: StructType) -> list[StructField]:
+    """The fields that are data."""
+    return [one for one in schema.fields if not one.name.startswith(HIDDEN)]
+
+
+def fields_of(frame: DataFrame, into: str) -> list[StructField]:
+    """The fields that a format found."""
+    kind: DataType = frame.schema[into].dataType
+    return named(kind) if isinstance(kind, StructType) else []
+
+
+def utf8(source: Column) -> Column:
+    """Bytes as text; null when they are none."""
+    return sf.try_validate_utf8(source.cast("string"))

@@ -1,0 +1,150 @@
+"""Schemas by their ids, from a registry that speaks Confluent's REST calls. A schema never changes, so each is asked for once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import HTTPSHandler, Request, build_opener
+
+from frazil.errors import ConfigError, FrazilError, Retryable
+from frazil.model.format import RegistrySpec
+from frazil.model.secrets import mask_uri, scrub
+
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+class Registry:
+    """A client. What it cannot reach may be reached later; what it knows it never asks for again."""
+
+    def __init__(self, spec: RegistrySpec) -> None:
+        self._url = spec.url.rstrip("/")
+        self._headers = {"Accept": _ACCEPT} | _credentials(spec)
+        self._timeout = spec.timeout_secs
+        self._spec = spec
+        self._schemas: dict[int, str] = {}
+
+    def avro_schema(self, number: int) -> str | None:
+        """The schema with an id, with everything that it refers to inside. None when the registry does not know it."""
+        if number not in self._schemas:
+            found = self._ask(f"/schemas/ids/{number}")
+            if found is None:
+                return None
+            self._schemas[number] = self._whole(found)
+        return self._schemas[number]
+
+    def check(self) -> None:
+        """A FrazilError when the registry does not answer, or refuses."""
+        if self._ask("/subjects") is None:
+            raise ConfigError(
+                "registry-address",
+                f"{mask_uri(self._url)} answers, but is no schema registry.",
+                fix="Give the address under which the registry has `/subjects`; of Apicurio with `/apis/ccompat/v7`.",
+            )
+
+    def _whole(self, found: Mapping[str, Any]) -> str:
+        kind = found.get("schemaType") or "AVRO"
+        if kind != "AVRO":
+            # Not what the file says: no message with this id can be read, and each is told so.
+            return json.dumps({"type": f"a schema of {kind}"})
+        known: dict[str, Any] = {}
+        self._collect(found, known)
+        return json.dumps(inlined(json.loads(found["schema"]), known))
+
+    def _collect(self, found: Mapping[str, Any], known: dict[str, Any]) -> None:
+        """The schemas that one refers to, by the name that it uses, those that they refer to first."""
+        for one in found.get("references") or ():
+            if one["name"] in known:
+                continue
+            version = self._ask(f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}")
+            if version is None:
+                raise Retryable(
+                    "registry-reference",
+                    f"The registry has a schema that refers to {one['subject']!r}, version {one['version']}, and not that one.",
+                    fix="Register the schema that is referred to.",
+                )
+            self._collect(version, known)
+            known[one["name"]] = json.loads(version["schema"])
+
+    def _ask(self, path: str) -> Any:
+        request = Request(self._url + path, headers=self._headers)
+        try:
+            with self._opener().open(request, timeout=self._timeout) as answer:
+                return json.load(answer)
+        except HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return None
+                raise self._refusal(error.code) from error
+        except (URLError, TimeoutError, ConnectionError, ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise Retryable(
+                "registry-unreachable",
+                f"The schema registry {mask_uri(self._url)} does not answer as it should: {scrub(str(reason))}",
+                fix="Check its address, that it runs, and the certificates. The batch is tried again.",
+            ) from error
+
+    def _opener(self) -> Any:
+        return build_opener(HTTPSHandler(context=self._context()))
+
+    def _context(self) -> ssl.SSLContext:
+        spec = self._spec
+        try:
+            context = ssl.create_default_context(cafile=spec.ca_path)
+            if spec.cert_path is not None:
+                context.load_cert_chain(spec.cert_path, spec.key_path)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                "registry-certificate",
+                f"The certificates for the schema registry cannot be read: {error}",
+                fix="Check ca_path, cert_path and key_path.",
+            ) from error
+        if spec.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _refusal(self, status: int) -> FrazilError:
+        where = f"The schema registry {mask_uri(self._url)}"
+        if status in (401, 403):
+            words = f"{where} refuses the credentials (status {status})."
+            return ConfigError("registry-refused", words, fix="Check user and password, or the token.")
+        return Retryable("registry-unreachable", f"{where} answered with status {status}.", fix="The batch is tried again.")
+
+
+def _credentials(spec: RegistrySpec) -> dict[str, str]:
+    if spec.token is not None:
+        return {"Authorization": f"Bearer {spec.token.get_secret_value()}"}
+    if spec.user is not None and spec.password is not None:
+        pair = f"{spec.user}:{spec.password.get_secret_value()}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}
+
+
+def inlined(schema: Any, known: Mapping[str, Any]) -> Any:
+    """The schema with each type that it refers to written out where it is used first."""
+    return _inlined(schema, dict(known), "")
+
+
+def _inlined(schema: Any, left: dict[str, Any], namespace: str) -> Any:
+    match schema:
+        case str():
+            full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+            name = next((one for one in (full, schema) if one in left), None)
+            return schema if name is None else _inlined(left.pop(name), left, "")
+        case list():
+            return [_inlined(one, left, namespace) for one in schema]
+        case {"type": "record" | "error"}:
+            inner = schema.get("namespace") or (str(schema["name"]).rpartition(".")[0]) or namespace
+            fields = [{**one, "type": _inlined(one["type"], left, inner)} for one in schema.get("fields", [])]
+            return {**schema, "fields": fields}
+        case {"type": "array"}:
+            return {**schema, "items": _inlined(schema["items"], left, namespace)}
+        case {"type": "map"}:
+            return {**schema, "values": _inlined(schema["values"], left, namespace)}
+        case _:
+            return schema

