@@ -25,7 +25,11 @@ def orders(database: Database, follow: Follow) -> Reader:
 
 def test_inserts_updates_and_deletes_come_in_their_order(database: Database, orders: Reader) -> None:
     assert orders.batch() is None
-    database.run("insert into orders values (3, 'three')", "update orders set item = 'zwei' where id = 2", "delete from orders where id = 1")
+    database.run(
+        "insert into orders values (3, 'three')",
+        "update orders set item = 'zwei' where id = 2",
+        "delete from orders where id = 1",
+    )
     rows = orders.batch()
     assert changes(rows) == [("insert", 3, "three"), ("update", 2, "zwei"), ("delete", 1, None)]
     assert rows is not None
@@ -41,7 +45,10 @@ def test_a_row_knows_where_it_came_from(database: Database, orders: Reader) -> N
     rows = orders.batch()
     assert rows is not None
     places = [json.loads(row["__frazil_at"]) for row in rows]
-    assert [(place["xid"], place["seq"], place["table"]) for place in places] == [(xid, 1, "public.orders"), (xid, 2, "public.orders")]
+    assert [(place["xid"], place["seq"], place["table"]) for place in places] == [
+        (xid, 1, "public.orders"),
+        (xid, 2, "public.orders"),
+    ]
     assert places[0]["lsn"] == places[1]["lsn"]
     known = database.value(f"select '{places[0]['lsn']}'::pg_lsn < pg_current_wal_insert_lsn()")
     assert known
@@ -61,7 +68,11 @@ def test_a_changed_key_deletes_the_row_under_the_old_one(database: Database, ord
 
 def test_with_a_full_replica_identity_the_key_is_compared(database: Database, orders: Reader) -> None:
     database.run("alter table orders replica identity full")
-    database.run("update orders set item = 'zwei' where id = 2", "update orders set id = 20 where id = 2", "delete from orders where id = 20")
+    database.run(
+        "update orders set item = 'zwei' where id = 2",
+        "update orders set id = 20 where id = 2",
+        "delete from orders where id = 20",
+    )
     assert changes(orders.batch()) == [
         ("update", 2, "zwei"),
         ("delete", 2, "zwei"),
@@ -156,7 +167,9 @@ def test_the_slot_moves_only_when_all_is_committed(database: Database, orders: R
     wait_until(lambda: database.value(confirmed) == json.loads(part.end)["lsn"], 5, "the slot to move")
 
 
-def test_a_batch_that_was_not_committed_is_read_again_by_the_next_process(database: Database, orders: Reader, follow: Follow) -> None:
+def test_a_batch_that_was_not_committed_is_read_again_by_the_next_process(
+    database: Database, orders: Reader, follow: Follow
+) -> None:
     database.run("insert into orders values (3, 'three')")
     part = orders.plan()
     assert part is not None
@@ -221,7 +234,9 @@ def test_a_renamed_table_stops(database: Database, orders: Reader) -> None:
 
 
 def test_tables_share_a_slot(database: Database, follow: Follow) -> None:
-    database.run("create table a (id int primary key)", "create table b (name text primary key, at date)", "insert into a values (1)")
+    database.run(
+        "create table a (id int primary key)", "create table b (name text primary key, at date)", "insert into a values (1)"
+    )
     reader = follow("a", "b")
     seen = []
     while (part := reader.plan()) is not None:
