@@ -1,4 +1,4 @@
-"""A pipeline from a database into a lake, as a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``. No moment: `-`."""
+"""A pipeline from a database into a lake, a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``, `-` for none."""
 
 from __future__ import annotations
 

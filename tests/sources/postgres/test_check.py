@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +18,7 @@ from frazil.model.source import PostgresCdcSource
 from frazil.sources.postgres import slot as slot_module
 from frazil.sources.postgres import stream as stream_module
 from frazil.sources.postgres.source import PostgresCdc
-from services.postgres import Postgres, running_postgres
+from services.postgres import Postgres, running_postgres, unprivileged_user
 from services.processes import wait_until
 from sources.postgres.databases import Database, Reader, database_on, drop_slots
 
@@ -123,11 +127,36 @@ def test_a_server_that_is_not_there_may_come_back(spark: SparkSession, orders: D
     assert error.code == "database-unreachable"
 
 
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate of this machine's address that vouches for itself, and its key."""
+    made, key = folder / f"{name}.crt", folder / f"{name}.key"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(made), "-keyout", str(key)]
+    subprocess.run([*request, *files], check=True, capture_output=True)
+    if user := unprivileged_user():
+        shutil.chown(key, user)
+    key.chmod(0o600)
+    return made, key
+
+
 def test_a_server_that_cannot_be_trusted_is_not_spoken_to(spark: SparkSession, orders: Database) -> None:
-    error = refusal(spark, orders.spec("orders", sslmode="verify-full", sslrootcert="/no/such/file"))
-    assert "certificate" in error.message
-    error = refusal(spark, orders.spec("orders", sslmode="require"))
-    assert "SSL" in error.message
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        own, key = certificate(folder, "own")
+        other, _ = certificate(folder, "other")
+        settings = {"ssl": "on", "ssl_cert_file": str(own), "ssl_key_file": str(key)}
+        with running_postgres(**settings) as server, database_on(server) as encrypted:
+            encrypted.run("create table orders (id int primary key)")
+            PostgresCdc(encrypted.spec("orders", sslmode="require"), spark).check()
+            PostgresCdc(encrypted.spec("orders", sslmode="verify-full", sslrootcert=str(own)), spark).check()
+            refused = [
+                refusal(spark, encrypted.spec("orders", sslmode="verify-full", sslrootcert=str(other))),
+                refusal(spark, encrypted.spec("orders", sslmode="verify-ca", sslrootcert="/no/such/file")),
+                refusal(spark, orders.spec("orders", sslmode="require")),
+            ]
+    assert [error.code for error in refused] == ["database-tls"] * 3
+    assert "certificate" in refused[0].message
 
 
 def test_a_log_that_lacks_what_changes_need(spark: SparkSession) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,8 @@ def test_the_table_follows_the_database(database: Database, lake: Lake) -> None:
     )
     pipeline = lake.pipeline(described(database, "orders"), commit_mode="upsert", key_fields=["id"])
     columns = "id, item, price, cast(unix_micros(at) as bigint), cast(tags as string)"
-    sql = "select id, item, price, (extract(epoch from at) * 1000000)::bigint, '[' || array_to_string(tags, ', ') || ']' from orders"
+    tags = "'[' || array_to_string(tags, ', ') || ']'"
+    sql = f"select id, item, price, (extract(epoch from at) * 1000000)::bigint, {tags} from orders"
     run(pipeline, once=True)
     assert lake.rows(columns) == sorted(database.rows(sql), key=repr)
     database.run(

@@ -233,6 +233,26 @@ def test_a_publication_may_hide_columns_and_rows(database: Database, follow: Fol
     assert changes(rows) == [("insert", 3, 0)]
 
 
+def test_rows_that_a_policy_hides_are_not_left_out_silently(database: Database, follow: Follow) -> None:
+    user = f"user_{database.name}"
+    database.run(
+        "create table t (id int primary key, n int)",
+        "insert into t values (1, 0), (2, 0)",
+        "create publication pub for table t",
+        f"create role {user} login replication password 'secret-of-user'",
+        f"grant select on t to {user}",
+        "alter table t enable row level security",
+        f"create policy one on t for select to {user} using (id = 1)",
+    )
+    reader = follow("t", publication="pub", user=user, password="secret-of-user")
+    part = reader.plan()
+    assert part is not None
+    with pytest.raises(Exception, match="row-level security") as caught:
+        reader.source.read(part).collect()
+    assert "row-level security" in str(reader.source.explain(caught.value))
+    database.run(f"drop owned by {user}", f"drop role {user}")
+
+
 def test_names_may_be_anything(database: Database, follow: Follow) -> None:
     database.run(
         'create schema "My Schema"',

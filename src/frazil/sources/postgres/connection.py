@@ -16,13 +16,15 @@ from frazil.model.source import PostgresCdcSource
 
 CONNECT_SECONDS = 15
 
-# The texts of values must not depend on what the server or the user has set, and nothing may end a long reading.
+# The texts of values must not depend on what the server or the user has set, nothing may end a long reading, and a policy
+# that hides rows from the user must be an error.
 _SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "IntervalStyle": "iso_8601",
     "bytea_output": "hex",
     "extra_float_digits": "1",
+    "row_security": "off",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
@@ -85,6 +87,10 @@ def _refused(login: Login, error: psycopg.OperationalError) -> FrazilError:
         )
     if "no pg_hba.conf entry" in text or f'role "{login.user}" does not exist' in text:
         return ConfigError("database-login", f"PostgreSQL at {login} does not admit {login.user}: {text}")
+    if "SSL" in text or "certificate" in text:
+        return ConfigError(
+            "database-tls", f"The connection to PostgreSQL at {login} cannot be encrypted as asked: {text}", fix="See sslmode."
+        )
     return Retryable(
         "database-unreachable", f"PostgreSQL at {login} cannot be reached: {text}", fix="Is it running? Are host and port right?"
     )
