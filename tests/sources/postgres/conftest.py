@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from services.postgres import Postgres
-from sources.postgres.databases import Database, Reader, database_on
+from sources.postgres.databases import ArrowReader, Database, Reader, database_on
 
 
 @pytest.fixture
@@ -26,6 +26,19 @@ def follow(spark: SparkSession, database: Database) -> Iterator[Callable[..., Re
 
         def reader(*tables: str, ledger: str | None = None, **options: Any) -> Reader:
             made = Reader(spark, database.spec(*tables, **options), ledger)
+            opened.callback(made.source.close)
+            return made
+
+        yield reader
+
+
+@pytest.fixture
+def watch(database: Database) -> Iterator[Callable[..., ArrowReader]]:
+    """Opens a reader that needs no Spark."""
+    with ExitStack() as opened:
+
+        def reader(*tables: str, ledger: str | None = None, **options: Any) -> ArrowReader:
+            made = ArrowReader(database.spec(*tables, **options), ledger)
             opened.callback(made.source.close)
             return made
 

@@ -9,11 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Row, SparkSession
 
 from frazil.model.source import PostgresCdcSource
 from frazil.sources.base import Slice
-from frazil.sources.postgres.source import PostgresCdc
+from frazil.sources.postgres.source import PostgresCdc, SnapshotPart
+from frazil.sources.postgres.spool import META
 from services.postgres import Postgres
 from services.processes import wait_until
 
@@ -100,6 +103,48 @@ class Reader:
         while (more := self.batch(limit)) is not None:
             rows += more
         return rows
+
+
+class ArrowReader(Reader):
+    """The same without Spark, by what its executors call: for tests of what is read, not of the frame around it."""
+
+    def __init__(self, spec: PostgresCdcSource, ledger: str | None = None) -> None:
+        alone = spec.model_copy(update={"snapshot_connections": spec.snapshot_connections or 2})
+        super().__init__(None, alone, ledger)  # type: ignore[arg-type]
+
+    def table_rows(self, part: Slice, table: str) -> list[tuple[Any, ...]]:
+        """The rows of one table in a slice, in their order: what they do, and their values."""
+        if isinstance(part.detail, SnapshotPart):
+            own = part.detail.job.table == table
+            tables = [
+                pa.Table.from_batches([batch]) for hand in part.detail.hands for batch in part.detail.job.batches(hand) if own
+            ]
+        else:
+            reader = self.source._reader
+            assert reader is not None
+            tables = [pq.read_table(file.path) for file in reader.files() if file.table == table]
+        rows = [row for one in tables for row in one.to_pylist()]
+        rows.sort(key=lambda row: (row["lsn"], row["seq"], not row["extra"]))
+        return [(row["op"], *(value for name, value in row.items() if name not in META_NAMES)) for row in rows]
+
+    def changes(self, limit: int = 100_000) -> list[tuple[Any, ...]] | None:
+        """The next slice's rows, of all its tables, committed."""
+        part = self.plan(limit)
+        if part is None:
+            return None
+        rows = [row for table in self.source.tables(part) for row in self.table_rows(part, table)]
+        self.commit(part)
+        return rows
+
+    def all_changes(self, limit: int = 100_000) -> list[tuple[Any, ...]]:
+        """All that is there now."""
+        rows: list[tuple[Any, ...]] = []
+        while (more := self.changes(limit)) is not None:
+            rows += more
+        return rows
+
+
+META_NAMES = {name for name, _, _ in META}
 
 
 def data(row: Row) -> dict[str, Any]:
