@@ -17,8 +17,10 @@ from frazil.sources.postgres.spool import Columns, Spool, SpoolFile
 from frazil.sources.postgres.stream import ChangeStream
 
 _WAIT_SECONDS = 0.05
-# The end of the log may lie within a page's header, behind which nothing stands yet. After so long a silence nothing will come.
-_QUIET_SECONDS = 1.0
+# The end of the log may lie within a page's header, behind which nothing stands yet. When the server has said so long and so
+# often that it is where it was, nothing will come. One that does not answer is busy with a large transaction.
+_STILL_SECONDS = 1.0
+_STILL_ANSWERS = 5
 
 Describe = Callable[[Relation], tuple[Columns, tuple[str, ...]]]
 """The columns of a table that the log tells of, and its key."""
@@ -32,6 +34,23 @@ class Filled:
     rows: Counter[str]
     oldest_us: int | None
     blocked: bool
+
+
+class _Stillness:
+    """How long and how often the server said that it is where it was."""
+
+    def __init__(self) -> None:
+        self._reached = -1
+        self._since = 0.0
+        self._answers = 0
+
+    def lasts(self, stream: ChangeStream) -> bool:
+        """Whether nothing will come, by what the server answered up to now."""
+        if stream.reached != self._reached:
+            self._reached, self._since, self._answers = stream.reached, time.monotonic(), 0
+        elif not stream.asked:
+            self._answers += 1
+        return self._answers >= _STILL_ANSWERS and time.monotonic() - self._since > _STILL_SECONDS
 
 
 class ChangeReader:
@@ -70,19 +89,20 @@ class ChangeReader:
 
         With ``exactly`` the slice ends with the transaction that ends there.
         """
-        heard = time.monotonic()
+        still = _Stillness()
         while not self._enough(limit, exactly):
             messages = self._unseen or self.stream.read(_WAIT_SECONDS)
             self._unseen = []
             if messages:
-                heard = time.monotonic()
+                still = _Stillness()
                 self._take(list(messages), limit, exactly)
                 continue
             if self._transaction is not None:
                 continue
-            if self._end >= target or self.stream.reached >= target or time.monotonic() - heard > _QUIET_SECONDS:
+            if max(self._end, self.stream.reached) >= target or still.lasts(self.stream):
                 break
-            self.stream.ask()
+            if not self.stream.asked:
+                self.stream.ask()
         if self._blocked is not None and not self._rows.total():
             raise self._blocked
         return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self._blocked is not None)

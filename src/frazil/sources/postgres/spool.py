@@ -19,8 +19,8 @@ from frazil.sources.postgres.protocol import UNCHANGED as NOT_SENT
 from frazil.sources.postgres.protocol import Buffer as Messages
 from frazil.sources.postgres.types import ColumnType, values
 
-FLUSH_BYTES = 16 << 20
-FLUSH_ROWS = 65_536
+FLUSH_BYTES = 8 << 20
+FLUSH_ROWS = 32_768
 
 OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 

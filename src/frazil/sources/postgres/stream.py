@@ -33,13 +33,15 @@ _LOOK_AGAIN_SECONDS = 0.2
 class ChangeStream:
     """The messages after a place in the log, whole transactions in the order of their commits.
 
-    ``reached`` is up to where the server has read its log: every transaction that ended before was sent.
+    ``reached`` is up to where the server has read its log: every transaction that ended before was sent. ``asked`` says that
+    it was asked for that and has not answered.
     """
 
     def __init__(self, login: Login, slot: str, publication: str, start: int) -> None:
         self._slot = slot
         self._confirmed = start
         self.reached = start
+        self.asked = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._connection = login.connect(replication="database")
@@ -109,6 +111,7 @@ class ChangeStream:
         elif data[0] == _KEEPALIVE:
             (reached,) = struct.unpack_from(">Q", data, 1)
             self.reached = max(self.reached, reached)
+            self.asked = False
             if data[17]:
                 self._tell(ask=False)
 
@@ -123,6 +126,7 @@ class ChangeStream:
         try:
             with self._lock:
                 self._tell(ask=True)
+                self.asked = True
         except psycopg.Error as error:
             raise self._explained(error) from error
 
