@@ -88,7 +88,8 @@ def fill(database: Database) -> None:
 
 def told(database: Database, name: str, kind: str) -> list[Any]:
     """What the database says, as psycopg reads it where Spark has the type, otherwise as text."""
-    shown = f"{name}::text" if kind == "string" else f"{name}::text[]" if kind == "array<string>" else name
+    text = f"case when num_nulls({name}) = 0 then format('%s', {name}) end"
+    shown = text if kind == "string" else f"{name}::text[]" if kind == "array<string>" else name
     # The texts of the source do not depend on what a session has set.
     database.run("set timezone = 'UTC'", "set intervalstyle = 'iso_8601'")
     return [row[0] for row in database.rows(f"select {shown} from everything order by id")]
@@ -123,7 +124,7 @@ def plain(value: Any) -> Any:
             return [plain(item) for item in value]
         case dt.datetime():
             # Spark gives times with a zone as naive ones of the machine's zone.
-            return value.astimezone(dt.UTC) if value.tzinfo else value if value.year < 1900 else value.timestamp()
+            return value.astimezone().replace(tzinfo=None) if value.tzinfo else value
         case bytearray() | memoryview():
             return bytes(value)
         case _:

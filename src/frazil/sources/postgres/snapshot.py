@@ -102,7 +102,9 @@ class SnapshotRead:
             yield from self._decoded(messages)
 
     def _query(self, part: PageRange) -> sql.Composed:
-        names = [sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in self.columns]
+        # As the log writes it: a cast to text would trim char(n) and give every inet its mask.
+        shown = sql.SQL("case when num_nulls({0}) = 0 then format('%s', {0}) end")
+        names = [shown.format(sql.Identifier(column.name)) for column in self.columns]
         where = [sql.SQL("ctid >= {}").format(sql.Literal(f"({part.first},0)"))]
         if part.last is not None:
             where.append(sql.SQL("ctid < {}").format(sql.Literal(f"({part.last},0)")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.commit import Position
+from frazil.model.secrets import scrub
 from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.base import Slice
 from frazil.sources.failures import one_line, whole_text
@@ -32,6 +34,8 @@ from frazil.sources.postgres.types import PgType, Types
 # So much log without a change of a followed table, and a slice without rows moves the position on: the server keeps the log
 # from there, and would fill its disk for tables that nobody writes to.
 IDLE_BYTES = 64 << 20
+
+_CAUSE = re.compile(r"^(?:psycopg|frazil)(?:\.\w+)*\.(?P<type>\w+): (?P<text>.+)$", re.MULTILINE)
 
 T = TypeVar("T")
 
@@ -381,11 +385,12 @@ class PostgresCdc:
         if "psycopg" not in text and "frazil/sources/postgres" not in text:
             return None
         self._let_go()
-        return Retryable(
-            "snapshot-interrupted",
-            f"The snapshot could not be read to its end: {one_line(error)}",
-            fix="Nothing of it was committed. It is begun anew.",
-        )
+        causes = list(_CAUSE.finditer(text))
+        words = scrub(causes[-1]["text"]) if causes else one_line(error)
+        message = f"The snapshot could not be read to its end: {words}"
+        if causes and causes[-1]["type"] == "InsufficientPrivilege":
+            return ConfigError("database-rights", message, fix="Let the user read all rows of the table.")
+        return Retryable("snapshot-interrupted", message, fix="Nothing of it was committed. It is begun anew.")
 
     # Connections
 

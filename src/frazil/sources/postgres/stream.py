@@ -10,7 +10,9 @@ import select
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 from psycopg import errors as pg
@@ -50,7 +52,10 @@ class ChangeStream:
         except BaseException:
             self._connection.close()
             raise
-        threading.Thread(target=self._keep_telling, name="frazil-postgres-status", daemon=True).start()
+        # A stream that nobody holds any more must not keep its slot in use.
+        weakref.finalize(self, _end, self._ended, self._connection)
+        arguments = (weakref.ref(self), self._ended)
+        threading.Thread(target=_keep_telling, args=arguments, name="frazil-postgres-status", daemon=True).start()
 
     @property
     def reader(self) -> int:
@@ -142,17 +147,31 @@ class ChangeStream:
         while connection.flush():
             select.select([], [connection.socket], [], STATUS_SECONDS)
 
-    def _keep_telling(self) -> None:
-        while not self._ended.wait(STATUS_SECONDS):
-            try:
-                with self._lock:
-                    if not self._ended.is_set():
-                        self._tell(ask=False)
-            except psycopg.Error:
-                return  # the next reading says so
+    def keep_alive(self) -> bool:
+        """Tells the server that this side is there. False when it cannot be told, which the next reading explains."""
+        try:
+            with self._lock:
+                if not self._ended.is_set():
+                    self._tell(ask=False)
+        except psycopg.Error:
+            return False
+        return True
 
     def close(self) -> None:
         """Ends the stream; the slot stays."""
         self._ended.set()
         with self._lock:
             self._connection.close()
+
+
+def _keep_telling(held: weakref.ref[ChangeStream], ended: threading.Event) -> None:
+    while not ended.wait(STATUS_SECONDS):
+        stream = held()
+        if stream is None or not stream.keep_alive():
+            return
+        del stream  # not held while waiting
+
+
+def _end(ended: threading.Event, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    ended.set()
+    connection.close()
