@@ -13,7 +13,7 @@ from frazil.engine.runner import run_project
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import SparkSettings
 
-SINK = {"namespace": "db", "table": "t", "commit_mode": "upsert", "key_fields": ["id"], "batch_size": 20}
+SINK = {"namespace": "db", "table": "t", "commit_mode": "upsert", "key_fields": ["id"], "batch_size": 100_000}
 
 
 def catalog(folder: Path) -> dict[str, object]:
