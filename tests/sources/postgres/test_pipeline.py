@@ -62,7 +62,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     database.run("create table t (id int primary key, n int)", "insert into t select i, 0 from generate_series(1, 300) i")
     spec = tmp_path / "source.json"
     spec.write_text(json.dumps(described(database, "t")))
-    writer = Writer(database, 9)
+    writer = Writer(database, 9, pause=0.05)
     writer.start()
     try:
         child = following(tmp_path, spec, moment, str(nth), "kill-all")

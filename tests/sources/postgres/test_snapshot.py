@@ -37,8 +37,9 @@ def applied(rows: list[tuple[Any, ...]]) -> dict[int, int]:
 class Writer(threading.Thread):
     """Writes to `t` until it is stopped: short transactions, longer ones, some taken back, savepoints."""
 
-    def __init__(self, database: Database, seed: int) -> None:
+    def __init__(self, database: Database, seed: int, pause: float = 0.0) -> None:
         super().__init__()
+        self._pause = pause
         self._database, self._random, self._stopped = database, random.Random(seed), threading.Event()
         self._next = seed * 1_000_000
         self.first_rows = threading.Event()
@@ -55,6 +56,7 @@ class Writer(threading.Thread):
                     if self._random.random() < 0.2:
                         raise _TakenBack
                 self.first_rows.set()
+                self._stopped.wait(self._pause)
 
     def _change(self, connection: psycopg.Connection[Any]) -> None:
         kind = self._random.random()
@@ -94,6 +96,34 @@ def test_a_table_that_is_written_to_all_the_time(database: Database, watch: Watc
             writer.end()
     rows += reader.all_changes(500)
     assert len(rows) > snapshot > 0
+    assert applied(rows) == dict(database.rows("select id, n from t"))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_readers_that_end_at_any_time_and_begin_again_from_the_ledger(database: Database, watch: Watch, told: bool) -> None:
+    database.run("create table t (id int primary key, n int)", "insert into t select i, 0 from generate_series(1, 200) i")
+    writer = Writer(database, 5, pause=0.002)
+    writer.start()
+    chance, rows, ledger = random.Random(7), [], None
+    try:
+        for _ in range(15):
+            reader = watch("t", ledger=ledger)
+            for _ in range(chance.randrange(3)):
+                if (part := reader.plan(30)) is None:
+                    continue
+                read = reader.table_rows(part, "public.t")
+                if chance.random() < 0.3:
+                    break  # killed before the commit
+                rows += read
+                ledger = part.end
+                if told:
+                    reader.commit(part)
+                reader.ledger = ledger
+            reader.source.close()
+    finally:
+        writer.end()
+    rows += watch("t", ledger=ledger).all_changes()
+    assert ledger is not None
     assert applied(rows) == dict(database.rows("select id, n from t"))
 
 
