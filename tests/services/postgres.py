@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,9 @@ SETTINGS = {
     "full_page_writes": "off",
     "password_encryption": "scram-sha-256",
     "shared_buffers": "32MB",
+    "wal_level": "logical",
+    "max_replication_slots": "40",
+    "max_wal_senders": "40",
 }
 
 
@@ -64,8 +67,8 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
-    """A server with an empty cluster, as long as the block."""
+def running_postgres(**settings: str) -> Iterator[Postgres]:
+    """A server with an empty cluster, as long as the block. Settings are added to those of the tests."""
     programs = find_programs() or install()
     user = unprivileged_user()
     # Not under pytest's own folder: that is closed to the other user that the server runs as.
@@ -73,7 +76,7 @@ def running_postgres() -> Iterator[Postgres]:
     try:
         password = secrets.token_urlsafe(18)
         _initialise(programs, folder, user, password)
-        server, port = _start(programs, folder, user)
+        server, port = _start(programs, folder, user, settings)
         try:
             yield Postgres(LOCALHOST, port, "frazil", password)
         finally:
@@ -144,11 +147,11 @@ def _initialise(programs: Path, folder: Path, user: str, password: str) -> None:
         raise ServiceFailed(f"initdb failed:\n{done.stdout}{done.stderr}")
 
 
-def _start(programs: Path, folder: Path, user: str) -> tuple[Child, int]:
+def _start(programs: Path, folder: Path, user: str, more: Mapping[str, str]) -> tuple[Child, int]:
     """Starts the server, on another port when the chosen one was taken meanwhile."""
     for attempt in range(PORT_TRIES):
         port = free_port()
-        settings = {**SETTINGS, "port": str(port), "unix_socket_directories": str(folder)}
+        settings = {**SETTINGS, **more, "port": str(port), "unix_socket_directories": str(folder)}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         server = start(
             "PostgreSQL",

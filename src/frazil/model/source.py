@@ -85,14 +85,19 @@ class CdcStream(Model):
     """One table of a change-data source."""
 
     name: str = Field(min_length=1, description="Name of the table.")
-    namespace: str = Field("public", description="Schema of the database that holds it.")
+    namespace: str = Field("public", min_length=1, description="Schema of the database that holds it.")
     sync_mode: Literal["incremental", "full_refresh"] = Field(
         "incremental", description="Changes as they come, or the whole table on every run."
     )
 
+    @property
+    def full_name(self) -> str:
+        """With its schema, as the source names it."""
+        return f"{self.namespace}.{self.name}"
+
 
 class PostgresCdcSource(Model):
-    """Changes of PostgreSQL tables through a logical replication slot."""
+    """Changes of PostgreSQL tables through a logical replication slot: first each table as it is, then every transaction."""
 
     connector: Literal["postgres-cdc"] = "postgres-cdc"
     host: str = Field(min_length=1, description="Host of the database.")
@@ -100,10 +105,71 @@ class PostgresCdcSource(Model):
     database: str = Field(min_length=1, description="Name of the database.")
     user: str = Field(min_length=1, description="User that may replicate.")
     password: SecretStr | None = Field(None, description="Password of the user.")
-    sslmode: str | None = Field(None, description="How the connection is encrypted, e.g. `require`.")
-    slot_name: str | None = Field(None, description="Replication slot.")
-    publication: str | None = Field(None, description="Publication that names the tables.")
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] | None = Field(
+        None, description="How the connection is encrypted; PostgreSQL's own default is `prefer`."
+    )
+    sslrootcert: str | None = Field(None, description="File with the certificates that are trusted, for `verify-ca` and above.")
+    slot_name: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9_]{1,63}$",
+        description="Replication slot, which belongs to this source alone; `frazil_` and the database's name when left out.",
+    )
+    publication: str | None = Field(
+        None, min_length=1, description="Publication that names the tables; `frazil_` and the database's name when left out."
+    )
     streams: tuple[CdcStream, ...] = Field((), description="Tables to follow; all of the publication when left out.")
+    create_slot: bool = Field(True, description="Whether a slot that is not there is made.")
+    create_publication: bool = Field(True, description="Whether a publication that is not there is made, for the streams.")
+    snapshot: Literal["initial", "never"] = Field(
+        "initial", description="Whether the rows that a table has already are read before its changes."
+    )
+    snapshot_chunk_mb: int = Field(64, ge=1, description="A table is read in parts of about this size.")
+    snapshot_connections: int | None = Field(
+        None, ge=1, description="How many parts of a table are read at once at most; as many as Spark has cores when left out."
+    )
+    snapshot_wait_secs: float = Field(
+        600, ge=0, description="How long a snapshot waits for transactions that write and began before it."
+    )
+    on_truncate: Literal["stop", "ignore"] = Field(
+        "stop", description="What to do when a table was truncated, which the changes of single rows cannot tell."
+    )
+    unbounded_numeric: str = Field(
+        "string",
+        pattern=r"^(string|double|decimal\(\s*\d+\s*,\s*\d+\s*\))$",
+        description="Type of `numeric` columns without a precision: `string`, `double` or `decimal(p, s)`.",
+    )
+    poll_interval_secs: float = Field(1.0, gt=0, le=3600, description="How often new changes are asked for when there were none.")
+    spool_path: str | None = Field(
+        None,
+        description="Folder for changes that are read and not yet committed; on a cluster one that all machines see.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PostgresCdcSource:
+        names = [stream.full_name for stream in self.streams]
+        problems = [
+            Problem(f"the stream {name} is named twice", "streams", str(number))
+            for number, name in enumerate(names)
+            if name in names[:number]
+        ]
+        if match := re.search(r"(\d+)\s*,\s*(\d+)", self.unbounded_numeric):
+            precision, scale = int(match[1]), int(match[2])
+            if not (1 <= precision <= 38 and scale <= precision):
+                words = "a decimal has a precision of 1 to 38 and a scale not above it"
+                problems.append(Problem(words, "unbounded_numeric"))
+        if problems:
+            raise InconsistencyError(problems)
+        return self
+
+    @property
+    def slot(self) -> str:
+        """The slot's name."""
+        return self.slot_name or f"frazil_{re.sub(r'[^a-z0-9_]', '_', self.database.lower())}"[:63]
+
+    @property
+    def publication_name(self) -> str:
+        """The publication's name."""
+        return self.publication or f"frazil_{self.database}"[:63]
 
 
 class KafkaTls(Model):
@@ -231,4 +297,4 @@ SourceSpec = Annotated[
 ]
 
 # Sources that this version can run; the others load, so that files can be written and checked, and are refused by `run`.
-RUNNABLE = (GeneratorSource, FilesSource, TableSource, QuerySource, KafkaSource)
+RUNNABLE = (GeneratorSource, FilesSource, TableSource, QuerySource, KafkaSource, PostgresCdcSource)

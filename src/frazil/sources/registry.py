@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.errors import ConfigError
-from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, QuerySource, SourceSpec, TableSource
+from frazil.errors import ConfigError, EnvironmentFault
+from frazil.model.source import (
+    FilesSource,
+    GeneratorSource,
+    KafkaSource,
+    PostgresCdcSource,
+    QuerySource,
+    SourceSpec,
+    TableSource,
+)
 from frazil.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUNS = "generator, files, table, query, kafka"
+RUNS = "generator, files, table, query, kafka, postgres-cdc"
 
 
 def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
@@ -37,6 +45,16 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
             from frazil.sources.kafka import KafkaTopics
 
             return KafkaTopics(spec, spark)
+        case PostgresCdcSource():
+            try:
+                from frazil.sources.postgres.source import PostgresCdc
+            except ModuleNotFoundError as error:
+                raise EnvironmentFault(
+                    "package-missing",
+                    f"The connector postgres-cdc needs the package {error.name}.",
+                    fix="Install it: pip install 'frazil[postgres]'.",
+                ) from error
+            return PostgresCdc(spec, spark)
         case _:
             raise ConfigError(
                 "connector-not-available",

@@ -1,0 +1,1 @@
+"""Changes of PostgreSQL tables through a logical replication slot: a snapshot of each table first, then every transaction."""

@@ -1,0 +1,139 @@
+"""What the database's catalog says of tables, columns and types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from frazil.sources.postgres.types import PgType
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table as it is now."""
+
+    name: str
+    type_oid: int
+    type_modifier: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex)."""
+
+    oid: int
+    namespace: str
+    name: str
+    kind: str
+    identity: str
+    primary_key: tuple[str, ...]
+    readable: bool
+    columns: tuple[TableColumn, ...]
+
+    @property
+    def full_name(self) -> str:
+        """With its schema."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether an update or delete can tell which row it means."""
+        return self.identity in "fi" or (self.identity == "d" and bool(self.primary_key))
+
+
+@dataclass(frozen=True)
+class Published:
+    """A table of a publication, with the columns and the rows that it lets through."""
+
+    namespace: str
+    name: str
+    columns: frozenset[str] | None
+    row_filter: str | None
+
+    @property
+    def full_name(self) -> str:
+        """With its schema."""
+        return f"{self.namespace}.{self.name}"
+
+
+_TABLE = """
+select c.oid::bigint, c.relkind::text, c.relreplident::text, has_table_privilege(c.oid, 'select'),
+  array(select a.attname::text from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey)
+        where i.indrelid = c.oid and i.indisprimary)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
+"""
+
+_COLUMNS = """
+select attname::text, atttypid::bigint, atttypmod from pg_attribute
+where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum
+"""
+
+# Only a type's own array type counts: vectors have elements too, and are written otherwise. So are arrays with another delimiter.
+_TYPE = """
+select t.typname::text, t.typtype::text, t.typbasetype::bigint, t.typtypmod,
+  coalesce((select e.oid::bigint from pg_type e where e.typarray = t.oid and e.typdelim = ','), 0)
+from pg_type t where t.oid = %s
+"""
+
+
+def table(connection: Connection, namespace: str, name: str) -> Table | None:
+    """The table of this name, if there is one."""
+    row = connection.execute(_TABLE, (namespace, name)).fetchone()
+    if row is None:
+        return None
+    oid, kind, identity, readable, primary_key = row
+    columns = tuple(TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
+    return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, columns)
+
+
+def pg_type(connection: Connection, oid: int) -> PgType | None:
+    """The type with this number, if it is still there."""
+    row = connection.execute(_TYPE, (oid,)).fetchone()
+    if row is None:
+        return None
+    name, kind, base, modifier, element = row
+    return PgType(oid, name, kind, base, modifier, element)
+
+
+def published(connection: Connection, publication: str) -> tuple[Published, ...] | None:
+    """The tables of a publication; None when there is no such publication."""
+    if connection.execute("select 1 from pg_publication where pubname = %s", (publication,)).fetchone() is None:
+        return None
+    newer = connection.info.server_version >= 150000
+    more = "attnames::text[], rowfilter" if newer else "null, null"
+    rows = connection.execute(
+        f"select schemaname::text, tablename::text, {more} from pg_publication_tables where pubname = %s order by 1, 2",
+        (publication,),
+    )
+    return tuple(
+        Published(namespace, name, None if columns is None else frozenset(columns), row_filter)
+        for namespace, name, columns, row_filter in rows
+    )
+
+
+def publishes_changes(connection: Connection, publication: str) -> bool:
+    """Whether a publication lets updates or deletes through."""
+    row = connection.execute("select pubupdate or pubdelete from pg_publication where pubname = %s", (publication,)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def leaves(connection: Connection, found: Table) -> list[tuple[str, int]]:
+    """The tables that hold the rows of a table, as SQL names them, with their bytes: itself, or its partitions."""
+    if found.kind != "p":
+        sql = "select %s::oid::regclass::text, pg_relation_size(%s::oid)"
+        return [(str(name), int(size)) for name, size in connection.execute(sql, (found.oid, found.oid))]
+    sql = "select relid::oid::regclass::text, pg_relation_size(relid::oid) from pg_partition_tree(%s::oid::regclass) where isleaf"
+    return [(str(name), int(size)) for name, size in connection.execute(sql, (found.oid,))]
+
+
+def estimated_rows(connection: Connection, names: Collection[str]) -> int | None:
+    """How many rows these tables have, as the last ANALYZE counted; None when there was none."""
+    row = connection.execute(
+        "select sum(reltuples)::bigint, min(reltuples) from pg_class where oid = any(%s::regclass[]::oid[])", (list(names),)
+    ).fetchone()
+    return None if row is None or row[1] is None or row[1] < 0 else int(row[0])

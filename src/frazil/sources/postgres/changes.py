@@ -1,0 +1,197 @@
+"""Reads the stream of changes into slices of whole transactions."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from frazil.errors import FrazilError, Halted
+from frazil.sources.postgres import protocol
+from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.protocol import Begin, Relation
+from frazil.sources.postgres.spool import Columns, Spool, SpoolFile
+from frazil.sources.postgres.stream import ChangeStream
+
+_WAIT_SECONDS = 0.05
+# The end of the log may lie within a page's header, behind which nothing stands yet. When the server has said so long and so
+# often that it is where it was, nothing will come. One that does not answer is busy with a large transaction.
+_STILL_SECONDS = 1.0
+_STILL_ANSWERS = 5
+
+Describe = Callable[[Relation], tuple[Columns, tuple[str, ...]]]
+"""The columns of a table that the log tells of, and its key."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What was read so far after a place: whole transactions up to ``end``. ``blocked``: nothing more will come."""
+
+    end: int
+    rows: Counter[str]
+    oldest_us: int | None
+    blocked: bool
+
+
+class _Stillness:
+    """How long and how often the server said that it is where it was."""
+
+    def __init__(self) -> None:
+        self._reached = -1
+        self._since = 0.0
+        self._answers = 0
+
+    def lasts(self, stream: ChangeStream) -> bool:
+        """Whether nothing will come, by what the server answered up to now."""
+        if stream.reached != self._reached:
+            self._reached, self._since, self._answers = stream.reached, time.monotonic(), 0
+        elif not stream.asked:
+            self._answers += 1
+        return self._answers >= _STILL_ANSWERS and time.monotonic() - self._since > _STILL_SECONDS
+
+
+class ChangeReader:
+    """The changes after a place, slice by slice. One slice is kept until ``forget`` says that it is committed."""
+
+    def __init__(
+        self,
+        stream: ChangeStream,
+        start: Place,
+        followed: Collection[str],
+        describe: Describe,
+        spool_path: str | None,
+        *,
+        stop_at_truncate: bool,
+    ) -> None:
+        self.stream = stream
+        self.start = start
+        self._followed = frozenset(followed)
+        self._describe = describe
+        self._stop_at_truncate = stop_at_truncate
+        self._folder = tempfile.TemporaryDirectory(prefix="frazil-postgres-", dir=spool_path, ignore_cleanup_errors=True)
+        self._spool = Spool(Path(self._folder.name))
+        self._names: dict[int, str] = {}
+        self._unseen: list[bytes] = []
+        self._transaction: Begin | None = None
+        self._skipped: frozenset[str] = frozenset()
+        self._seq = 0
+        self._blocked: FrazilError | None = None
+        self._end = start.lsn or 0
+        self._rows: Counter[str] = Counter()
+        self._oldest_us: int | None = None
+        self._open_rows: Counter[str] = Counter()
+
+    def fill(self, limit: int, target: int, *, exactly: int | None = None) -> Filled:
+        """Reads on until there are ``limit`` rows in whole transactions, or all that the log holds up to ``target``.
+
+        With ``exactly`` the slice ends with the transaction that ends there.
+        """
+        still = _Stillness()
+        while not self._enough(limit, exactly):
+            messages = self._unseen or self.stream.read(_WAIT_SECONDS)
+            self._unseen = []
+            if messages:
+                still = _Stillness()
+                self._take(list(messages), limit, exactly)
+                continue
+            if self._transaction is not None:
+                continue
+            if max(self._end, self.stream.reached) >= target or still.lasts(self.stream):
+                break
+            if not self.stream.asked:
+                self.stream.ask()
+        if self._blocked is not None and not self._rows.total():
+            raise self._blocked
+        return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self._blocked is not None)
+
+    def _enough(self, limit: int, exactly: int | None) -> bool:
+        if self._blocked is not None:
+            return True
+        if self._transaction is not None:
+            return False
+        return self._end >= exactly if exactly is not None else self._rows.total() >= limit
+
+    def _take(self, messages: list[bytes], limit: int, exactly: int | None) -> None:
+        for number, message in enumerate(messages):
+            kind = message[0]
+            if kind in protocol.CHANGES:
+                self._change(message)
+            elif kind == protocol.BEGIN:
+                self._begin(protocol.begin(message))
+            elif kind == protocol.COMMIT:
+                self._commit(protocol.commit_end(message))
+            elif kind == protocol.RELATION:
+                self._relation(protocol.relation(message))
+            elif kind == protocol.TRUNCATE:
+                self._truncate(protocol.truncated(message))
+            if kind in (protocol.COMMIT, protocol.TRUNCATE) and self._enough(limit, exactly):
+                self._unseen = messages[number + 1 :]
+                return
+
+    def _begin(self, transaction: Begin) -> None:
+        self._transaction, self._seq = transaction, 0
+        self._open_rows = Counter()
+        self._skipped = frozenset(name for name, seen in self.start.seen.items() if seen.saw(transaction.xid))
+
+    def _change(self, message: bytes) -> None:
+        oid = int.from_bytes(message[1:5])
+        name = self._names.get(oid)
+        if name is None or self._transaction is None:
+            return  # of a table that is not followed
+        self._seq += 1
+        if name not in self._skipped:
+            self._spool.add(oid, message, self._transaction, self._seq)
+            self._open_rows[name] += 1
+
+    def _commit(self, end: int) -> None:
+        if self._transaction is not None and self._open_rows and self._oldest_us is None:
+            self._oldest_us = self._transaction.at_us
+        self._rows += self._open_rows
+        self._open_rows = Counter()
+        self._transaction = None
+        self._end = end
+
+    def _relation(self, relation: Relation) -> None:
+        before = self._names.get(relation.oid)
+        if relation.full_name not in self._followed:
+            if before is not None:
+                raise Halted(
+                    "table-renamed",
+                    f"The table {before} is now {relation.full_name}; its changes cannot be followed under the old name.",
+                    fix="Rename the stream, with a new sink id to read the table anew, or give the table its name back.",
+                )
+            return
+        columns, keys = self._describe(relation)
+        self._names[relation.oid] = relation.full_name
+        self._spool.describe(relation, columns, keys)
+
+    def _truncate(self, oids: tuple[int, ...]) -> None:
+        emptied = [self._names[oid] for oid in oids if oid in self._names and self._names[oid] not in self._skipped]
+        if not emptied or not self._stop_at_truncate or self._transaction is None:
+            return
+        error = Halted(
+            "source-truncated",
+            f"The table {emptied[0]} was truncated at {protocol.lsn_text(self._transaction.lsn)}. All before that is committed.",
+            fix="Empty the target yourself, or leave its rows, then set on_truncate: ignore to go on.",
+        )
+        self._blocked = error
+
+    def files(self) -> tuple[SpoolFile, ...]:
+        """Everything that was read for the slice, in files."""
+        self._spool.flush()
+        return tuple(self._spool.files)
+
+    def forget(self, place: Place) -> None:
+        """The slice up to this place is committed."""
+        self._spool.clear()
+        self._rows = Counter()
+        self._oldest_us = None
+        self.start = place
+
+    def close(self) -> None:
+        """Ends the stream and removes the files."""
+        self.stream.close()
+        self._folder.cleanup()

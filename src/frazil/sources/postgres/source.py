@@ -1,0 +1,430 @@
+"""A PostgreSQL database as a source: snapshots of its tables, then slices of whole transactions."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+
+from frazil.errors import ConfigError, FrazilError, Halted, Retryable
+from frazil.model.commit import Position
+from frazil.model.secrets import scrub
+from frazil.model.source import CdcStream, PostgresCdcSource
+from frazil.sources.base import Slice
+from frazil.sources.failures import one_line, whole_text
+from frazil.sources.postgres import catalog, slot
+from frazil.sources.postgres.catalog import Connection, Published, Table
+from frazil.sources.postgres.changes import ChangeReader
+from frazil.sources.postgres.connection import Login, asking
+from frazil.sources.postgres.frames import change_frame, snapshot_frame
+from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
+from frazil.sources.postgres.snapshot import ExportedSnapshot, PageRange, SnapshotRead, await_writers, dealt, page_ranges
+from frazil.sources.postgres.spool import Column, Columns, SpoolFile
+from frazil.sources.postgres.stream import ChangeStream
+from frazil.sources.postgres.types import PgType, Types
+
+# So much log without a change of a followed table, and a slice without rows moves the position on: the server keeps the log
+# from there, and would fill its disk for tables that nobody writes to.
+IDLE_BYTES = 64 << 20
+
+_CAUSE = re.compile(r"^(?:psycopg|frazil)(?:\.\w+)*\.(?P<type>\w+): (?P<text>.+)$", re.MULTILINE)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SnapshotPart:
+    """A slice that is a table as of one moment."""
+
+    job: SnapshotRead
+    hands: tuple[tuple[PageRange, ...], ...]
+
+
+@dataclass(frozen=True)
+class ChangesPart:
+    """A slice that is some transactions: before which place in the log they ended, and how many changes each table has."""
+
+    end: int
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the committed position is behind the database: bytes of log, and seconds since the oldest change that waits."""
+
+    bytes: int
+    seconds: float
+
+
+class PostgresCdc:
+    """The changes of some tables of a database, in the order of their commits.
+
+    Delivery: a slice of changes holds whole transactions and reads the same rows until it is committed; the slot moves only
+    when ``committed`` is called. A table's snapshot reads the same rows as long as this object lives; one that was not
+    committed before is begun anew. Nothing is lost or doubled between the two. Parallelism: snapshots by ranges of pages over
+    all executors; changes are decoded once by the driver into files, which all executors read.
+
+    With several tables ``read_table`` gives the rows of one; the slice is committed when all ``tables`` of it are.
+    """
+
+    def __init__(self, spec: PostgresCdcSource, spark: SparkSession) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._login = Login.of(spec)
+        self._connection: Connection | None = None
+        self._types = Types(self._look_up_type, spec.unbounded_numeric)
+        self._reader: ChangeReader | None = None
+        self._exported: ExportedSnapshot | None = None
+        self._planned: Slice | None = None
+        self._confirmed: int | None = None
+        self._oldest_us: int | None = None
+        self._refreshed_before: Mapping[str, int] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Database and slot. That the server is the same one is part of the positions."""
+        return f"postgres-cdc:{self._spec.database}/{self._spec.slot}"
+
+    @property
+    def poll_seconds(self) -> float:
+        """As the source says."""
+        return self._spec.poll_interval_secs
+
+    def check(self) -> None:
+        """Database, rights, tables, publication and slot must be as they are needed."""
+        self._require_shared_spool()
+        own = self._reader.stream.reader if self._reader is not None else None
+        self._asking_database(lambda database: slot.check(database, self._spec, own))
+
+    def _require_shared_spool(self) -> None:
+        master = self._spark.sparkContext.master or ""
+        if self._spec.spool_path is None and not master.startswith("local"):
+            raise ConfigError(
+                "spool-path-missing",
+                f"Spark runs on {master}, whose executors cannot read this machine's temporary folder.",
+                fix="Set spool_path to a folder that the driver and all executors see, such as a network file system.",
+            )
+
+    @cached_property
+    def streams(self) -> tuple[CdcStream, ...]:
+        """The tables that are followed: those named, or those that the publication had at first."""
+        return self._asking_database(lambda database: slot.streams(database, self._spec))
+
+    def _following(self) -> dict[str, CdcStream]:
+        return {stream.full_name: stream for stream in self.streams if stream.sync_mode == "incremental"}
+
+    def plan(self, start: Position | None, limit: int) -> Slice | None:
+        """First a slice for each table's snapshot, then the transactions after ``start`` with about ``limit`` changes."""
+        planned = self._planned
+        if planned is not None and planned.start == start and isinstance(planned.detail, SnapshotPart) and self._still_there():
+            return planned
+        place = self._place(start)
+        if self._refreshed_before is None:
+            self._refreshed_before = dict(place.refreshed)
+        stream = self._next_snapshot(place)
+        planned = self._plan_changes(start, place, limit) if stream is None else self._plan_snapshot(start, place, stream)
+        self._planned = planned
+        return planned
+
+    def _still_there(self) -> bool:
+        return self._exported is not None and self._exported.alive
+
+    def _place(self, start: Position | None) -> Place:
+        """Where reading begins. Without a position of the ledger: where the slot stands, which is made when it is not there."""
+        following = self._following()
+        place = None if start is None else Place.from_position(start)
+        system = self._system
+        if place is not None and place.system != system:
+            raise Halted(
+                "other-database",
+                f"The ledger's position is of another database server than the one at {self._login}.",
+                fix="Positions do not carry over. Connect to the server as before, or start again with a new sink id.",
+            )
+        place = place or Place(system)
+        if following and place.lsn is None:
+            found = self._asking_database(lambda database: slot.ensure(database, self._spec, tuple(following.values())))
+            place = place.after(found.confirmed or 0)
+        if self._spec.snapshot == "never":
+            for name in following:
+                place = place if name in place.streams else place.with_snapshot(name, None)
+        return place
+
+    @cached_property
+    def _system(self) -> str:
+        with self._login.connect(replication="database") as connection, asking("Looking who the server is"):
+            row = connection.execute("IDENTIFY_SYSTEM").fetchone()
+        return str(row[0]) if row is not None else ""
+
+    # Snapshots
+
+    def _next_snapshot(self, place: Place) -> CdcStream | None:
+        before = self._refreshed_before or {}
+        for name, stream in ((stream.full_name, stream) for stream in self.streams):
+            if stream.sync_mode == "incremental" and name not in place.streams:
+                return stream
+            if stream.sync_mode == "full_refresh" and place.refreshed.get(name, 0) <= before.get(name, 0):
+                return stream
+        return None
+
+    def _plan_snapshot(self, start: Position | None, place: Place, stream: CdcStream) -> Slice:
+        self._let_go()
+        spec, name = self._spec, stream.full_name
+        follows = stream.sync_mode == "incremental"
+        published = self._published(name) if follows else None
+        if follows:
+            self._asking_database(lambda database: await_writers(database, spec.snapshot_wait_secs))
+        self._exported = exported = ExportedSnapshot(self._login)
+        table = self._table(stream)
+        leaves = self._asking_database(lambda database: catalog.leaves(database, table))
+        rows = self._asking_database(lambda database: catalog.estimated_rows(database, [leaf for leaf, _ in leaves]))
+        columns = self._columns_now(table, published)
+        row_filter = published.row_filter if published is not None else None
+        job = SnapshotRead(self._login, exported.name, name, columns, row_filter, place.lsn or 0)
+        hands = dealt(page_ranges(leaves, spec.snapshot_chunk_mb), spec.snapshot_connections or self._cores())
+        end = place.with_snapshot(name, exported.seen) if follows else place.with_refresh(name)
+        return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
+
+    def _cores(self) -> int:
+        return self._spark.sparkContext.defaultParallelism
+
+    def _published(self, name: str) -> Published | None:
+        tables = self._asking_database(lambda database: catalog.published(database, self._spec.publication_name)) or ()
+        return next((table for table in tables if table.full_name == name), None)
+
+    def _table(self, stream: CdcStream) -> Table:
+        table = self._asking_database(lambda database: catalog.table(database, stream.namespace, stream.name))
+        if table is None:
+            raise Halted("table-missing", f"The table {stream.full_name} is not there any more.", fix="Remove the stream.")
+        return table
+
+    def _columns_now(self, table: Table, published: Published | None) -> Columns:
+        passed = None if published is None else published.columns
+        return tuple(
+            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier))
+            for column in table.columns
+            if passed is None or column.name in passed
+        )
+
+    def _look_up_type(self, oid: int) -> PgType | None:
+        return self._asking_database(lambda database: catalog.pg_type(database, oid))
+
+    def _let_go(self) -> None:
+        if self._exported is not None:
+            self._exported.close()
+            self._exported = None
+
+    # Changes
+
+    def _plan_changes(self, start: Position | None, place: Place, limit: int) -> Slice | None:
+        self._let_go()
+        following = self._following()
+        if not following:
+            return None
+        reader = self._reader_at(place, following)
+        target = self._log_end()
+        filled = reader.fill(limit, target)
+        self._oldest_us = filled.oldest_us
+        rows = filled.rows.total()
+        end = filled.end
+        if not rows:
+            end = max(end, min(reader.stream.reached, target))
+            if end - (place.lsn or 0) < IDLE_BYTES:
+                return None
+        detail = ChangesPart(end, filled.rows)
+        full = rows >= limit or filled.blocked
+        return Slice(start, place.after(end).to_position(), rows, full=full, detail=detail)
+
+    def _reader_at(self, place: Place, following: Mapping[str, CdcStream]) -> ChangeReader:
+        """The reader that goes on from a place: the one that is there, or a new one."""
+        reader, planned = self._reader, self._planned
+        if reader is not None:
+            if reader.start == place:
+                return reader
+            if planned is not None and isinstance(planned.detail, ChangesPart) and planned.end == place.to_position():
+                reader.forget(place)
+                return reader
+            self._close_reader()
+        lsn = place.lsn or 0
+        found = self._asking_database(lambda database: slot.slot(database, self._spec.slot))
+        if found is None:
+            raise slot.slot_gone(self._spec.slot)
+        if found.lost:
+            raise slot.slot_lost(self._spec.slot)
+        if found.confirmed is not None and found.confirmed > lsn:
+            raise Halted(
+                "slot-moved",
+                f"The slot {self._spec.slot} was moved to {lsn_text(found.confirmed)}, behind the ledger's {lsn_text(lsn)}: "
+                "somebody else reads it, or made it anew.",
+                fix=slot.START_OVER,
+            )
+        stream = ChangeStream(self._login, self._spec.slot, self._spec.publication_name, lsn)
+        self._reader = ChangeReader(
+            stream,
+            place,
+            following,
+            self._describe,
+            self._spec.spool_path,
+            stop_at_truncate=self._spec.on_truncate == "stop",
+        )
+        return self._reader
+
+    def _describe(self, relation: Relation) -> tuple[Columns, tuple[str, ...]]:
+        columns = tuple(
+            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier)) for column in relation.columns
+        )
+        table = self._asking_database(lambda database: catalog.table(database, relation.namespace, relation.name))
+        keys = table.primary_key if table is not None else ()
+        return columns, keys or tuple(column.name for column in relation.columns)
+
+    def _log_end(self) -> int:
+        return self._asking_database(lambda database: lsn_number(_text(database, "select pg_current_wal_insert_lsn()::text")))
+
+    def between(self, start: Position | None, end: Position) -> Slice:
+        """The slice of changes from one position to another, as it was planned once, to write it into the rest of its tables.
+
+        A snapshot cannot be read again once its process has ended: Halted.
+        """
+        planned = self._planned
+        if planned is not None and (planned.start, planned.end) == (start, end):
+            return planned
+        place, target = self._place(start), Place.from_position(end)
+        if target.lsn is None or place.streams != target.streams or place.refreshed != target.refreshed:
+            raise Halted(
+                "snapshot-gone",
+                "The slice to be read again is the snapshot of a table, whose moment has passed.",
+                fix="Start again with a new sink id for the tables that lack it.",
+            )
+        filled = self._reader_at(place, self._following()).fill(0, target.lsn, exactly=target.lsn)
+        self._oldest_us = filled.oldest_us
+        detail = ChangesPart(target.lsn, filled.rows)
+        if filled.end > target.lsn or filled.blocked:
+            raise Halted("slice-gone", f"No transaction ends at {lsn_text(target.lsn)}.", fix=slot.START_OVER)
+        self._planned = Slice(start, end, filled.rows.total(), full=True, detail=detail)
+        return self._planned
+
+    def committed(self, position: Position) -> None:
+        """Everything up to here is in every table: the server need not keep the log before it."""
+        place = Place.from_position(position)
+        planned = self._planned
+        if planned is not None and planned.end == position and isinstance(planned.detail, SnapshotPart):
+            self._let_go()
+        if place.lsn is None:
+            return
+        self._confirmed = place.lsn
+        self._oldest_us = None
+        if self._reader is not None:
+            self._reader.stream.confirm(place.lsn)
+
+    def lag(self) -> Lag:
+        """How far the committed position is behind."""
+        since = self._confirmed
+        if since is None:
+            found = self._asking_database(lambda database: slot.slot(database, self._spec.slot))
+            since = found.confirmed if found is not None else None
+        behind = max(0, self._log_end() - since) if since is not None else 0
+        seconds = 0.0 if self._oldest_us is None else max(0.0, time.time() - self._oldest_us / 1_000_000)
+        return Lag(behind, seconds)
+
+    # Reading
+
+    def tables(self, part: Slice) -> tuple[str, ...]:
+        """The tables that have rows in a slice."""
+        if isinstance(part.detail, SnapshotPart):
+            return (part.detail.job.table,)
+        return tuple(sorted(part.detail.rows))
+
+    def read(self, part: Slice) -> DataFrame:
+        """The rows of a slice, of a source with one table."""
+        names = [stream.full_name for stream in self.streams]
+        if len(names) != 1:
+            raise ConfigError(
+                "several-tables",
+                f"The source has {len(names)} tables, whose columns differ: they cannot be read as one.",
+                fix="Name one table under streams:, or route each table to its own.",
+            )
+        return self.read_table(part, names[0])
+
+    def read_table(self, part: Slice, stream: str) -> DataFrame:
+        """The rows of one table in a slice, with its columns. ``stream`` is `namespace.name`."""
+        if isinstance(part.detail, SnapshotPart) and part.detail.job.table == stream:
+            return snapshot_frame(self._spark, part.detail.job, part.detail.hands)
+        files: tuple[SpoolFile, ...] = ()
+        before = None
+        if isinstance(part.detail, ChangesPart):
+            if self._reader is None or self._planned is None or self._planned.start != part.start:
+                raise Retryable("slice-gone", "The slice was planned by a reader that is closed.", fix="Plan it again.")
+            files, before = self._reader.files(), part.detail.end
+        found = next(one for one in self.streams if one.full_name == stream)
+        own = [file for file in files if file.table == stream]
+        otherwise = () if own else self._columns_now(self._table(found), self._published(stream))
+        return change_frame(self._spark, own, stream, otherwise, before)
+
+    def finished(self, position: Position | None) -> bool:
+        """When no table is followed and each was read whole by this run."""
+        if position is None or any(stream.sync_mode == "incremental" for stream in self.streams):
+            return False
+        return self._refreshed_before is not None and self._next_snapshot(Place.from_position(position)) is None
+
+    def total_rows(self, start: Position | None) -> int | None:
+        """Unknown: the log does not count."""
+
+    def observed(self, part: Slice, rows: int) -> None:
+        """Nothing to learn: changes are counted, and a snapshot is read once."""
+
+    def explain(self, error: Exception) -> FrazilError | None:
+        """What failed on executors while a snapshot was read."""
+        text = whole_text(error)
+        if "psycopg" not in text and "frazil/sources/postgres" not in text:
+            return None
+        self._let_go()
+        causes = list(_CAUSE.finditer(text))
+        words = scrub(causes[-1]["text"]) if causes else one_line(error)
+        message = f"The snapshot could not be read to its end: {words}"
+        if causes and causes[-1]["type"] == "InsufficientPrivilege":
+            return ConfigError("database-rights", message, fix="Let the user read all rows of the table.")
+        return Retryable("snapshot-interrupted", message, fix="Nothing of it was committed. It is begun anew.")
+
+    # Connections
+
+    def _asking_database(self, ask: Callable[[Connection], T]) -> T:
+        """Asks on the connection that is there, and once more on a new one when that has broken."""
+        for last in (False, True):
+            if self._connection is None or self._connection.closed:
+                self._connection = self._login.connect()
+            try:
+                return ask(self._connection)
+            except (Retryable, psycopg.OperationalError) as error:
+                broken = self._connection.broken or self._connection.closed
+                if last or not broken:
+                    if isinstance(error, FrazilError):
+                        raise
+                    with asking(f"Asking the database {self._spec.database}"):
+                        raise
+        raise AssertionError("unreachable")
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            with suppress(psycopg.Error, FrazilError):
+                self._reader.close()
+            self._reader = None
+
+    def close(self) -> None:
+        """Ends every connection. The slot stays where it is."""
+        self._let_go()
+        self._close_reader()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _text(database: Connection, query: str) -> str:
+    row = database.execute(query.encode()).fetchone()
+    return str(row[0]) if row is not None else ""

@@ -1,0 +1,36 @@
+"""A pipeline from a database into a lake, a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``, `-` for none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from engine.lakes import IMPATIENT
+from exactly_once.programs.moments import act_at
+from exactly_once.programs.structured_streaming import SHORT_LIVED
+from frazil.engine.runner import run_project
+from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.model.settings import SparkSettings
+
+SINK = {"namespace": "db", "table": "t", "commit_mode": "upsert", "key_fields": ["id"], "batch_size": 100_000}
+
+
+def catalog(folder: Path) -> dict[str, object]:
+    sql = {"uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": (folder / "warehouse").as_uri()}
+    return {"type": "sql", "name": "lake", "sql": sql}
+
+
+def main(moment: str, nth: str, act: str, folder: str, spec: str) -> None:
+    if moment != "-":
+        act_at(moment, int(nth), act)
+    sink = {**SINK, "catalog": catalog(Path(folder))}
+    source = Path(spec).read_text()
+    given = {"name": "p", "source_name": "db", "source": json.loads(source), "sink_name": "lake", "sink": sink}
+    spark = SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": SHORT_LIVED})
+    settings = IMPATIENT.model_copy(update={"spark": spark})
+    run_project(ProjectSpec(file="t.yaml", pipelines=(PipelineSpec.model_validate(given),), settings=settings), once=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

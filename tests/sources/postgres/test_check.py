@@ -1,0 +1,281 @@
+"""What keeps a source from running is told before it runs, with the way out."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frazil.errors import ConfigError, FrazilError, Halted, Retryable
+from frazil.model.source import PostgresCdcSource
+from frazil.sources.postgres import slot as slot_module
+from frazil.sources.postgres import stream as stream_module
+from frazil.sources.postgres.source import PostgresCdc
+from services.postgres import Postgres, running_postgres, unprivileged_user
+from services.processes import wait_until
+from sources.postgres.databases import Database, Reader, database_on, drop_slots
+
+Follow = Callable[..., Reader]
+
+
+@pytest.fixture
+def orders(database: Database) -> Database:
+    database.run("create table orders (id int primary key, item text)")
+    return database
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (slot_module, stream_module):
+        monkeypatch.setattr(module, "IN_USE_SECONDS", 0.3)
+
+
+def refusal(spark: SparkSession, spec: PostgresCdcSource) -> FrazilError:
+    with pytest.raises(FrazilError) as caught:
+        PostgresCdc(spec, spark).check()
+    assert "\n" not in caught.value.message
+    password = spec.password.get_secret_value() if spec.password else ""
+    assert password not in str(caught.value)
+    return caught.value
+
+
+def test_all_is_well_and_nothing_was_made(spark: SparkSession, orders: Database) -> None:
+    PostgresCdc(orders.spec("orders"), spark).check()
+    assert orders.value("select count(*) from pg_replication_slots where database = current_database()") == 0
+    assert orders.value("select count(*) from pg_publication") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"password": "wrong-password"}, "database-login"),
+        ({"user": "nobody-knows"}, "database-login"),
+        ({"database": "no_such_database"}, "database-missing"),
+        ({"streams": [{"name": "ordres"}]}, "table-missing"),
+        ({"streams": [{"name": "orders", "namespace": "shop"}]}, "table-missing"),
+        ({"streams": [{"name": "recent"}]}, "not-a-table"),
+        ({"streams": [{"name": "keyless"}]}, "replica-identity"),
+        ({"streams": [{"name": "silent"}]}, "replica-identity"),
+        ({"create_publication": False}, "publication-missing"),
+        ({"streams": []}, "publication-missing"),
+        ({"publication": "of_others"}, "not-published"),
+        ({"create_slot": False}, "slot-missing"),
+    ],
+)
+def test_what_is_wrong_is_said(spark: SparkSession, orders: Database, options: dict[str, Any], code: str) -> None:
+    orders.run(
+        "create view recent as select * from orders",
+        "create table keyless (a int)",
+        "create table silent (a int primary key)",
+        "alter table silent replica identity nothing",
+        "create publication of_others for table silent",
+    )
+    error = refusal(spark, orders.spec("orders", **options))
+    assert isinstance(error, ConfigError)
+    assert (error.code, bool(error.fix)) == (code, True)
+
+
+def test_the_cure_for_a_table_without_a_key_works(spark: SparkSession, orders: Database) -> None:
+    orders.run("create table keyless (a int)")
+    assert "ALTER TABLE public.keyless REPLICA IDENTITY FULL" in refusal(spark, orders.spec("keyless")).fix
+    orders.run("ALTER TABLE public.keyless REPLICA IDENTITY FULL")
+    PostgresCdc(orders.spec("keyless"), spark).check()
+
+
+def test_a_publication_of_inserts_alone_needs_no_key(spark: SparkSession, orders: Database) -> None:
+    orders.run("create table log (a int)", "create publication inserts for table log with (publish = 'insert')")
+    PostgresCdc(orders.spec("log", publication="inserts"), spark).check()
+
+
+@pytest.fixture
+def plain_user(orders: Database) -> Iterator[str]:
+    name = f"plain_{uuid4().hex[:8]}"
+    orders.run(f"create role {name} login password 'secret-of-plain'")
+    yield name
+    orders.run(f"drop owned by {name}", f"drop role {name}")
+
+
+def test_rights_are_looked_at_one_by_one(spark: SparkSession, orders: Database, plain_user: str) -> None:
+    spec = orders.spec("orders", user=plain_user, password="secret-of-plain")
+    error = refusal(spark, spec)
+    assert error.code == "replication-right"
+    orders.run(f"alter role {plain_user} replication")
+    error = refusal(spark, spec)
+    assert error.code == "database-rights"
+    assert "GRANT SELECT" in error.fix
+    orders.run(f"grant select on orders to {plain_user}")
+    PostgresCdc(spec, spark).check()
+    with pytest.raises(ConfigError) as caught:
+        PostgresCdc(spec, spark).plan(None, 10)
+    assert caught.value.code == "database-rights", "the publication cannot be made by this user"
+    orders.run("create publication theirs for table orders")
+    reader = Reader(spark, orders.spec("orders", user=plain_user, password="secret-of-plain", publication="theirs"))
+    assert reader.batch() == []
+    reader.source.close()
+
+
+def test_a_server_that_is_not_there_may_come_back(spark: SparkSession, orders: Database) -> None:
+    error = refusal(spark, orders.spec("orders", port=9))
+    assert isinstance(error, Retryable)
+    assert error.code == "database-unreachable"
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate of this machine's address that vouches for itself, and its key."""
+    made, key = folder / f"{name}.crt", folder / f"{name}.key"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(made), "-keyout", str(key)]
+    subprocess.run([*request, *files], check=True, capture_output=True)
+    if user := unprivileged_user():
+        shutil.chown(key, user)
+    key.chmod(0o600)
+    return made, key
+
+
+def test_a_server_that_cannot_be_trusted_is_not_spoken_to(spark: SparkSession, orders: Database) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        own, key = certificate(folder, "own")
+        other, _ = certificate(folder, "other")
+        settings = {"ssl": "on", "ssl_cert_file": str(own), "ssl_key_file": str(key)}
+        with running_postgres(**settings) as server, database_on(server) as encrypted:
+            encrypted.run("create table orders (id int primary key)")
+            PostgresCdc(encrypted.spec("orders", sslmode="require"), spark).check()
+            PostgresCdc(encrypted.spec("orders", sslmode="verify-full", sslrootcert=str(own)), spark).check()
+            refused = [
+                refusal(spark, encrypted.spec("orders", sslmode="verify-full", sslrootcert=str(other))),
+                refusal(spark, encrypted.spec("orders", sslmode="verify-ca", sslrootcert="/no/such/file")),
+                refusal(spark, orders.spec("orders", sslmode="require")),
+            ]
+    assert [error.code for error in refused] == ["database-tls"] * 3
+    assert "certificate" in refused[0].message
+
+
+def test_a_log_that_lacks_what_changes_need(spark: SparkSession) -> None:
+    with running_postgres(wal_level="replica") as server, database_on(server) as made:
+        made.run("create table orders (id int primary key)")
+        error = refusal(spark, made.spec("orders"))
+    assert error.code == "wal-level"
+    assert "wal_level = logical" in error.fix
+
+
+def test_a_slot_of_another_kind(spark: SparkSession, orders: Database) -> None:
+    slot = f"slot_{uuid4().hex[:8]}"
+    orders.run(f"select pg_create_logical_replication_slot('{slot}', 'test_decoding')")
+    assert refusal(spark, orders.spec("orders", slot_name=slot)).code == "slot-of-another-kind"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slot_has_one_reader(orders: Database, follow: Follow) -> None:
+    first, second = follow("orders"), follow("orders")
+    first.batch()
+    first.batch()
+    for ask in (second.source.check, lambda: second.source.plan(first.ledger, 10)):
+        with pytest.raises(Retryable) as caught:
+            ask()
+        assert caught.value.code == "slot-in-use"
+    first.source.check()
+    first.source.close()
+    orders.run("insert into orders values (1, 'x')")
+    second.ledger = first.ledger
+    wait_until(lambda: not orders.value("select bool_or(active) from pg_replication_slots"), 10, "the slot to be free")
+    assert [row.id for row in second.batch() or ()] == [1]
+
+
+def test_a_slot_that_was_dropped_stops(orders: Database, follow: Follow) -> None:
+    reader = follow("orders")
+    reader.batch()
+    reader.source.close()
+    drop_slots(orders.connection)
+    with pytest.raises(Halted) as caught:
+        follow("orders", ledger=reader.ledger).batch()
+    assert caught.value.code == "slot-gone"
+    assert "new sink id" in caught.value.fix
+
+
+def test_a_slot_that_was_made_anew_stops(orders: Database, follow: Follow) -> None:
+    reader = follow("orders")
+    reader.batch()
+    reader.source.close()
+    drop_slots(orders.connection)
+    orders.run("insert into orders values (1, 'lost')")
+    orders.run(f"select pg_create_logical_replication_slot('{reader.source._spec.slot}', 'pgoutput')")
+    with pytest.raises(Halted) as caught:
+        follow("orders", ledger=reader.ledger).batch()
+    assert caught.value.code == "slot-moved"
+
+
+def test_a_slot_that_the_server_gave_up_stops(spark: SparkSession) -> None:
+    with (
+        running_postgres(max_slot_wal_keep_size="1MB", max_wal_size="32MB", min_wal_size="32MB") as server,
+        database_on(server) as made,
+    ):
+        made.run("create table orders (id int primary key, item text)")
+        reader = Reader(spark, made.spec("orders"))
+        reader.batch()
+        reader.source.close()
+        status = "select wal_status from pg_replication_slots"
+
+        def lost() -> bool:
+            made.run("insert into orders select coalesce(max(id), 0) + 1, repeat('x', 100) from orders")
+            made.run("select pg_switch_wal()", "checkpoint")
+            return bool(made.value(status) == "lost")
+
+        wait_until(lost, 60, "the slot to be lost")
+        assert refusal(spark, made.spec("orders")).code == "slot-lost"
+        again = Reader(spark, made.spec("orders"), reader.ledger)
+        with pytest.raises(Halted) as caught:
+            again.batch()
+        assert caught.value.code == "slot-lost"
+        again.source.close()
+
+
+def test_a_position_of_another_server_stops(orders: Database, follow: Follow) -> None:
+    reader = follow("orders")
+    reader.batch()
+    assert reader.ledger is not None
+    reader.ledger = reader.ledger.replace(reader.source._system, "1234567890")
+    with pytest.raises(Halted) as caught:
+        reader.batch()
+    assert caught.value.code == "other-database"
+
+
+def test_a_position_of_another_source_stops(orders: Database, follow: Follow) -> None:
+    with pytest.raises(Halted) as caught:
+        follow("orders", ledger='{"snapshot":1}').batch()
+    assert caught.value.code == "position-unknown"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"streams": [{"name": "a"}, {"name": "a", "namespace": "public"}]}, "named twice"),
+        ({"unbounded_numeric": "decimal(40, 2)"}, "precision"),
+        ({"slot_name": "Has-Capitals"}, "pattern"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        PostgresCdcSource.model_validate({"host": "h", "database": "d", "user": "u", **options})
+
+
+def test_names_follow_from_the_database() -> None:
+    spec = PostgresCdcSource(host="h", database="My-Shop", user="u")
+    assert (spec.slot, spec.publication_name) == ("frazil_my_shop", "frazil_My-Shop")
+
+
+def test_the_password_is_in_no_text(orders: Database, follow: Follow, postgres: Postgres) -> None:
+    reader = follow("orders")
+    part = reader.plan()
+    assert part is not None
+    frame = reader.source.read(part)
+    texts = [repr(part), repr(reader.source._login), reader.source.fingerprint, frame._jdf.queryExecution().toString()]
+    assert all(postgres.password not in text for text in texts)

@@ -1,0 +1,88 @@
+"""From the database into an Iceberg table: they are equal, also when the process is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.lakes import Lake, commits, run, sqlite_lake
+from services.processes import Child, start, wait_until
+from sources.postgres.databases import Database
+from sources.postgres.test_snapshot import Writer
+
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return sqlite_lake(spark, tmp_path)
+
+
+def described(database: Database, *tables: str) -> dict[str, Any]:
+    spec = database.spec(*tables).model_dump(mode="json", exclude_defaults=True)
+    return {**spec, "connector": "postgres-cdc", "password": database.server.password}
+
+
+def test_the_table_follows_the_database(database: Database, lake: Lake) -> None:
+    database.run(
+        "create table orders (id int primary key, item text, price numeric(8, 2), at timestamptz, tags text[])",
+        "insert into orders select i, 'item ' || i, i / 3.0, '2024-01-01'::timestamptz + i * interval '1 hour', "
+        "array['a', i::text] from generate_series(1, 100) i",
+    )
+    pipeline = lake.pipeline(described(database, "orders"), commit_mode="upsert", key_fields=["id"])
+    columns = "id, item, price, cast(unix_micros(at) as bigint), cast(tags as string)"
+    tags = "'[' || array_to_string(tags, ', ') || ']'"
+    sql = f"select id, item, price, (extract(epoch from at) * 1000000)::bigint, {tags} from orders"
+    run(pipeline, once=True)
+    assert lake.rows(columns) == sorted(database.rows(sql), key=repr)
+    database.run(
+        "update orders set item = 'changed' where id % 3 = 0",
+        "delete from orders where id % 5 = 0",
+        "update orders set id = id + 1000 where id < 20",
+        "insert into orders values (5000, 'new', null, null, null)",
+    )
+    done = commits(run(pipeline, once=True))
+    assert lake.rows(columns) == sorted(database.rows(sql), key=repr)
+    assert sum(commit.counts.read for commit in done) > 0
+    assert lake.table().columns == ["id", "item", "price", "at", "tags"]
+
+
+@pytest.mark.parametrize("tail", [("staged", 1), ("applied", 1), ("staged", 2), ("acknowledged", 2)])
+def test_killed_at_any_moment_nothing_is_lost_or_doubled(
+    database: Database, lake: Lake, tmp_path: Path, tail: tuple[str, int]
+) -> None:
+    moment, nth = tail
+    database.run("create table t (id int primary key, n int)", "insert into t select i, 0 from generate_series(1, 300) i")
+    spec = tmp_path / "source.json"
+    spec.write_text(json.dumps(described(database, "t")))
+    writer = Writer(database, 9, pause=0.05)
+    writer.start()
+    try:
+        child = following(tmp_path, spec, moment, str(nth), "kill-all")
+        assert ended(child) == -signal.SIGKILL
+    finally:
+        writer.end()
+    database.run("insert into t values (-1, 0)")
+    last = following(tmp_path, spec, "-", "0", "-")
+    assert ended(last) == 0, last.log_text()[-3000:]
+    held = Lake(lake.spark, {**lake.catalog, "name": "lake"}, lake.folder).introduced()
+    assert dict(held.rows("id, n")) == dict(database.rows("select id, n from t"))
+    assert held.count() == database.value("select count(*) from t")
+
+
+def following(folder: Path, spec: Path, *when: str) -> Child:
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "sources.postgres.following", *when, str(folder), str(spec)]
+    return start("following", command, folder / "log", env={"PYTHONPATH": path})
+
+
+def ended(child: Child) -> int:
+    wait_until(lambda: not child.running, 240, "its end")
+    return int(child.process.returncode)
