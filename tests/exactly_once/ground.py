@@ -218,8 +218,17 @@ class Numbers:
     def read(self, part: Slice) -> DataFrame:
         return numbers(self._session, row_of(part.start), row_of(part.end))
 
+    def between(self, start: Position | None, end: Position) -> Slice:
+        return Slice(start, end, row_of(end) - row_of(start))
+
     def observed(self, part: Slice, rows: int) -> None:
         """The counts are exact."""
+
+    def committed(self, position: Position) -> None:
+        """Numbers are not kept."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def explain(self, error: Exception) -> FrazilError | None:
         return None

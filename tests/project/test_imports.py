@@ -25,7 +25,8 @@ ALLOWED = {
     "version": (),
     "model": BASE,
     # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
-    "sources": ("frazil.engine.types", "frazil.engine.kafka", *MODEL),
+    # A message's values become those of declared columns as a row's do.
+    "sources": ("frazil.engine.types", "frazil.engine.schema", "frazil.engine.kafka", *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.

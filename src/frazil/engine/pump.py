@@ -76,6 +76,8 @@ class Pump:
         if state is not None and state.end is not None:
             require_same_source(state, self._source.fingerprint, self._writer.sink_id)
         self._position = state.end if state is not None else None
+        if self._position is not None:
+            self._source.committed(self._position)
         epoch = state.epoch if state is not None else 1
         total = self._source.total_rows(self._position) if once else None
         table = self._writer.sink.full_name
@@ -152,6 +154,7 @@ class Pump:
         written = self._writer.write(frame, whole, explain=self._source.explain)
         self._position = part.end
         self._source.observed(part, written.counts.read)
+        self._source.committed(part.end)
         if not written.skipped:
             self.totals.batches += 1
             self.totals.rows += written.counts.written

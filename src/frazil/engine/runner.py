@@ -118,7 +118,7 @@ def open_pipeline(
 def _components(source: SourceSpec) -> tuple[str, ...]:
     """The jars that a source is read with."""
     if isinstance(source, KafkaSource):
-        return ("kafka",)
+        return ("kafka", "avro")
     return ("avro",) if isinstance(source, FilesSource) and source.format is SourceFormat.AVRO else ()
 
 

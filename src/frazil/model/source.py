@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
+from frazil.model.format import MessageOptions
 from frazil.model.sink import ColumnSpec, columns_by_name
 
 
@@ -219,7 +220,7 @@ _OWN_SETTINGS = {
 }
 
 
-class KafkaSource(Model):
+class KafkaSource(MessageOptions):
     """Topics of a Kafka cluster."""
 
     connector: Literal["kafka"] = "kafka"

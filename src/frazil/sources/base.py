@@ -71,6 +71,9 @@ class Source(Protocol):
     def observed(self, part: Slice, rows: int) -> None:
         """Tells how many rows a slice really had, so that a source that estimates does it better next time."""
 
+    def committed(self, position: Position) -> None:
+        """Everything up to a position is in the table for good: the source need not keep it any longer."""
+
     def explain(self, error: Exception) -> FrazilError | None:
         """What an error means that came while the last slice was read, or None when it is not the source's.
 

@@ -180,6 +180,9 @@ class Files:
         for entry in part.detail:
             self._footers.pop(entry, None)
 
+    def committed(self, position: Position) -> None:
+        """Nothing is kept for this reader alone."""
+
     def explain(self, error: Exception) -> FrazilError | None:
         """Names the file, and shows the record, that could not be read."""
         text = whole_text(error)

@@ -155,6 +155,9 @@ class Generator:
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: the counts are exact."""
 
+    def committed(self, position: Position) -> None:
+        """Nothing is kept for this reader alone."""
+
     def explain(self, error: Exception) -> FrazilError | None:  # noqa: ARG002 - the protocol's signature
         """Nothing that Spark says here is the generator's fault."""
         return None

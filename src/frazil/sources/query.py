@@ -193,6 +193,9 @@ class Query:
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: the rows were counted."""
 
+    def committed(self, position: Position) -> None:
+        """Nothing is kept for this reader alone."""
+
     def explain(self, error: Exception) -> FrazilError | None:
         """What failed in the query's own expressions, which Spark marks as SQL."""
         if "== SQL" not in whole_text(error):

@@ -42,9 +42,10 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
 
             return Query(spec, spark)
         case KafkaSource():
+            from frazil.sources.decode import decoder
             from frazil.sources.kafka import KafkaTopics
 
-            return KafkaTopics(spec, spark)
+            return KafkaTopics(spec, spark, decoder(spec, spark))
         case PostgresCdcSource():
             try:
                 from frazil.sources.postgres.source import PostgresCdc

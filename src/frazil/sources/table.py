@@ -141,6 +141,9 @@ class SparkTable:
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: snapshots count their rows."""
 
+    def committed(self, position: Position) -> None:
+        """Nothing is kept for this reader alone."""
+
     def explain(self, error: Exception) -> FrazilError | None:
         """Data files that were removed while they were read."""
         text = whole_text(error)

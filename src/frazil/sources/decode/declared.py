@@ -90,7 +90,7 @@ def _aligned(given: Mapping[str, TableColumn], wanted: Sequence[TableColumn]) ->
     if not wanted:
         return {}
     data = StructType(tuple(given[one.name] for one in wanted))
-    made = alignment(data, StructType(tuple(wanted)), options=CoercionOptions(error_column=_WRONG))
+    made = alignment(data, StructType(tuple(wanted)), CoercionOptions(error_column=_WRONG)).columns
     return {} if made is None else dict(zip([*(one.name for one in wanted), _WRONG], made, strict=True))
 
 

@@ -15,6 +15,7 @@ from frazil.errors import FrazilError, Retryable
 from frazil.model.commit import Position
 from frazil.model.source import KafkaSource
 from frazil.sources.base import Slice
+from frazil.sources.decode import Decoder
 from frazil.sources.failures import asking_spark, one_line
 from frazil.sources.kafka import rewind
 from frazil.sources.kafka.failures import explain_kafka, says_messages_lost
@@ -30,7 +31,7 @@ LOOK_AROUND_SECONDS = 5.0
 
 
 class KafkaTopics:
-    """Topics of a Kafka cluster, message by message as they are, or as ``decode`` makes them.
+    """Topics of a Kafka cluster, message by message as they are, or as ``decoder`` makes them.
 
     Delivery: a slice lies between two offsets of each partition, and messages do not change; what is deleted or made anew
     stops the pipeline. A compacted topic may have forgotten overwritten messages when a slice is read again. Parallelism:
@@ -43,12 +44,12 @@ class KafkaTopics:
         self,
         spec: KafkaSource,
         spark: SparkSession,
-        decode: Callable[[DataFrame], DataFrame] = lambda frame: frame,
+        decoder: Decoder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
         self._spark = spark
-        self._decode = decode
+        self._decoder = decoder
         self._clock = clock
         # Consumers that Spark keeps under one name must have the same settings, and another source's may be others.
         self._readers = f"{spec.consumer_group or 'frazil'}-{uuid.uuid4().hex[:12]}"
@@ -168,10 +169,14 @@ class KafkaTopics:
         self._reading = part
         parts = ranges(None if part.start is None else Place.from_position(part.start), Place.from_position(part.end))
         with self._asking():
-            return self._decode(raw_frame(self._spark, self._known_settings, parts, self._readers))
+            raw = raw_frame(self._spark, self._known_settings, parts, self._readers)
+            return raw if self._decoder is None else self._decoder.decode(raw)
 
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: offsets are counted as if each were a message."""
+
+    def committed(self, position: Position) -> None:
+        """Messages are kept as long as the topic says; the group is told when the next part is planned."""
 
     def explain(self, error: Exception) -> FrazilError | None:
         """What went wrong with the cluster while a slice was read; in numbers, when messages are gone."""
@@ -192,6 +197,8 @@ class KafkaTopics:
             raise nothing_matches(tuple(missing))
         if not topics:
             raise nothing_matches(self._spec.topics)
+        if self._decoder is not None:
+            self._decoder.check()
 
     def rewound_to_latest(self) -> Position:
         """The position after the last messages of now."""
