@@ -100,10 +100,10 @@ def settle(table: IcebergTable) -> Settlement | None:
             return None
         deletes = kinds[0]
         scratch.without(deletes)
-        rows = _within(scratch, deletes)
-        before, gone, bitmaps = _looked_up(scratch, rows, deletes)
+        bounds = scratch.bounds(deletes)
+        before, gone, bitmaps = _looked_up(scratch, _within(scratch.rows, bounds), deletes)
         added, replaced = scratch.add_positions(bitmaps)
-        after = _digest(_within(scratch, deletes), deletes.columns)
+        after = _digest(_within(scratch.rows, bounds), deletes.columns)
     # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
     if after != before - gone or _records(added) - _records(replaced) != gone.rows:
         raise _audit_failed(before.rows - gone.rows, after.rows)
@@ -126,9 +126,8 @@ def _audit_failed(expected: int, found: int) -> Halted:
     )
 
 
-def _keys(scratch: Scratch, deletes: Deletes) -> DataFrame:
+def _keys(scratch: Scratch, deletes: Deletes, facts: DataFrame) -> DataFrame:
     """Each key once for every scope that it is deleted in, with the last time that it was."""
-    facts = _frame_of(scratch, scratch.facts(deletes))
     held = scratch.keys_of(deletes)
     named = held.select(*[quoted(column) for column in deletes.columns], functions.col("_file").alias(_FILE))
     by_key = named.join(functions.broadcast(facts), _FILE).groupBy(*[quoted(c) for c in deletes.columns], _SCOPE)
@@ -144,10 +143,9 @@ def _frame_of(scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
     return scratch.spark.createDataFrame(pyarrow.table(columns))
 
 
-def _within(scratch: Scratch, deletes: Deletes) -> DataFrame:
+def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame:
     """The rows whose keys lie between the least and the greatest deleted: files and row groups outside need not be read."""
-    rows = scratch.rows
-    for column, (low, high) in scratch.bounds(deletes).items():
+    for column, (low, high) in bounds.items():
         if not rows.schema[column].nullable:
             rows = rows.where(functions.col(quoted(column)).between(low, high))
     return rows
@@ -158,7 +156,8 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
 
     In one pass over the keys of the rows. Executors make bitmaps of positions, so that little is left to bring here.
     """
-    columns, keys, seen = deletes.columns, _keys(scratch, deletes), Observation()
+    columns, facts, seen = deletes.columns, scratch.facts(deletes), Observation()
+    keys = _keys(scratch, deletes, _frame_of(scratch, facts))
     few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
     wanted = functions.broadcast(keys) if few else keys
     files = _frame_of(scratch, scratch.data_facts()).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
@@ -173,7 +172,7 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
     applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin("", functions.col("__in"))
     dead = met.join(functions.broadcast(files), _FILE).where(applies)
     # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
-    if len({fact.scope == "" for fact in scratch.facts(deletes)}) > 1:
+    if len({fact.scope == "" for fact in facts}) > 1:
         dead = dead.dropDuplicates([_FILE, _POSITION])
     counted = functions.col(_POSITION) + 1
     stretches = dead.groupBy(_FILE, functions.bitmap_bucket_number(counted).alias(_STRETCH)).agg(
