@@ -193,14 +193,18 @@ def write_positions(
     schema = jvm.schema_from_json(json.dumps(_POSITION_SCHEMA))
     builder = jvm.build_metadata_from(metadata).setDefaultPartitionSpec(jvm.iceberg.PartitionSpec.unpartitioned())
     builder = builder.setCurrentSchema(schema, metadata.lastColumnId()).setProperties(_WHOLE_PATHS)
-    positions = pyarrow.table(
-        {
-            "file_path": pyarrow.array([path for path, bitmap in dead.items() for _ in range(len(bitmap))], pyarrow.string()),
-            "pos": pyarrow.array([at for bitmap in dead.values() for at in bitmap], pyarrow.int64()),
-            "task": pyarrow.array([n for n, bitmap in enumerate(dead.values()) for _ in range(len(bitmap))], pyarrow.int32()),
-        }
+    # A path is long, and there are many positions: they meet on the executors.
+    paths = pyarrow.table({"task": pyarrow.array(range(len(dead)), pyarrow.int32()), "file_path": list(dead)})
+    positions = pyarrow.concat_tables(
+        pyarrow.table(
+            {
+                "task": pyarrow.repeat(pyarrow.scalar(number, pyarrow.int32()), len(gone)),
+                "pos": pyarrow.array(gone, pyarrow.int64()),
+            }
+        )
+        for number, gone in enumerate(dead.values())
     )
-    rows = spark.createDataFrame(positions)
+    rows = spark.createDataFrame(positions).join(functions.broadcast(spark.createDataFrame(paths)), "task")
     rows = rows.repartitionById(len(dead), functions.col("task")).select("file_path", "pos")
     rows = rows.sortWithinPartitions("file_path", "pos")
     options = {"distribution-mode": "none", "check-nullability": "false"}

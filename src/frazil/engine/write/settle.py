@@ -100,10 +100,10 @@ def settle(table: IcebergTable) -> Settlement | None:
             return None
         deletes = kinds[0]
         scratch.without(deletes)
-        rows = _within(scratch, deletes)
-        before, gone, bitmaps = _looked_up(scratch, rows, deletes)
+        bounds = scratch.bounds(deletes)
+        before, gone, bitmaps = _looked_up(scratch, _within(scratch.rows, bounds), deletes)
         added, replaced = scratch.add_positions(bitmaps)
-        after = _digest(_within(scratch, deletes), deletes.columns)
+        after = _digest(_within(scratch.rows, bounds), deletes.columns)
     # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
     if after != before - gone or _records(added) - _records(replaced) != gone.rows:
         raise _audit_failed(before.rows - gone.rows, after.rows)
@@ -157,10 +157,9 @@ def _keys(scratch: Scratch, deletes: Deletes, files: DataFrame) -> DataFrame:
     return by_key.agg(functions.max(_SINCE).alias(_SINCE))
 
 
-def _within(scratch: Scratch, deletes: Deletes) -> DataFrame:
+def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame:
     """The rows whose keys lie between the least and the greatest deleted: files and row groups outside need not be read."""
-    rows = scratch.rows
-    for column, (low, high) in scratch.bounds(deletes).items():
+    for column, (low, high) in bounds.items():
         if not rows.schema[column].nullable:
             rows = rows.where(functions.col(quoted(column)).between(low, high))
     return rows
