@@ -237,10 +237,3 @@ def test_a_source_folder_that_is_there(frazil: Frazil, tmp_path: Path) -> None:
     text = file.read_text().replace("connector: generator", "connector: files")
     file.write_text(text.replace("{rows: 1000, rows_per_second: 1000}", f"{{path: '{tmp_path / 'in'}', format: json}}"))
     assert frazil("check").code == 0
-
-
-def test_a_source_that_this_version_cannot_run_is_not_called_fine(frazil: Frazil, tmp_path: Path) -> None:
-    file = tmp_path / "frazil.yaml"
-    file.write_text('version: "1.0"\nsources:\n  k:\n    connector: postgres-cdc\n    config: {host: h, database: d, user: u}\n')
-    told = frazil("check", "--json")
-    assert (told.code, failures(told)["source"]["code"]) == (78, "connector-not-available")

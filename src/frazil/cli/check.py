@@ -64,7 +64,7 @@ def check_source(name: str, source: SourceSpec, project: ProjectSpec) -> Check:
 
 
 def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
-    from frazil.model.source import RUNNABLE, FilesSource, GeneratorSource
+    from frazil.model.source import FilesSource, GeneratorSource
     from frazil.observe.check import check_folder
     from frazil.observe.lake import local_path
 
@@ -72,12 +72,6 @@ def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
         return "the generator needs nothing"
     if isinstance(source, FilesSource) and (path := local_path(source.path)) is not None:
         return check_folder(path)
-    if not isinstance(source, RUNNABLE):
-        raise ConfigError(
-            "connector-not-available",
-            f"This version cannot run the connector {source.connector}, and did not try to connect.",
-            fix="See which connectors run: frazil connectors",
-        )
     _check_with_spark(name, source, project)
     return f"the {source.connector} source can be read"
 

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Connector:
-    """A kind of source or sink, and whether this version runs it."""
+    """A kind of source or sink."""
 
     kind: str
     name: str
-    runs: bool
     description: str
     model: type[Model]
 
@@ -27,24 +26,21 @@ def connectors(call: Call) -> None:
     """List the sources and sinks that a pipeline file can name."""
     known = all_connectors()
     if call.output.json:
-        call.output.document([{"kind": c.kind, "name": c.name, "runs": c.runs, "description": c.description} for c in known])
+        call.output.document([{"kind": c.kind, "name": c.name, "description": c.description} for c in known])
         return
-    rows = [(c.kind, c.name, "yes" if c.runs else "not yet", c.description) for c in known]
-    call.output.show(table("", ("kind", "connector", "runs", "what it is"), rows))
+    rows = [(c.kind, c.name, c.description) for c in known]
+    call.output.show(table("", ("kind", "connector", "what it is"), rows))
     call.output.say("The settings of one: frazil schema CONNECTOR", "dim")
 
 
 def all_connectors() -> list[Connector]:
     """Every connector of the model."""
     from frazil.model.sink import SinkSpec
-    from frazil.model.source import RUNNABLE, SourceSpec
+    from frazil.model.source import SourceSpec
 
     models = get_args(get_args(SourceSpec)[0])
-    sources = [
-        Connector("source", model.model_fields["connector"].default, model in RUNNABLE, _first_line(model), model)
-        for model in models
-    ]
-    return [*sources, Connector("sink", "iceberg", True, _first_line(SinkSpec), SinkSpec)]
+    sources = [Connector("source", model.model_fields["connector"].default, _first_line(model), model) for model in models]
+    return [*sources, Connector("sink", "iceberg", _first_line(SinkSpec), SinkSpec)]
 
 
 def _first_line(model: type[Model]) -> str:

@@ -120,7 +120,7 @@ class _Declared(Model):
 class JsonFormat(_Declared, Enveloped):
     """JSON objects. Columns are declared, found in the messages, or told by a schema inside each message."""
 
-    type: Literal["json"] = "json"
+    type: Literal["json"] = Field("json", description="Name of the format.")
     infer: Inference | None = Field(
         None,
         description="Columns that are not declared: found in the first batch (`sample`), in every batch (`evolve`, the default), "
@@ -146,7 +146,7 @@ class JsonFormat(_Declared, Enveloped):
 class AvroFormat(Enveloped):
     """Avro. With a registry each message names its writer's schema; without, all have the one that is given."""
 
-    type: Literal["avro"] = "avro"
+    type: Literal["avro"] = Field("avro", description="Name of the format.")
     schema_registry: RegistrySpec | None = Field(None, description="Knows the schema of each message.")
     reader_schema: str | None = Field(
         None, description="With a registry: Avro schema (JSON) as which messages are read, whatever they were written with."
@@ -175,7 +175,7 @@ class AvroFormat(Enveloped):
 class ProtobufFormat(Model):
     """Protocol Buffers, with a file of descriptors as `protoc --include_imports --descriptor_set_out` writes it."""
 
-    type: Literal["protobuf"] = "protobuf"
+    type: Literal["protobuf"] = Field("protobuf", description="Name of the format.")
     descriptor_file: str = Field(min_length=1, description="Local file with the descriptors.")
     message: str = Field(min_length=1, description="Full name of the message, e.g. `shop.v1.Order`.")
     framing: Literal["none", "confluent"] = Field(
@@ -186,19 +186,19 @@ class ProtobufFormat(Model):
 class StringFormat(Model):
     """Text in UTF-8, as one column `value`."""
 
-    type: Literal["string"] = "string"
+    type: Literal["string"] = Field("string", description="Name of the format.")
 
 
 class BytesFormat(Model):
     """Bytes as they are, as one column `value`."""
 
-    type: Literal["bytes"] = "bytes"
+    type: Literal["bytes"] = Field("bytes", description="Name of the format.")
 
 
 class CsvFormat(_Declared):
     """One line of separated values a message."""
 
-    type: Literal["csv"] = "csv"
+    type: Literal["csv"] = Field("csv", description="Name of the format.")
     separator: str = Field(",", min_length=1, max_length=1, description="What stands between values.")
     quote: str = Field('"', min_length=1, max_length=1, description="What stands around a value that has separators in it.")
     null_value: str = Field("", description="A text that means null. So does nothing at all between separators.")
@@ -216,7 +216,7 @@ class CsvFormat(_Declared):
 class RawFormat(Model):
     """The record as it came: columns topic, offset, partition, timestamp, keys, headers and value."""
 
-    type: Literal["raw"] = "raw"
+    type: Literal["raw"] = Field("raw", description="Name of the format.")
 
 
 def _short_form(value: Any) -> Any:

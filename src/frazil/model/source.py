@@ -296,6 +296,3 @@ SourceSpec = Annotated[
     GeneratorSource | FilesSource | TableSource | QuerySource | PostgresCdcSource | KafkaSource,
     Field(discriminator="connector"),
 ]
-
-# Sources that this version can run; the others load, so that files can be written and checked, and are refused by `run`.
-RUNNABLE = (GeneratorSource, FilesSource, TableSource, QuerySource, KafkaSource, PostgresCdcSource)

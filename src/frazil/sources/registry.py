@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.errors import ConfigError, EnvironmentFault
+from frazil.errors import EnvironmentFault
 from frazil.model.source import (
     FilesSource,
     GeneratorSource,
@@ -18,8 +18,6 @@ from frazil.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-RUNS = "generator, files, table, query, kafka, postgres-cdc"
 
 
 def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
@@ -56,9 +54,3 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
                     fix="Install it: pip install 'frazil[postgres]'.",
                 ) from error
             return PostgresCdc(spec, spark)
-        case _:
-            raise ConfigError(
-                "connector-not-available",
-                f"The connector {spec.connector} can be described and checked, but this version cannot run it.",
-                fix=f"This version runs: {RUNS}.",
-            )

@@ -258,15 +258,6 @@ def test_what_cannot_run_yet_is_said_once_a_pipeline() -> None:
     assert not_yet(loaded(file_text())) == []
 
 
-def test_connectors_that_cannot_run_yet() -> None:
-    text = file_text(source="config: {host: h, database: d, user: u}\n").replace("generator", "postgres-cdc")
-    (found,) = not_yet(loaded(text))
-    assert "the connector postgres-cdc" in found.message
-    assert stands_at(found)[0] == place_of(text, "connector: postgres-cdc")[0]
-    project = load(DATA / "broker-form.yaml", {})
-    assert {message.message.split("`")[1] for message in not_yet(project)} == {"sensors-to-all_ice"}
-
-
 def test_places_are_kept_and_not_dumped(tmp_path: Path) -> None:
     text = file_text()
     file = tmp_path / "p.yaml"

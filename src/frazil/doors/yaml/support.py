@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from frazil.errors import ConfigError
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
-from frazil.model.source import RUNNABLE
 
 
 def not_yet(project: ProjectSpec) -> list[ConfigError]:
@@ -28,7 +27,5 @@ def _refusals(project: ProjectSpec, pipeline: PipelineSpec) -> list[ConfigError]
 def _reasons(pipeline: PipelineSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each reason with the keys that say so, the likeliest first."""
     source, sink = f"sources.{pipeline.source_name}", f"sinks.{pipeline.sink_name}"
-    if not isinstance(pipeline.source, RUNNABLE):
-        yield f"the connector {pipeline.source.connector}", (f"{source}.connector", f"{sink}.topics")
     if pipeline.dead_letter_topic is not None:
         yield "dead_letter_topic", (f"{sink}.dead_letter_topic", f"{source}.dead_letter_topic")
