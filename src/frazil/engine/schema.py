@@ -29,6 +29,8 @@ KEY = f"{HIDDEN}key"
 """The record's key, in bytes."""
 AT = f"{HIDDEN}at"
 """Where the record is in its source, as JSON."""
+UNCHANGED = f"{HIDDEN}unchanged"
+"""The columns of a row whose values did not change and were not sent; null when it has all."""
 ERROR_TYPE = "struct<stage: string, code: string, text: string>"
 
 RECORD_MARK = "[frazil-record] "
@@ -82,7 +84,7 @@ def alignment(
     options: CoercionOptions = _NO_OPTIONS,
     *,
     keys: Collection[str] = (),
-    unless: Column | None = None,
+    unless: Callable[[str], Column] | None = None,
     hidden: Collection[str] = (),
     rejects: bool = False,
 ) -> Alignment:
@@ -90,8 +92,8 @@ def alignment(
 
     What is wrong with a row stops the batch, or goes into the column that the options name, or, with ``rejects``, is handed back
     so that the row can be left out. Not checked are nulls in ``keys``, which are looked at by themselves where a row cannot be
-    left out, and rows ``unless`` which the condition does not hold: those that only delete. ``hidden`` are the columns that the
-    data has beside its own: a row that its source could not make anything of says so in one of them.
+    left out, and a column's value where ``unless`` says that it means nothing, as in a row that only deletes. ``hidden`` are the
+    columns that the data has beside its own: a row that its source could not make anything of says so in one of them.
     """
     given = {column.name: column for column in data.fields}
     known = functions.col(ERROR) if ERROR in hidden else None
@@ -146,7 +148,7 @@ def _aligned_column(
     casting: Casting,
     *,
     keys: Collection[str],
-    unless: Column | None,
+    unless: Callable[[str], Column] | None,
     rejects: bool,
 ) -> Aligned:
     if source is None:
@@ -168,10 +170,10 @@ def _aligned_column(
         value, error = checked.value, _joined([error, checked.error])
     if unless is None or (error is None and value is given):
         return Aligned(target.name, value, error)
-    # Of a row that only deletes, nothing but the key is looked at.
     nothing = functions.lit(None).cast(spark_type(target.type))
-    error = None if error is None else functions.when(~unless, error)
-    return Aligned(target.name, functions.when(unless, nothing).otherwise(value), error)
+    meaningless = unless(target.name)
+    error = None if error is None else functions.when(~meaningless, error)
+    return Aligned(target.name, functions.when(meaningless, nothing).otherwise(value), error)
 
 
 def _fits(source: TableColumn, target: TableColumn) -> bool:
@@ -313,6 +315,11 @@ def _same_shape(data: Type, table: Type) -> bool:
         case _:
             # Texts and bytes carry types that Spark does not have: not every one of them is a value of those.
             return spark_type(data) == spark_type(table) and (data == table or table.name not in ("uuid", "fixed"))
+
+
+def unchanged(name: str) -> Column:
+    """Whether a row, of a frame with the column for it, does not have the value of a column because that did not change."""
+    return functions.coalesce(functions.array_contains(UNCHANGED, name), functions.lit(False))
 
 
 def quoted(name: str) -> str:

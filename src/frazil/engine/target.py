@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
@@ -12,7 +13,7 @@ from frazil.engine.coerce import CAST_MARK, NULL_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import DELETE, ERROR, OP, RECORD_MARK, alignment, hidden_columns, schema_of
+from frazil.engine.schema import DELETE, ERROR, OP, RECORD_MARK, UNCHANGED, alignment, hidden_columns, schema_of, unchanged
 from frazil.engine.types import require_writable
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
@@ -259,9 +260,8 @@ def fit(
         partition_json(partition.fields, schema, schema_json(schema))
         changes = (*changes, partition)
     keys = key_columns(sink, schema) if sink.commit_mode is CommitMode.UPSERT else ()
-    deletes = functions.col(OP) == DELETE if OP in frame.columns else None
     rejects = sink.error_handling is OnError.DEAD_LETTER
-    aligned = alignment(data, schema, sink, keys=keys, unless=deletes, hidden=hidden, rejects=rejects)
+    aligned = alignment(data, schema, sink, keys=keys, unless=_meaningless(hidden), hidden=hidden, rejects=rejects)
     return Fit(
         data,
         have,
@@ -275,6 +275,18 @@ def fit(
         keys,
         nulls,
     )
+
+
+def _meaningless(hidden: Collection[str]) -> Callable[[str], SparkColumn] | None:
+    """Which values of a row nobody is to look at: all but the key of a row that only deletes, and those that were not sent."""
+    if not {OP, UNCHANGED} & set(hidden):
+        return None
+
+    def said(column: str) -> SparkColumn:
+        deletes = functions.col(OP) == DELETE if OP in hidden else functions.lit(False)
+        return deletes | unchanged(column) if UNCHANGED in hidden else deletes
+
+    return said
 
 
 def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str]) -> Rules:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -16,9 +17,14 @@ from frazil.model.settings import SparkSettings
 SINK = {"namespace": "db", "table": "t", "commit_mode": "upsert", "key_fields": ["id"], "batch_size": 100_000}
 
 
+def name_of(folder: Path) -> str:
+    """One for each folder: a Spark that has met a catalog keeps it under its name."""
+    return re.sub(r"\W", "_", f"lake_{folder.name}")
+
+
 def catalog(folder: Path) -> dict[str, object]:
     sql = {"uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": (folder / "warehouse").as_uri()}
-    return {"type": "sql", "name": "lake", "sql": sql}
+    return {"type": "sql", "name": name_of(folder), "sql": sql}
 
 
 def main(moment: str, nth: str, act: str, folder: str, spec: str) -> None:

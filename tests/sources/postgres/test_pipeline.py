@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from engine.lakes import Lake, commits, run, sqlite_lake
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
+from sources.postgres.following import name_of
 from sources.postgres.test_snapshot import Writer
 
 TESTS = Path(__file__).parents[2]
@@ -72,7 +73,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     database.run("insert into t values (-1, 0)")
     last = following(tmp_path, spec, "-", "0", "-")
     assert ended(last) == 0, last.log_text()[-3000:]
-    held = Lake(lake.spark, {**lake.catalog, "name": "lake"}, lake.folder).introduced()
+    held = Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced()
     assert dict(held.rows("id, n")) == dict(database.rows("select id, n from t"))
     assert held.count() == database.value("select count(*) from t")
 

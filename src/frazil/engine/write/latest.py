@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation, Window, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from frazil.engine.schema import DELETE, HIDDEN, OP, data_columns, quoted
+from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, data_columns, quoted, unchanged
 from frazil.engine.write.rows import EXTRA, IGNORE, ORDER
 from frazil.errors import DataError
 
@@ -45,8 +45,10 @@ class Survey:
 
 
 @contextmanager
-def latest(frame: DataFrame, keys: Sequence[str], unchanged: str | None = None) -> Iterator[tuple[DataFrame, Survey]]:
+def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, Survey]]:
     """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
+
+    A value that it lacks because it did not change is taken from the changes before it, as far as they have it.
 
     Raises where the last one cannot be told, or where a key has no value.
     """
@@ -61,7 +63,7 @@ def latest(frame: DataFrame, keys: Sequence[str], unchanged: str | None = None) 
         changes = changes.where(functions.col(OP) != IGNORE)
     last = _last(changes, keys).persist()
     try:
-        yield last.drop(_LOWEST, _HIGHEST), _survey(last, keys, seen, unchanged)
+        yield last.drop(_LOWEST, _HIGHEST), _survey(last, keys, seen)
     finally:
         last.unpersist()
 
@@ -78,14 +80,46 @@ def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     digest = functions.xxhash64(
         _op(frame), *[_hashable(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
     )
+    sent = _last_sent(frame, keys)
     ranked = frame.withColumn(_DIGEST, digest).withColumns(
         {
             _RANK: functions.row_number().over(by_key),
             _LOWEST: functions.min(_DIGEST).over(peers),
             _HIGHEST: functions.max(_DIGEST).over(peers),
+            **{_sent(name): value for name, value in sent.items()},
         }
     )
-    return ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST)
+    last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST)
+    return _filled(last, list(sent)) if sent else last
+
+
+def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
+    """For each column the last value of it that a change of the key has, in a struct: null when none has one."""
+    if UNCHANGED not in frame.columns or ORDER not in frame.columns:
+        return {}
+    of_key = Window.partitionBy(*[functions.col(quoted(key)) for key in keys])
+    return {
+        name: functions.max_by(
+            functions.struct(functions.col(quoted(name)).alias("value")), functions.when(~unchanged(name), functions.col(ORDER))
+        ).over(of_key)
+        for name in data_columns(frame)
+        if name not in keys
+    }
+
+
+def _sent(name: str) -> str:
+    return f"{HIDDEN}sent_{name}"
+
+
+def _filled(last: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows with the values that changes before them had; unchanged stays what none has."""
+    sent = {name: functions.col(quoted(_sent(name))) for name in names}
+    values = {name: functions.when(unchanged(name), sent[name]["value"]).otherwise(functions.col(quoted(name))) for name in names}
+    lacking = functions.array_compact(
+        functions.array(*[functions.when(unchanged(name) & sent[name].isNull(), functions.lit(name)) for name in names])
+    )
+    filled = last.withColumns(values | {UNCHANGED: functions.when(functions.size(lacking) > 0, lacking)})
+    return filled.drop(*[_sent(name) for name in names])
 
 
 def _hashable(value: Column, kind: DataType) -> Column:
@@ -105,7 +139,7 @@ def _holds_unhashable(kind: DataType) -> bool:
             return False
 
 
-def _survey(last: DataFrame, keys: Sequence[str], seen: Observation, unchanged: str | None) -> Survey:
+def _survey(last: DataFrame, keys: Sequence[str], seen: Observation) -> Survey:
     key_columns = [functions.col(quoted(key)) for key in keys]
     tied = functions.col(_LOWEST) != functions.col(_HIGHEST)
     without_key = key_columns[0].isNull()
@@ -119,7 +153,7 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Observation, unchanged: 
         _count_if(without_key).alias("without_key"),
         _count_if(tied).alias("tied"),
         functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
-        _count_if(_marked(last, unchanged)).alias("unchanged"),
+        _count_if(functions.col(UNCHANGED).isNotNull() if UNCHANGED in last.columns else functions.lit(False)).alias("unchanged"),
         *[f(column).alias(f"{f.__name__}{n}") for n, column in enumerate(key_columns) for f in (functions.min, functions.max)],
     ).first()
     assert row is not None, "an aggregate has one row"
@@ -148,17 +182,6 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Observation, unchanged: 
         lowest=tuple(row[f"min{n}"] for n in range(len(keys))),
         highest=tuple(row[f"max{n}"] for n in range(len(keys))),
     )
-
-
-def _marked(last: DataFrame, unchanged: str | None) -> Column:
-    """Whether a row has the mark that a value did not change in one of its columns."""
-    marked = functions.lit(False)
-    if unchanged is None:
-        return marked
-    for name in data_columns(last):
-        if last.schema[name].dataType.typeName() == "string":
-            marked |= functions.col(quoted(name)) == unchanged
-    return marked
 
 
 def _count_if(condition: Column) -> Column:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import StringType
 
 from frazil.engine import target
 from frazil.engine.iceberg import Change, Scratch
-from frazil.engine.schema import DELETE, OP, quoted
+from frazil.engine.schema import DELETE, OP, UNCHANGED, quoted, unchanged
 from frazil.engine.target import Fit
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.ground import Ground, Written
@@ -45,26 +44,21 @@ def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) ->
     if options.when_matched_update_all:
         merging = merging.whenMatched().update(_updates(last, fit, options))
     if options.when_not_matched_insert_all:
-        merging = merging.whenNotMatched(~is_delete).insert(_inserts(last, fit, options))
+        merging = merging.whenNotMatched(~is_delete).insert({quoted(name): _new(name) for name in fit.names})
     merging.merge()
 
 
 def _updates(last: DataFrame, fit: Fit, options: ChangeOptions) -> dict[str, Column]:
     """What a known row becomes: the batch's values, but for those that it does not have."""
     names = fit.given if options.partial_updates else fit.names
-    return {quoted(name): _kept(last, name, options.unchanged_value, _old(name)) for name in names if name not in fit.keys}
+    return {quoted(name): _kept(last, name) for name in names if name not in fit.keys}
 
 
-def _inserts(last: DataFrame, fit: Fit, options: ChangeOptions) -> dict[str, Column]:
-    return {quoted(name): _kept(last, name, options.unchanged_value, functions.lit(None)) for name in fit.names}
-
-
-def _kept(last: DataFrame, name: str, unchanged: str | None, otherwise: Column) -> Column:
-    """The batch's value; where it only says that nothing changed, the other one."""
-    value = _new(name)
-    if unchanged is None or not isinstance(last.schema[name].dataType, StringType):
-        return value
-    return functions.when(value == unchanged, otherwise).otherwise(value)
+def _kept(last: DataFrame, name: str) -> Column:
+    """The batch's value; the table's where that did not change and was not sent."""
+    if UNCHANGED not in last.columns:
+        return _new(name)
+    return functions.when(unchanged(name), _old(name)).otherwise(_new(name))
 
 
 def _new(name: str) -> Column:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.schema import DELETE, ERROR, HIDDEN, OP, data_columns, error_of, hidden_columns, quoted
+from frazil.engine.schema import DELETE, ERROR, HIDDEN, OP, UNCHANGED, data_columns, error_of, hidden_columns, quoted
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
 from frazil.model.sink import SinkSpec
@@ -26,7 +26,7 @@ _BEFORE, _AFTER = 0, 1
 
 def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for."""
-    frame = _operations(frame, sink)
+    frame = _without_marks(_operations(frame, sink), sink.unchanged_value)
     new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}
     new[sink.time_column] = functions.current_timestamp()
     named = {name: column for name, column in new.items() if name is not None}
@@ -34,6 +34,26 @@ def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         if name in frame.columns:
             raise ConfigError("column-exists", f"The column {name!r}, which the sink adds, is in the data already.")
     return frame.withColumns(named) if named else frame
+
+
+def _without_marks(frame: DataFrame, mark: str | None) -> DataFrame:
+    """The frame with null for texts that stand for a value which was not sent, and a hidden column that names these."""
+    names = [name for name in data_columns(frame) if isinstance(frame.schema[name].dataType, StringType)]
+    if mark is None or not names:
+        return frame
+    marked = {name: functions.col(quoted(name)) == mark for name in names}
+    found = functions.array_compact(
+        functions.array(*[functions.when(held, functions.lit(name)) for name, held in marked.items()])
+    )
+    if UNCHANGED in frame.columns:
+        found = functions.array_union(
+            found, functions.coalesce(functions.col(UNCHANGED), functions.array().cast("array<string>"))
+        )
+    sent = {
+        name: functions.when(~functions.coalesce(held, functions.lit(False)), functions.col(quoted(name)))
+        for name, held in marked.items()
+    }
+    return frame.withColumns(sent | {UNCHANGED: functions.when(functions.size(found) > 0, found)})
 
 
 def _op(frame: DataFrame) -> Column:
