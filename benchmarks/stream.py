@@ -48,6 +48,9 @@ class Numbers:
         last = min(first + limit, self._rows)
         return Slice(start, position(last), last - first, full=True) if last > first else None
 
+    def between(self, start: Position | None, end: Position) -> Slice:
+        return Slice(start, end, _number(end) - _number(start))
+
     def finished(self, position: Position | None) -> bool:
         return _number(position) >= self._rows
 
@@ -66,8 +69,14 @@ class Numbers:
     def explain(self, error: Exception) -> FrazilError | None:  # noqa: ARG002 - the protocol's signature
         return None
 
+    def committed(self, position: Position) -> None:
+        """Nothing is kept."""
+
     def check(self) -> None:
         """Nothing outside is needed."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _number(at: Position | None) -> int:

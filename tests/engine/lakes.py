@@ -61,7 +61,8 @@ class Lake:
         """A pipeline into a table of this lake. What belongs to the pipeline itself is told apart from the sink's options."""
         namespace, _, short = table.rpartition(".")
         own = {key: options.pop(key) for key in ("transforms", "rate_limit") if key in options}
-        sink = SinkSpec.model_validate({"catalog": self.catalog, "namespace": namespace, "table": short, **options})
+        named = {} if "route" in options else {"table": short}
+        sink = SinkSpec.model_validate({"catalog": self.catalog, "namespace": namespace, **named, **options})
         given = {"name": name, "source_name": "source", "source": source, "sink_name": "lake", "sink": sink, **own}
         return PipelineSpec.model_validate(given)
 

@@ -109,13 +109,6 @@ def test_a_source_folder_that_is_not_there_is_told(lake: Lake) -> None:
     assert lake.nothing_written()
 
 
-def test_a_connector_that_this_version_cannot_run_is_told(lake: Lake) -> None:
-    source = {"connector": "postgres-cdc", "host": "localhost", "database": "d", "user": "u"}
-    with pytest.raises(frazil.ConfigError, match="postgres-cdc"):
-        run(lake.pipeline(source))
-    assert lake.nothing_written()
-
-
 def test_a_catalog_that_is_no_catalog_is_told(lake: Lake, rest_catalog: RestCatalog) -> None:
     there = lake.with_catalog({"type": "rest", "rest": {"uri": f"{rest_catalog.uri}/not/here"}})
     with pytest.raises(frazil.FrazilError) as caught:

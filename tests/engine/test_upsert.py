@@ -207,11 +207,33 @@ def test_columns_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> 
 
 
 def test_values_that_were_not_sent_keep_their_values(lake: Lake) -> None:
-    marked = {"unchanged_value": "__unchanged"}
+    marked = {"unchanged_value": "__unchanged", "unchanged_missing": "write_null"}
     auto(lake, "select id, 'a' v, 'b' w from range(2)", **marked).write()
     auto(lake, "select 1L id, 'new' v, '__unchanged' w union all select 7L, 'new', '__unchanged'", **marked).write()
     assert lake.rows() == [(0, "a", "b"), (1, "new", "b"), (7, "new", None)]
     assert why(lake)[0] == "merge"
+
+
+def test_values_that_were_not_sent_and_are_nowhere_stop_the_batch(lake: Lake) -> None:
+    marked = {"unchanged_value": "__unchanged"}
+    auto(lake, "select id, 'a' v, 'b' w from range(2)", **marked).write()
+    with pytest.raises(frazil.DataError, match=r"A row \(id = 7\) came without the values of w") as caught:
+        auto(lake, "select 1L id, 'new' v, '__unchanged' w union all select 7L, 'new', '__unchanged'", **marked).write()
+    assert caught.value.code == "unchanged-missing"
+    assert lake.rows() == [(0, "a", "b"), (1, "a", "b")]
+
+
+def test_values_that_were_not_sent_are_those_of_an_earlier_row_of_the_batch(lake: Lake) -> None:
+    marked = {"unchanged_value": "__unchanged", "order_by": ["n"]}
+    auto(lake, "select id, 0 n, 'a' v, 'b' w from range(3)", **marked).write()
+    rows = [
+        (1, 1, "new", "mine"), (1, 2, "__unchanged", "__unchanged"), (1, 3, "last", "__unchanged"),
+        (2, 1, "new", "__unchanged"), (2, 2, "__unchanged", "__unchanged"),
+        (7, 1, "first", "mine"), (7, 2, "__unchanged", "other"),
+    ]  # fmt: skip
+    values = ", ".join(f"({i}L, {n}, '{v}', '{w}')" for i, n, v, w in rows)
+    auto(lake, f"select * from values {values} as t(id, n, v, w)", **marked).write()
+    assert lake.rows() == [(0, 0, "a", "b"), (1, 3, "last", "mine"), (2, 2, "new", "b"), (7, 2, "first", "other")]
 
 
 # What operations a row can say.

@@ -119,6 +119,8 @@ class Sink:
         """The sink as the engine takes it."""
         try:
             spec = SinkSpec.model_validate(self._options)
+            if problems := spec.unmet_by(keys=False, operations=False):
+                raise ConfigError("sink-option", f"sink: {problems[0]}")
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])

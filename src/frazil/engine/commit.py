@@ -91,10 +91,11 @@ class TableView:
 
 @dataclass(frozen=True)
 class Moved:
-    """Another place of a source from which the sink reads on, None: the beginning."""
+    """Another place of a source to read on from, None: the beginning. ``lead``: the batch that a follower has then."""
 
     source: str
     end: Position | None
+    lead: int | None = None
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,8 @@ def next_state(view: TableView, intent: Intent) -> SinkState:
     if intent.followers is not None:
         claimed = replace(claimed, followers=intent.followers)
     if intent.moved is not None:
-        return replace(claimed, source=intent.moved.source, start=claimed.end, end=intent.moved.end)
+        moved = replace(claimed, source=intent.moved.source, start=claimed.end, end=intent.moved.end)
+        return moved if intent.moved.lead is None else replace(moved, lead=intent.moved.lead, rows=0)
     if intent.batch is None:
         return claimed
     batch = intent.batch

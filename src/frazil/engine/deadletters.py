@@ -47,6 +47,9 @@ class Follower(Protocol):
     def write(self, frame: DataFrame, part: Part) -> object:
         """See there."""
 
+    def undo(self, condition: str) -> None:
+        """See there."""
+
 
 class Letters(Protocol):
     """Takes the rows that cannot be written."""
@@ -60,6 +63,9 @@ class Letters(Protocol):
 
     def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:
         """Keeps the rows that a batch of so many could not write."""
+
+    def abandon(self) -> None:
+        """The batch that was cut off will not be repeated: nothing is left of it."""
 
 
 class LetterBox:
@@ -108,13 +114,26 @@ class LetterBox:
             self._put += count
         self._cut_off = part.end
 
+    def abandon(self) -> None:
+        """Takes the letters of the batch that was cut off back out."""
+        state = self._writer.state
+        if self._cut_off is not None and state is not None:
+            pipeline = self._pipeline.replace("\\", "\\\\").replace("'", "\\'")
+            self._writer.undo(f"batch = {state.lead} and pipeline = '{pipeline}'")
+        self._cut_off = None
+
+    def rows_of(self, lead: int) -> int:
+        """How many letters a batch has that was the last one to have any."""
+        state = self._writer.state
+        return state.rows if state is not None and state.lead == lead else 0
+
 
 class Collected:
-    """Letters that somebody else puts away when all tables of a batch have theirs."""
+    """Letters of one table that somebody else puts away."""
 
     followers: tuple[str, ...] = ()
 
-    def __init__(self, take: Callable[[Sequence[Rejected]], None]) -> None:
+    def __init__(self, take: Callable[[Sequence[Rejected], int], None]) -> None:
         self._take = take
 
     def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
@@ -122,7 +141,10 @@ class Collected:
 
     def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:  # noqa: ARG002 - the protocol's
         """Hands them over."""
-        self._take(rejected)
+        self._take(rejected, read)
+
+    def abandon(self) -> None:
+        """Nothing of its own to give up."""
 
 
 def unfinished(home: SinkState | None, follower: SinkState | None) -> Position | None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from frazil.engine import target
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
 from frazil.engine.runner import start_spark
+from frazil.engine.schema import told_keys
 from frazil.engine.session import session_for
 from frazil.engine.shape import shaped
 from frazil.engine.write import with_operations
 from frazil.errors import Retryable
-from frazil.model.commit import SinkState
+from frazil.model.commit import Position, SinkState
 from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.plan import PipelinePlan, PlannedColumn, planned_columns
@@ -28,17 +31,41 @@ from frazil.sources.base import Slice, Source
 CATALOG_TABLE = "iceberg_tables"
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What would be read first: the part, its rows or at least their columns, and what is to be said about it."""
+
+    part: Slice | None
+    rows: DataFrame | None
+    note: str = ""
+
+
+Look = Callable[[Source, Position | None, int], Ahead]
+
+
+@runtime_checkable
+class Looked(Protocol):
+    """A source that cannot plan without leaving a trace; its columns can be looked up."""
+
+    def empty(self) -> DataFrame:
+        """The columns, without rows."""
+
+
 def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
     """What the pipeline would create, change and read first; of a sink with many tables only of its home is that known."""
-    if pipeline.sink.route is not None:
-        plan = plan_pipeline(pipeline.model_copy(update={"sink": pipeline.sink.home}), settings)
-        note = f"Rows go into tables by the {pipeline.sink.route.decides}: which, only reading them tells."
-        return replace(plan, notes=(note, *plan.notes))
+    route = pipeline.sink.route
+    if route is None:
+        return _planned(pipeline, settings, _first_rows)
+    note = f"Rows go into tables by the {route.decides}: which, only reading them tells."
+    return _planned(pipeline.model_copy(update={"sink": pipeline.sink.home}), settings, lambda *_: Ahead(None, None, note))
+
+
+def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> PipelinePlan:
     spark = start_spark([pipeline], settings)
     catalog = catalog_settings(pipeline.sink)
     if _unborn(catalog):
         # Opening a SQLite catalog makes its file; a file that is not there holds no tables.
-        return _plan(pipeline, spark, None, pipeline.sink.namespace_levels)
+        return _plan(pipeline, spark, None, pipeline.sink.namespace_levels, look)
     session = session_for(spark, _read_only(catalog))
     try:
         lake = Lake(session, catalog.name, pipeline.sink.catalog.address)
@@ -48,18 +75,28 @@ def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
         if CATALOG_TABLE not in error.message:
             raise
         table, missing = None, pipeline.sink.namespace_levels  # a database that has not been a catalog yet
-    return _plan(pipeline, session, table, missing)
+    return _plan(pipeline, session, table, missing, look)
 
 
-def _plan(pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | None, missing: tuple[str, ...]) -> PipelinePlan:
+def _first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
+    if isinstance(source, Looked):
+        note = "How much there is to read is not known before the pipeline has a replication slot, and a plan makes none."
+        return Ahead(None, source.empty(), note)
+    part = source.plan(start, limit)
+    return Ahead(None, None, "The source has nothing to read now.") if part is None else Ahead(part, source.read(part))
+
+
+def _plan(
+    pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | None, missing: tuple[str, ...], look: Look
+) -> PipelinePlan:
     sink = pipeline.sink
     state = table.port(pipeline.sink_id).refresh().state if table is not None else None
     source = open_source(pipeline.source, session)
     source.check()
-    part = source.plan(state.end if state else None, sink.rows_per_batch)
-    columns, changes, notes = _columns(pipeline, source, part, table)
-    if part is None:
-        notes = (*notes, "The source has nothing to read now.")
+    start = state.end if state else None
+    ahead = look(source, start, sink.rows_per_batch)
+    frame = None if ahead.rows is None else with_operations(shaped(ahead.rows, pipeline.transforms), sink)
+    columns, changes, notes = _columns(sink, frame, table)
     partition, old_partition = _partition(sink, table, changes)
     return PipelinePlan(
         pipeline=pipeline.name,
@@ -70,24 +107,22 @@ def _plan(pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | N
         create_table=table is None,
         columns=columns,
         partition=partition,
-        identifier_fields=sink.key_fields if table is None else _identifiers(table, changes),
+        identifier_fields=_keys(sink, frame) if table is None else _identifiers(table, changes),
         format_version=sink.format_version if table is None else table.format_version,
         properties=_properties(sink, table),
         mode=sink.commit_mode.value,
         epoch=_next_epoch(state),
-        start=state.end if state else None,
-        end=part.end if part else None,
-        rows=source.total_rows(state.end if state else None) or (part.rows if part else None),
-        notes=notes,
+        start=start,
+        end=ahead.part.end if ahead.part else None,
+        rows=source.total_rows(start) or (ahead.part.rows if ahead.part else None),
+        notes=(*notes, *filter(None, [ahead.note])),
         old_partition=old_partition,
     )
 
 
 def _columns(
-    pipeline: PipelineSpec, source: Source, part: Slice | None, table: IcebergTable | None
+    sink: SinkSpec, frame: DataFrame | None, table: IcebergTable | None
 ) -> tuple[tuple[PlannedColumn, ...], tuple[TableChange, ...], tuple[str, ...]]:
-    sink = pipeline.sink
-    frame = with_operations(shaped(source.read(part), pipeline.transforms), sink) if part is not None else None
     if table is None:
         schema = sink.declared_schema or (target.frame_schema(frame) if frame is not None else None)
         if schema is None:
@@ -100,6 +135,12 @@ def _columns(
         repartitioning = target.repartitioning(sink, table.partition)
         changes = () if repartitioning is None else (repartitioning,)
     return planned_columns(table.schema, changes), changes, ()
+
+
+def _keys(sink: SinkSpec, frame: DataFrame | None) -> tuple[str, ...]:
+    if frame is None:
+        return sink.key_fields
+    return target.key_columns(sink, sink.declared_schema or target.frame_schema(frame), told_keys(frame))
 
 
 def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:

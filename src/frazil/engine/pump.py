@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+
+from pyspark.sql import DataFrame
 
 from frazil.engine.commit import backoff_seconds, require_same_source
 from frazil.engine.part import Part
@@ -21,7 +23,7 @@ from frazil.errors import Retryable
 from frazil.model.commit import Position
 from frazil.model.events import Listener, SourceFailed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import AWAY, Slice, Source
+from frazil.sources.base import AWAY, Several, Slice, Source
 
 
 @dataclass
@@ -131,7 +133,10 @@ class Pump:
         """The next part; first of all the very part that was cut off when one of its tables had it already."""
         cut_off = self._writer.unfinished
         if cut_off is not None:
-            return replace(self._source.between(self._position, cut_off), full=True)
+            part = self._source.between(self._position, cut_off)
+            if part is not None:
+                return replace(part, full=True)
+            self._position = self._writer.abandon()
         return self._source.plan(self._position, limit)
 
     def _due(self, part: Slice, remaining: float) -> bool:
@@ -141,17 +146,18 @@ class Pump:
         return enough or begins or part.full or remaining <= 0
 
     def _write(self, part: Slice) -> int:
-        frame = self._source.read(part)
-        if not self._writer.ready and part.rows == 0 and not data_columns(frame):
-            return 0  # nothing to make a table of; the next look begins at the same place
+        frames = self._read(part)
         if not self._writer.ready:
+            (frame,) = frames
+            if part.rows == 0 and not data_columns(frame):
+                return 0  # nothing to make a table of; the next look begins at the same place
             state = self._writer.ensure(frame)
             if state is not None and state.end != part.start:
                 # Somebody made the table and wrote to this sink since it was looked for: go on from there.
                 self._position = state.end
                 return 0
         whole = Part(self._source.fingerprint, part.start, part.end, part.rows)
-        written = self._writer.write(frame, whole, explain=self._source.explain)
+        written = self._writer.write_each(frames, whole, self._source.explain)
         self._position = part.end
         self._source.observed(part, written.counts.read)
         self._source.committed(part.end)
@@ -159,6 +165,11 @@ class Pump:
             self.totals.batches += 1
             self.totals.rows += written.counts.written
         return written.counts.read
+
+    def _read(self, part: Slice) -> Sequence[DataFrame]:
+        if isinstance(self._writer, RoutedWriter) and isinstance(self._source, Several):
+            return self._source.read_each(part)
+        return (self._source.read(part),)
 
     def _keep_rate(self, rows: int, stop: threading.Event) -> None:
         if self._rate_limit is not None and rows:

@@ -12,8 +12,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.util import inheritable_thread_target
@@ -50,9 +51,45 @@ class Found:
     broken: int = 0
 
     @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(sum(values.values()) for values in self.tables.values()) + self.misfits
+
+    @property
     def misfits(self) -> int:
         """Rows that go into no table."""
         return sum(self.strays.values()) + self.broken
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a batch whose rows have the same columns."""
+
+    rows: DataFrame
+    found: Found
+
+    def of(self, table: str) -> DataFrame | None:
+        """The rows for a table."""
+        values = self.found.tables.get(table)
+        if values is None:
+            return None
+        return self.rows.where(functions.col(ROUTE).isin(*values)).drop(ROUTE, *([ERROR] if ERROR in self.rows.columns else []))
+
+
+@dataclass
+class Batch:
+    """The batch that is being written, and its letters so far. ``solo``: it has rows for one table only."""
+
+    part: Part
+    lead: int
+    misfits: tuple[Rejected, ...]
+    solo: bool
+    by_table: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """All letters that are known."""
+        return (*(one for table in self.by_table.values() for one in table), *self.misfits)
 
 
 class RoutedWriter:
@@ -81,11 +118,18 @@ class RoutedWriter:
         self._letters: LetterBox | None = None
         if sink.on_error is OnError.DEAD_LETTER:
             self._letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name)
-        self._make: Callable[[SinkSpec], SinkWriter] = lambda spec: SinkWriter(
-            session, spec, sink_id, name=name, retry=retry, listen=listen, sleep=sleep, letters=Collected(self._collect)
+        self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
+            session,
+            sink.routed(table.rpartition(".")[2]),
+            sink_id,
+            name=name,
+            retry=retry,
+            listen=listen,
+            sleep=sleep,
+            letters=Collected(lambda rejected, read: self._collect(table, rejected, read)),
         )
         self._tables: dict[str, SinkWriter] = {}
-        self._collected: list[Rejected] = []
+        self._batch: Batch | None = None
         self._lock = threading.Lock()
         self.unfinished: Position | None = None
 
@@ -137,23 +181,52 @@ class RoutedWriter:
         """The tables are made when rows come for them."""
         return self.state
 
+    def abandon(self) -> Position | None:
+        """Gives up a batch that was cut off and cannot be read again. It has one table, which gets its rows after their letters:
+
+        one that has the batch has it whole, and only the home does not know. Without that, nothing is left of the batch.
+        """
+        lead = (self.state.batch if self.state is not None else 0) + 1
+        states = [writer.state for writer in self._tables.values() if writer.state is not None]
+        whole = next((state for state in states if self.unfinished is not None and state.lead == lead), None)
+        if whole is not None and whole.end is not None:
+            lost = self._letters.rows_of(lead) if self._letters is not None else 0
+            counts = RowCounts(read=whole.rows + lost, written=whole.rows, dead_lettered=lost)
+            self._home.mark(Part(whole.source or "", whole.start, whole.end), counts)
+        elif self._letters is not None:
+            self._letters.abandon()
+        self.unfinished = None
+        return self.state.end if self.state is not None else None
+
     def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
         """Writes a batch into all tables that it has rows for; it is done when the home says so."""
+        return self.write_each((frame,), part, explain)
+
+    def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
+        """The same for a batch in several frames. Rows of several may be for one table."""
         began = time.monotonic()
         lead = (self.state.batch if self.state is not None else 0) + 1
-        self._collected = []
-        tally = Tally()
-        with _at_hand(self._routed(with_record(frame) if self._letters is not None else frame, tally)) as rows:
-            found = self._look(rows, explain)
-            self._introduce(list(found.tables))
+        tallies = [Tally() for _ in frames]
+        with ExitStack() as at_hand:
+            pieces = []
+            for frame, tally in zip(frames, tallies, strict=True):
+                whole = with_record(frame) if self._letters is not None else frame
+                rows = at_hand.enter_context(_at_hand(self._routed(whole, tally)))
+                pieces.append(Piece(rows, self._look(rows, explain)))
+            names = list(dict.fromkeys(name for piece in pieces for name in piece.found.tables))
+            misfits = tuple(one for piece in pieces for one in self._misfits(piece))
+            self._batch = Batch(part, lead, misfits, solo=len(names) == 1)
+            self._introduce(names)
             self.unfinished = part.end  # from here on the very same part must be repeated
-            done = self._write_tables(rows, found, part, lead, explain)
-            misfits = self._misfits(rows, found)
-            total = sum((one.counts for one in done), RowCounts(found.misfits, 0, dead_lettered=found.misfits))
+            done = self._write_tables(pieces, names, part, lead, explain)
+            lost = sum(piece.found.misfits for piece in pieces)
+            unrouted = RowCounts(lost, 0, dead_lettered=lost)
+            total = sum((one.counts for one in done), unrouted)
             if self._letters is not None:
-                self._letters.put((*self._collected, *misfits), total.read, part, lead)
-        unrouted = RowCounts(found.misfits, 0, dead_lettered=found.misfits)
-        reshaped = tally.of(total.read)
+                self._letters.put(self._batch.rejected, total.read, part, lead)
+        reshaped = RowCounts(0, 0)
+        for piece, tally in zip(pieces, tallies, strict=True):
+            reshaped += tally.of(piece.found.rows)
         return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
 
     def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
@@ -246,30 +319,33 @@ class RoutedWriter:
         return self._letters.followers if self._letters is not None else ()
 
     def _open_table(self, name: str) -> None:
-        writer = self._make(self.sink.routed(name.rpartition(".")[2]))
+        writer = self._make(name)
         writer.open()
         with self._lock:
             self._tables[name] = writer
 
-    def _write_tables(self, rows: DataFrame, found: Found, part: Part, lead: int, explain: Explain) -> list[Committed]:
+    def _write_tables(
+        self, pieces: Sequence[Piece], names: Sequence[str], part: Part, lead: int, explain: Explain
+    ) -> list[Committed]:
         done: list[Committed] = []
 
         def write(name: str) -> None:
-            values = found.tables[name]
-            own = rows.where(functions.col(ROUTE).isin(*values)).drop(ROUTE, *([ERROR] if ERROR in rows.columns else []))
+            own = [rows for piece in pieces if (rows := piece.of(name)) is not None]
+            whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), own)
             writer = self._tables[name]
             if not writer.ready:
-                writer.ensure(own)
-            share = Part(part.source, part.start, part.end, sum(values.values()), lead)
-            written = writer.write(own, share, explain)
+                writer.ensure(whole)
+            count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)
+            written = writer.write(whole, Part(part.source, part.start, part.end, count, lead), explain)
             with self._lock:
                 done.append(written)
 
-        self._each(list(found.tables), write)
+        self._each(names, write)
         return done
 
-    def _misfits(self, rows: DataFrame, found: Found) -> tuple[Rejected, ...]:
+    def _misfits(self, piece: Piece) -> tuple[Rejected, ...]:
         """The rows that go into no table, with the reason."""
+        rows, found = piece.rows, piece.found
         if not found.misfits:
             return ()
         lost = functions.col(ROUTE).isNull() | functions.col(ROUTE).isin(*[value for value in found.strays if value is not None])
@@ -281,9 +357,15 @@ class RoutedWriter:
         error = functions.coalesce(functions.col(ERROR), stray) if ERROR in rows.columns else stray
         return (Rejected(rows.withColumn(ERROR, error), "", found.misfits),)
 
-    def _collect(self, rejected: Sequence[Rejected]) -> None:
+    def _collect(self, table: str, rejected: Sequence[Rejected], read: int) -> None:
+        """Takes the letters of a table, anew when it was staged again. Those of the only table are put away before its rows."""
+        batch = self._batch
+        assert batch is not None, "tables are written within a batch"
         with self._lock:
-            self._collected += rejected
+            batch.by_table[table] = tuple(rejected)
+        if batch.solo and self._letters is not None:
+            lost = sum(one.rows for one in batch.misfits)
+            self._letters.put(batch.rejected, read + lost, batch.part, batch.lead)
 
     def _each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
         """Does the work for several tables at a time. One that fails does not keep the others from theirs."""

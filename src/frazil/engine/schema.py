@@ -31,6 +31,8 @@ AT = f"{HIDDEN}at"
 """Where the record is in its source, as JSON."""
 UNCHANGED = f"{HIDDEN}unchanged"
 """The columns of a row whose values did not change and were not sent; null when it has all."""
+KEY_MARK = "frazil.key"
+"""What a source writes into the metadata of the columns that identify its rows. It stays with them when they are renamed."""
 ERROR_TYPE = "struct<stage: string, code: string, text: string>"
 
 RECORD_MARK = "[frazil-record] "
@@ -49,6 +51,11 @@ def data_columns(frame: DataFrame) -> list[str]:
 def hidden_columns(frame: DataFrame) -> list[str]:
     """The columns that a frame has beside its data."""
     return [name for name in frame.columns if name.startswith(HIDDEN)]
+
+
+def told_keys(frame: DataFrame) -> tuple[str, ...]:
+    """The columns that identify a row, as far as the source says so."""
+    return tuple(name for name in data_columns(frame) if frame.schema[name].metadata.get(KEY_MARK))
 
 
 def schema_of(frame: DataFrame) -> StructType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
@@ -13,7 +13,18 @@ from frazil.engine.coerce import CAST_MARK, NULL_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import DELETE, ERROR, OP, RECORD_MARK, UNCHANGED, alignment, hidden_columns, schema_of, unchanged
+from frazil.engine.schema import (
+    DELETE,
+    ERROR,
+    OP,
+    RECORD_MARK,
+    UNCHANGED,
+    alignment,
+    hidden_columns,
+    schema_of,
+    told_keys,
+    unchanged,
+)
 from frazil.engine.types import require_writable
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
@@ -77,11 +88,11 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
     return table
 
 
-def created(lake: Lake, sink: SinkSpec, schema: StructType) -> IcebergTable:
-    """Makes the table with its namespaces, or takes the one that somebody else has just made."""
+def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> IcebergTable:
+    """Makes the table with its namespaces, or takes the one that somebody else has just made. ``told`` are the source's keys."""
     schema = with_error_columns(schema, sink)
     require_writable(schema, sink.format_version)
-    keys = key_columns(sink, schema)
+    keys = key_columns(sink, schema, told)
     partition = partition_json(sink.partition, schema, schema_json(schema, keys))
     lake.ensure_namespace(sink.namespace_levels)
     return lake.create(
@@ -177,24 +188,36 @@ def codec(sink: SinkSpec) -> str:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
+class Meeting:
+    """What decides how data goes into a table: the columns of both, and the table's partitioning.
 
-    ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``nulls`` are required
-    columns in which the data has nulls. ``error`` says of a row that it cannot be written, where such rows are left out.
+    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` those
+    that identify a row as far as the source says so.
     """
 
     data: StructType
     table: StructType
+    partition: Partition
+    nulls: frozenset[str]
+    hidden: frozenset[str]
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
+
+    ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``error`` says of a row
+    that it cannot be written, where such rows are left out.
+    """
+
+    met: Meeting
     columns: tuple[SparkColumn, ...] | None
     error: SparkColumn | None
-    hidden: frozenset[str]
     evolution: tuple[TableChange, ...]
     schema: StructType
     partition: Partition
-    partition_before: Partition
     keys: tuple[str, ...]
-    nulls: frozenset[str] = frozenset()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -204,26 +227,19 @@ class Fit:
     @property
     def given(self) -> tuple[str, ...]:
         """The table's columns that the data has."""
-        have = {column.name for column in self.data.fields}
+        have = {column.name for column in self.met.data.fields}
         return tuple(name for name in self.names if name in have)
 
     @property
     def keys_before(self) -> tuple[str, ...] | None:
         """The keys under the names that they have before the changes; None when the table lacks one of them."""
-        names = {renamed(column.name, self.evolution): column.name for column in self.table.fields}
+        names = {renamed(column.name, self.evolution): column.name for column in self.met.table.fields}
         return tuple(names[key] for key in self.keys) if all(key in names for key in self.keys) else None
 
     @property
     def repartitions(self) -> bool:
         """Whether the table's partitioning changes."""
         return any(isinstance(change, SetPartition) for change in self.evolution)
-
-    def holds_for(
-        self, data: StructType, table: StructType, partition: Partition, nulls: frozenset[str], hidden: frozenset[str]
-    ) -> bool:
-        """Whether the same fit is right for these."""
-        before = (self.data, self.table, self.partition_before, self.nulls, self.hidden)
-        return before == (data, table, partition, nulls, hidden)
 
     def applied(self, frame: DataFrame) -> DataFrame:
         """The frame in the table's shape, and what it has of hidden columns; in one of them what is wrong with a row."""
@@ -244,8 +260,8 @@ def fit(
 ) -> Fit:
     """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
     have, before, data = table.schema, table.partition, schema_of(frame)
-    hidden = frozenset(hidden_columns(frame))
-    if last is not None and last.holds_for(data, have, before, nulls, hidden):
+    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame))
+    if last is not None and last.met == met:
         return last
     _require_distinct(data)
     renames = [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
@@ -259,22 +275,10 @@ def fit(
     if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
         partition_json(partition.fields, schema, schema_json(schema))
         changes = (*changes, partition)
-    keys = key_columns(sink, schema) if sink.commit_mode is CommitMode.UPSERT else ()
+    keys = _keys_of(table, sink, schema, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
-    aligned = alignment(data, schema, sink, keys=keys, unless=_meaningless(hidden), hidden=hidden, rejects=rejects)
-    return Fit(
-        data,
-        have,
-        aligned.columns,
-        aligned.error,
-        hidden,
-        changes,
-        schema,
-        partition_after(before, changes),
-        before,
-        keys,
-        nulls,
-    )
+    aligned = alignment(data, schema, sink, keys=keys, unless=_meaningless(met.hidden), hidden=met.hidden, rejects=rejects)
+    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_after(before, changes), keys)
 
 
 def _meaningless(hidden: Collection[str]) -> Callable[[str], SparkColumn] | None:
@@ -379,9 +383,37 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
         )
 
 
-def key_columns(sink: SinkSpec, schema: StructType) -> tuple[str, ...]:
-    """The columns that the sink's keys are, with the names that they have in the table."""
-    return tuple(_key_column(sink, key, schema) for key in sink.key_fields)
+def _keys_of(table: IcebergTable, sink: SinkSpec, schema: StructType, told: tuple[str, ...]) -> tuple[str, ...]:
+    if sink.key_fields or not (had := table.identifier_fields):
+        return key_columns(sink, schema, told)
+    if told and set(told) != set(had):
+        raise Halted(
+            "key-changed",
+            f"The rows of {sink.full_name} are identified by {', '.join(had)}; in the source they now are by {', '.join(told)}.",
+            fix="Rows of before cannot be found by the new key. Read the source into a new table.",
+        )
+    return had
+
+
+def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns that identify a row, with the names that they have in the table: the sink's, or those the source tells."""
+    keys = tuple(_key_column(sink, key, schema) for key in sink.key_fields)
+    if sink.commit_mode is not CommitMode.UPSERT:
+        return keys
+    if not keys and not told:
+        raise ConfigError(
+            "key-missing",
+            f"{sink.full_name}: upsert sinks must specify a key, and the source has no primary key to take.",
+            fix="Add key_fields, or give the table of the source a primary key.",
+        )
+    if keys and told and set(keys) != set(told):
+        raise ConfigError(
+            "key-differs",
+            f"{sink.full_name}: key_fields are {', '.join(keys)}, but the source identifies its rows by {', '.join(told)}: "
+            "a row whose key changes could not be followed.",
+            fix="Leave key_fields out, or name the same columns.",
+        )
+    return keys or tuple(told)
 
 
 def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:

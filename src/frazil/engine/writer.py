@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -20,13 +20,14 @@ from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Mov
 from frazil.engine.deadletters import LetterBox, Letters, Rejected, letters_sink, require_letters_apart, with_record
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.part import Part
-from frazil.engine.schema import ERROR
+from frazil.engine.schema import ERROR, told_keys
 from frazil.engine.shape import Tally, shaped
 from frazil.engine.write import (
     Ground,
     Settlement,
     Written,
     compact,
+    deleted_where,
     settle,
     strategy_of,
     too_many_files,
@@ -106,6 +107,11 @@ class SinkWriter:
         )
 
     @property
+    def _awaits_keys(self) -> bool:
+        """Whether only the first rows of the source tell what identifies them."""
+        return self.sink.commit_mode is CommitMode.UPSERT and not self.sink.key_fields
+
+    @property
     def ready(self) -> bool:
         """Whether the table is there and this writer owns the sink."""
         return self._table is not None
@@ -117,7 +123,7 @@ class SinkWriter:
         """
         table = target.existing(self._lake, self.sink)
         declared = self.sink.declared_schema
-        if table is None and declared is not None:
+        if table is None and declared is not None and not self._awaits_keys:
             table = target.created(self._lake, self.sink, declared)
         if table is not None:
             self._take(table, claim)
@@ -130,8 +136,9 @@ class SinkWriter:
     def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:
         """The same for a table that takes its columns from the data."""
         if self._table is None:
-            schema = target.frame_schema(self._shaped(frame))
-            self._take(target.created(self._lake, self.sink, schema), claim)
+            shaped_frame = self._shaped(frame)
+            schema = self.sink.declared_schema or target.frame_schema(shaped_frame)
+            self._take(target.created(self._lake, self.sink, schema, told_keys(shaped_frame)), claim)
         return self.state
 
     def look(self) -> SinkState | None:
@@ -158,6 +165,18 @@ class SinkWriter:
                     raise Retryable("contention", f"{moved.message} This happened {restaged} times in a row.") from moved
                 self._patiently(self._require_table().refresh)
         raise AssertionError("unreachable")
+
+    def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
+        """The same for a source that has its rows by table: here there can be one."""
+        (frame,) = frames
+        return self.write(frame, part, explain)
+
+    def abandon(self) -> Position | None:
+        """Gives up a batch that was cut off and cannot be read again: what it left in other tables is to be replaced."""
+        if self._letters is not None:
+            self._letters.abandon()
+        self.unfinished = None
+        return self.state.end if self.state is not None else None
 
     def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
         staging = self._stage(frame, part, explain)
@@ -327,6 +346,28 @@ class SinkWriter:
             moved=Moved(source, end),
         )
         self._run(intent)
+
+    def undo(self, condition: str) -> None:
+        """Takes the last batch of a follower back out: the rows that the condition names, and its place in the ledger."""
+        table, before = self._require_table(), self.state
+        assert before is not None, "it has a batch"
+        moved = Moved(before.source or "", before.start, before.lead - 1)
+        for tries in count(1):
+            change = Change(deleted_where(table, condition), table.base)
+            intent = Intent(
+                self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, change=change, moved=moved
+            )
+            try:
+                self._run(intent)
+            except Restage:
+                if tries > self._retry.max_retries:
+                    raise
+                self._patiently(table.refresh)
+                after = self.look()
+                if after is not None and after.lead == moved.lead:
+                    return  # it was done, and only the answer was lost
+            else:
+                return
 
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:
         """Commits a batch that has no rows for this table: only that it is done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -117,6 +117,11 @@ class ChangeOptions(Model):
         description="Upsert: a text that stands for a value which did not change and was not sent, "
         "as `__debezium_unavailable_value`; the table's value is kept.",
     )
+    unchanged_missing: Literal["stop", "write_null"] = Field(
+        "stop",
+        description="Upsert: a row lacks a value because that did not change, and the table has no row with its key: "
+        "the pipeline stops, or null is written.",
+    )
     merge_mode: MergeMode = Field(
         MergeMode.MERGE_ON_READ, description="Merge: deletes beside the old files, or the old files written anew."
     )
@@ -151,6 +156,7 @@ _ONLY_UPSERT = (
     "when_not_matched_insert_all",
     "partial_updates",
     "unchanged_value",
+    "unchanged_missing",
     "merge_mode",
     "max_equality_deletes",
     "max_delete_files",
@@ -161,8 +167,6 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
     """What does not fit together in the options."""
     upsert = options.commit_mode is CommitMode.UPSERT
     problems = []
-    if upsert and not options.key_fields:
-        problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
     names = [key if options.case_sensitive else key.lower() for key in options.key_fields]
     problems += [
         Problem(f"duplicate column referenced in KEY: {name}", "key_fields")
@@ -179,6 +183,20 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
         words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
         problems.append(Problem(words, "overwrite_where"))
     return problems + _strategy_problems(options) + _operation_problems(options)
+
+
+def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool) -> list[Problem]:
+    """What the options need and do not have, of a source that tells which columns are the keys and what rows do, or does not."""
+    problems = []
+    if options.commit_mode is CommitMode.UPSERT and not options.key_fields and not keys:
+        problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
+    if options.commit_mode is CommitMode.APPEND and not options.has_operations and not operations:
+        problems += [
+            Problem(f"{name} has no meaning without op_field or change_format: rows that say nothing are all inserts", name)
+            for name in ("op_column", "diff_column")
+            if getattr(options, name) is not None
+        ]
+    return problems
 
 
 def _strategy_problems(options: ChangeOptions) -> list[Problem]:
@@ -221,12 +239,6 @@ def _operation_problems(options: ChangeOptions) -> list[Problem]:
         problems += [
             Problem(f"{name} has no meaning with commit_mode: {options.commit_mode}; it belongs to append", name)
             for name in ("op_column", "diff_column", "time_column")
-            if getattr(options, name) is not None
-        ]
-    elif not options.has_operations:
-        problems += [
-            Problem(f"{name} has no meaning without op_field or change_format: rows that say nothing are all inserts", name)
-            for name in ("op_column", "diff_column")
             if getattr(options, name) is not None
         ]
     if options.commit_mode is CommitMode.OVERWRITE:

@@ -252,6 +252,12 @@ class MessageOptions(Model):
         False, description="Whether rows are two columns `key` and `value`, for a sink with change_format: tombstones."
     )
 
+    @property
+    def tells_operations(self) -> bool:
+        """Whether a row can say that it is gone, or how it changed."""
+        enveloped = isinstance(self.format, Enveloped) and self.format.envelope is not None
+        return enveloped or (self.key_format is not None and self.tombstones in (None, "delete"))
+
     @model_validator(mode="after")
     def _together(self) -> MessageOptions:
         problems = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from frazil.errors import SourceLocation
-from frazil.model.base import Model
+from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
-from frazil.model.source import SourceSpec
+from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import TransformSpec
 
 
@@ -31,6 +31,16 @@ class PipelineSpec(Model):
     def sink_id(self) -> str:
         """The identity in the table's ledger."""
         return self.sink.id or f"{self.name}/{self.sink_name}"
+
+
+def pipeline_problems(source: SourceSpec, sink: SinkSpec) -> list[Problem]:
+    """What the sink needs that the source does not give; each at its key in the sink."""
+    database = isinstance(source, PostgresCdcSource)
+    problems = sink.unmet_by(keys=database, operations=database or (isinstance(source, KafkaSource) and source.tells_operations))
+    if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
+        words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"
+        problems.append(Problem(f"{words}; write `route: {{source: true}}` instead", "table"))
+    return problems
 
 
 class ProjectSpec(Model):

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator,
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog import CatalogSpec
-from frazil.model.changes import ChangeOptions, change_problems
+from frazil.model.changes import ChangeOptions, change_problems, unmet_by
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
@@ -182,6 +182,15 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         for limit in ("max_dead_letters", "max_dead_letter_rate"):
             given.pop(limit, None)
         return SinkSpec.model_validate(given | own | {"table": table})
+
+    def unmet_by(self, *, keys: bool, operations: bool) -> list[Problem]:
+        """What the sink, or one of its tables, needs of a source that tells keys and operations, or does not."""
+        problems = unmet_by(self, keys=keys, operations=operations)
+        for value, given in self.route.tables.items() if self.route is not None else ():
+            if isinstance(given, dict) and not problems:
+                told = unmet_by(self.routed(str(given.get("table", value))), keys=keys, operations=operations)
+                problems += [Problem(f"the table of {value!r}: {one}", "route", "tables", value) for one in told]
+        return problems
 
     @property
     def namespace_levels(self) -> tuple[str, ...]:

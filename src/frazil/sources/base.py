@@ -6,8 +6,9 @@ the last committed slice stands in the table's ledger, so that a source keeps no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from frazil.errors import FrazilError
 from frazil.model.commit import Position
@@ -56,8 +57,11 @@ class Source(Protocol):
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         """The next slice after ``start`` (None: the beginning) of about ``limit`` rows, or None when nothing is there."""
 
-    def between(self, start: Position | None, end: Position) -> Slice:
-        """The slice between two positions of the ledger: of a batch that was cut off when some of its tables had it already."""
+    def between(self, start: Position | None, end: Position) -> Slice | None:
+        """The slice between two positions of the ledger: of a batch that was cut off when some of its tables had it already.
+
+        None when what it read is gone for good. Such a slice has rows for one table only.
+        """
 
     def finished(self, position: Position | None) -> bool:
         """Whether nothing can ever come after this position."""
@@ -85,3 +89,11 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Lets go of whatever the source holds open."""
+
+
+@runtime_checkable
+class Several(Protocol):
+    """A source whose rows are of several tables with columns of their own."""
+
+    def read_each(self, part: Slice) -> Sequence[DataFrame]:
+        """The rows of a slice, those of each table by themselves."""

@@ -195,9 +195,12 @@ pipelines: {{p: {{source: k, sink: s}}}}
 
 
 def test_streams_stand_beside_config_or_in_it() -> None:
-    config = "config: {host: h, database: d, user: u}\n"
-    text = file_text(source=f"{config}streams: [{{name: a}}, {{name: b, namespace: n}}]\n").replace("generator", "postgres-cdc")
-    (pipeline,) = loaded(text).pipelines
+    login, streams = "config: {host: h, database: d, user: u}\n", "streams: [{name: a}, {name: b, namespace: n}]\n"
+    text = file_text(source=login + streams).replace("generator", "postgres-cdc")
+    found = problem(text)
+    assert "the source has 2 tables, whose columns differ" in found.message
+    assert stands_at(found) == place_of(text, "table: t")
+    (pipeline,) = loaded(text.replace("table: t\n", "route: {source: true}\n")).pipelines
     assert isinstance(pipeline.source, PostgresCdcSource)
     assert [(each.namespace, each.name) for each in pipeline.source.streams] == [("public", "a"), ("n", "b")]
     text = file_text(source="streams: [{name: a}]\n")

@@ -1,4 +1,7 @@
-"""A pipeline from a database into a lake, a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``, `-` for none."""
+"""A pipeline from a database into a lake, a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``, `-` for none.
+
+``SPEC`` is a file with the source and what the sink has beside its catalog.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,6 @@ from frazil.engine.runner import run_project
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import SparkSettings
 
-SINK = {"namespace": "db", "table": "t", "commit_mode": "upsert", "key_fields": ["id"], "batch_size": 100_000}
-
 
 def name_of(folder: Path) -> str:
     """One for each folder: a Spark that has met a catalog keeps it under its name."""
@@ -30,9 +31,9 @@ def catalog(folder: Path) -> dict[str, object]:
 def main(moment: str, nth: str, act: str, folder: str, spec: str) -> None:
     if moment != "-":
         act_at(moment, int(nth), act)
-    sink = {**SINK, "catalog": catalog(Path(folder))}
-    source = Path(spec).read_text()
-    given = {"name": "p", "source_name": "db", "source": json.loads(source), "sink_name": "lake", "sink": sink}
+    told = json.loads(Path(spec).read_text())
+    sink = {"namespace": "db", **told["sink"], "catalog": catalog(Path(folder))}
+    given = {"name": "p", "source_name": "db", "source": told["source"], "sink_name": "lake", "sink": sink}
     spark = SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": SHORT_LIVED})
     settings = IMPATIENT.model_copy(update={"spark": spark})
     run_project(ProjectSpec(file="t.yaml", pipelines=(PipelineSpec.model_validate(given),), settings=settings), once=True)

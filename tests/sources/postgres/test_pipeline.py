@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import Lake, commits, run, sqlite_lake
+from frazil.errors import ConfigError, DataError
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of
@@ -37,7 +38,7 @@ def test_the_table_follows_the_database(database: Database, lake: Lake) -> None:
         "insert into orders select i, 'item ' || i, i / 3.0, '2024-01-01'::timestamptz + i * interval '1 hour', "
         "array['a', i::text] from generate_series(1, 100) i",
     )
-    pipeline = lake.pipeline(described(database, "orders"), commit_mode="upsert", key_fields=["id"])
+    pipeline = lake.pipeline(described(database, "orders"), commit_mode="upsert")
     columns = "id, item, price, cast(unix_micros(at) as bigint), cast(tags as string)"
     tags = "'[' || array_to_string(tags, ', ') || ']'"
     sql = f"select id, item, price, (extract(epoch from at) * 1000000)::bigint, {tags} from orders"
@@ -62,7 +63,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     moment, nth = tail
     database.run("create table t (id int primary key, n int)", "insert into t select i, 0 from generate_series(1, 300) i")
     spec = tmp_path / "source.json"
-    spec.write_text(json.dumps(described(database, "t")))
+    spec.write_text(json.dumps({"source": described(database, "t"), "sink": {"table": "t", "commit_mode": "upsert"}}))
     writer = Writer(database, 9, pause=0.05)
     writer.start()
     try:
@@ -76,6 +77,37 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     held = Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced()
     assert dict(held.rows("id, n")) == dict(database.rows("select id, n from t"))
     assert held.count() == database.value("select count(*) from t")
+
+
+def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lake) -> None:
+    database.run(
+        "create table docs (id int primary key, title text, body text)",
+        "alter table docs alter body set storage external",
+        "insert into docs select i, 'title', repeat(i::text, 4000) from generate_series(1, 9) i",
+    )
+    pipeline = lake.pipeline(described(database, "docs"), commit_mode="upsert")
+    run(pipeline, once=True)
+    database.run(
+        "update docs set title = 'changed' where id <= 2",
+        "update docs set body = repeat('new', 2000) where id in (2, 3)",
+        "update docs set title = 'again' where id <= 3",
+        "insert into docs values (10, 'title', repeat('ten', 2000))",
+        "update docs set title = 'ten' where id = 10",
+    )
+    run(pipeline, once=True)
+    assert lake.rows("id, title, body") == sorted(database.rows("select * from docs"), key=repr)
+    database.run("update docs set id = 100, title = 'moved' where id = 1")
+    with pytest.raises(DataError, match=r"A row \(id = 100\) came without the values of body"):
+        run(pipeline, once=True)
+
+
+def test_a_table_without_a_primary_key_has_no_upserts(database: Database, lake: Lake) -> None:
+    database.run("create table t (a int, b int)", "alter table t replica identity full", "insert into t values (1, 2)")
+    with pytest.raises(ConfigError, match="the source has no primary key to take"):
+        run(lake.pipeline(described(database, "t"), commit_mode="upsert"), once=True)
+    database.run("create table k (a int primary key, b int)", "insert into k values (1, 2)")
+    with pytest.raises(ConfigError, match="key_fields are b, but the source identifies its rows by a"):
+        run(lake.pipeline({**described(database, "k"), "publication": "k"}, commit_mode="upsert", key_fields=["b"]), once=True)
 
 
 def following(folder: Path, spec: Path, *when: str) -> Child:

@@ -11,7 +11,8 @@ from frazil.doors.yaml.document import Document, Path
 from frazil.doors.yaml.explain import nearest
 from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, SourceEntry, StartTime
 from frazil.errors import ConfigError
-from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.model.base import Problem
+from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import Transform
@@ -177,6 +178,8 @@ def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
     entries = [entry for _, entry in written if entry is not None]
     limits = [entry.rate_limit for entry in entries if entry.rate_limit]
     dead_letters = sink_entry.dead_letter_topic or (source_entry.dead_letter_topic if source_entry is not None else None)
+    for problem in pipeline_problems(source, parts.sinks[join.sink]):
+        _tell(document, join.sink, problem)
     return PipelineSpec(
         name=join.name,
         source_name=source_name,
@@ -189,6 +192,13 @@ def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
         rate_limit=min(limits) if limits else None,
         dead_letter_topic=dead_letters,
     )
+
+
+def _tell(document: Document, sink: str, problem: Problem) -> None:
+    """Points at the key of the sink that the problem is at, once, however many pipelines write to it."""
+    location = document.key_place(("sinks", sink, "config", *problem.at))
+    if not any(told.location == location and told.message == problem for told in document.problems):
+        document.problems.append(ConfigError("invalid-value", str(problem), location=location))
 
 
 def _transforms(document: Document, path: Path, entry: SourceEntry | PipelineEntry | SinkEntry) -> Iterator[Transform]:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from frazil.engine.target import Fit
 from frazil.engine.write.append import append
 from frazil.engine.write.ground import Ground, Written
-from frazil.engine.write.overwrite import overwrite
+from frazil.engine.write.overwrite import deleted_where, overwrite
 from frazil.engine.write.rows import with_operations
 from frazil.engine.write.settle import Settlement, compact, settle, too_many_files, too_many_keys
 from frazil.engine.write.upsert import upsert
@@ -36,6 +36,7 @@ __all__ = [
     "Strategy",
     "Written",
     "compact",
+    "deleted_where",
     "settle",
     "strategy_of",
     "too_many_files",

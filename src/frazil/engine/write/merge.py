@@ -17,6 +17,7 @@ from frazil.engine.target import Fit
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.latest import Survey
+from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
 from frazil.model.commit import RowCounts
 
@@ -29,10 +30,31 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
     base = table.base
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
     with table.scratch(fit.evolution, properties, last.sparkSession) as scratch:
+        if survey.unchanged and sink.unchanged_missing == "stop":
+            _require_known(last, last.sparkSession.table(scratch.name), fit)
         _merge_into(scratch.name, last, fit, sink)
         changes = scratch.changes(conflicts=table.everything)
         summary = scratch.summary
     return Written(Change(changes, base, fit.evolution, summary=choice.summary), _counts(survey, summary))
+
+
+def _require_known(last: DataFrame, table: DataFrame, fit: Fit) -> None:
+    """A row that lacks values because they did not change must be in the table, where they are."""
+    lacking = last.where(functions.col(UNCHANGED).isNotNull())
+    if OP in last.columns:
+        lacking = lacking.where(functions.col(OP) != DELETE)
+    same = reduce(Column.__and__, (_old(key) == _new(key) for key in fit.keys))
+    unknown = lacking.alias(_NEW).join(table.alias(_OLD), same, "left_anti")
+    row = unknown.select(*[quoted(key) for key in fit.keys], UNCHANGED).first()
+    if row is None:
+        return
+    key = ", ".join(f"{name} = {row[name]}" for name in fit.keys)
+    raise DataError(
+        "unchanged-missing",
+        f"A row ({key}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table has no such "
+        "row: it was never read, or its key was changed together with other values.",
+        fix="Let the database log whole rows (REPLICA IDENTITY FULL), or set unchanged_missing: write_null.",
+    )
 
 
 def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine import target
-from frazil.engine.iceberg import Append, Change, Operation, Replace, replaced_unseen
+from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, replaced_unseen
 from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
 from frazil.errors import Halted
@@ -38,6 +38,13 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     else:
         operation = Append()  # no rows, no partitions that they could replace
     return Written(Change(operation, base, fit.evolution), RowCounts(read=staged.rows, written=staged.rows))
+
+
+def deleted_where(table: IcebergTable, condition: str) -> Operation:
+    """Takes rows away, and brings none."""
+    with table.scratch() as scratch:
+        scratch.delete_where(condition)
+        return scratch.changes(conflicts=table.expression(condition))
 
 
 def _require_one_partitioning(ground: Ground, fit: Fit) -> None:

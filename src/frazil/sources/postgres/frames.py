@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -18,6 +19,7 @@ from frazil.sources.postgres.spool import META, Columns, SpoolFile
 from frazil.sources.postgres.types import ColumnType, widened
 
 HIDDEN = "__frazil_"
+_KEY = {"frazil.key": True}
 
 
 def stored_schema(columns: Columns) -> str:
@@ -27,7 +29,13 @@ def stored_schema(columns: Columns) -> str:
 
 
 def change_frame(
-    spark: SparkSession, files: Sequence[SpoolFile], table: str, otherwise: Columns, before: int | None
+    spark: SparkSession,
+    files: Sequence[SpoolFile],
+    table: str,
+    otherwise: Columns,
+    *,
+    before: int | None = None,
+    keys: Collection[str] = (),
 ) -> DataFrame:
     """The changes in these files up to a place in the log; of a table that has none, no rows, with the columns ``otherwise``."""
     by_columns: dict[Columns, list[str]] = {}
@@ -35,7 +43,7 @@ def change_frame(
         by_columns.setdefault(file.columns, []).append(file.path.as_uri())
     # The columns as they were last come first.
     shapes = list(reversed(by_columns)) or [otherwise]
-    types = _types(shapes)
+    shown = Shown(table, _types(shapes), frozenset(keys), any(file.partial for file in files))
     frames: list[DataFrame] = []
     for columns in shapes:
         if columns in by_columns:
@@ -46,7 +54,7 @@ def change_frame(
         if before is not None:
             # A later plan may have put more into the files than the slice had.
             stored = stored.where(sf.col("lsn") < before)
-        frames.append(_shown(stored, columns, types, table))
+        frames.append(shown.frame(stored, columns))
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -59,31 +67,45 @@ def _types(shapes: Sequence[Columns]) -> dict[str, ColumnType]:
     return types
 
 
-def _shown(stored: DataFrame, columns: Columns, types: dict[str, ColumnType], table: str) -> DataFrame:
-    numbers = {column.name: number for number, column in enumerate(columns)}
-    own = {column.name: column.type for column in columns}
-    data = {
-        name: _as(sf.col(f"c{numbers[name]}"), own[name], kind) if name in numbers else sf.lit(None).cast(kind.spark)
-        for name, kind in types.items()
-    }
-    row = sf.struct(*[sf.col(f"c{number}").alias(name) for name, number in numbers.items()])
-    change = sf.struct(sf.col("op"), sf.lit(table).alias("table"), _lsn_text().alias("lsn"), row.alias("row"))
-    # Spark computes only what is asked for: where no row goes astray, these texts cost nothing.
-    raw = sf.coalesce(sf.col("raw"), sf.to_json(change, {"ignoreNullFields": "false"}).cast("binary"))
-    place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(table).alias("table"))
-    turn = sf.when(sf.col("extra"), 0).otherwise(1)
-    hidden = {
-        "op": sf.col("op"),
-        "order": sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias("turn")),
-        "extra": sf.col("extra"),
-        "at": sf.to_json(place),
-        "table": sf.lit(table),
-        "unchanged": sf.col("unchanged"),
-        "error": sf.col("error"),
-        "raw": raw,
-    }
-    shown = [column.alias(name) for name, column in data.items()]
-    return stored.select(*shown, *[column.alias(f"{HIDDEN}{name}") for name, column in hidden.items()])
+@dataclass(frozen=True)
+class Shown:
+    """How stored rows of a table are shown: its columns, of whatever types hold all that was stored, with a mark on the keys.
+
+    ``partial``: whether there are rows that lack values which did not change.
+    """
+
+    table: str
+    types: dict[str, ColumnType]
+    keys: frozenset[str]
+    partial: bool = False
+
+    def frame(self, stored: DataFrame, columns: Columns) -> DataFrame:
+        """Rows that were stored with these columns."""
+        numbers = {column.name: number for number, column in enumerate(columns)}
+        own = {column.name: column.type for column in columns}
+        data = {
+            name: _as(sf.col(f"c{numbers[name]}"), own[name], kind) if name in numbers else sf.lit(None).cast(kind.spark)
+            for name, kind in self.types.items()
+        }
+        row = sf.struct(*[sf.col(f"c{number}").alias(name) for name, number in numbers.items()])
+        change = sf.struct(sf.col("op"), sf.lit(self.table).alias("table"), _lsn_text().alias("lsn"), row.alias("row"))
+        # Spark computes only what is asked for: where no row goes astray, these texts cost nothing.
+        raw = sf.coalesce(sf.col("raw"), sf.to_json(change, {"ignoreNullFields": "false"}).cast("binary"))
+        place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(self.table).alias("table"))
+        turn = sf.when(sf.col("extra"), 0).otherwise(1)
+        hidden = {
+            "op": sf.col("op"),
+            "order": sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias("turn")),
+            "extra": sf.col("extra"),
+            "at": sf.to_json(place),
+            "table": sf.lit(self.table),
+            "error": sf.col("error"),
+            "raw": raw,
+        }
+        if self.partial:
+            hidden["unchanged"] = sf.col("unchanged")
+        shown = [column.alias(name, metadata=_KEY if name in self.keys else {}) for name, column in data.items()]
+        return stored.select(*shown, *[column.alias(f"{HIDDEN}{name}") for name, column in hidden.items()])
 
 
 def _as(column: SparkColumn, own: ColumnType, wanted: ColumnType) -> SparkColumn:
@@ -100,7 +122,9 @@ class _Hand(InputPartition):
         self.ranges = ranges
 
 
-def snapshot_frame(spark: SparkSession, job: SnapshotRead, hands: Sequence[tuple[PageRange, ...]]) -> DataFrame:
+def snapshot_frame(
+    spark: SparkSession, job: SnapshotRead, hands: Sequence[tuple[PageRange, ...]], keys: Collection[str] = ()
+) -> DataFrame:
     """The rows of a table, read by the executors, each hand by a task and a connection of its own."""
 
     class Reader(DataSourceReader):
@@ -126,4 +150,4 @@ def snapshot_frame(spark: SparkSession, job: SnapshotRead, hands: Sequence[tuple
 
     spark.dataSource.register(Source)
     stored = spark.read.format(unique).load()
-    return _shown(stored, job.columns, _types([job.columns]), job.table)
+    return Shown(job.table, _types([job.columns]), frozenset(keys)).frame(stored, job.columns)

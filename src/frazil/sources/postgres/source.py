@@ -287,21 +287,17 @@ class PostgresCdc:
     def _log_end(self) -> int:
         return self._asking_database(lambda database: lsn_number(_text(database, "select pg_current_wal_insert_lsn()::text")))
 
-    def between(self, start: Position | None, end: Position) -> Slice:
+    def between(self, start: Position | None, end: Position) -> Slice | None:
         """The slice of changes from one position to another, as it was planned once, to write it into the rest of its tables.
 
-        A snapshot cannot be read again once its process has ended: Halted.
+        A snapshot, which is of one table, cannot be read again once its process has ended.
         """
         planned = self._planned
         if planned is not None and (planned.start, planned.end) == (start, end):
             return planned
         place, target = self._place(start), Place.from_position(end)
         if target.lsn is None or place.streams != target.streams or place.refreshed != target.refreshed:
-            raise Halted(
-                "snapshot-gone",
-                "The slice to be read again is the snapshot of a table, whose moment has passed.",
-                fix="Start again with a new sink id for the tables that lack it.",
-            )
+            return None
         filled = self._reader_at(place, self._following()).fill(0, target.lsn, exactly=target.lsn)
         self._oldest_us = filled.oldest_us
         detail = ChangesPart(target.lsn, filled.rows)
@@ -343,29 +339,42 @@ class PostgresCdc:
 
     def read(self, part: Slice) -> DataFrame:
         """The rows of a slice, of a source with one table."""
-        names = [stream.full_name for stream in self.streams]
-        if len(names) != 1:
+        return self.read_table(part, self._only_stream().full_name)
+
+    def _only_stream(self) -> CdcStream:
+        if len(self.streams) != 1:
             raise ConfigError(
                 "several-tables",
-                f"The source has {len(names)} tables, whose columns differ: they cannot be read as one.",
+                f"The source has {len(self.streams)} tables, whose columns differ: they cannot be read as one.",
                 fix="Name one table under streams:, or route each table to its own.",
             )
-        return self.read_table(part, names[0])
+        return self.streams[0]
+
+    def empty(self) -> DataFrame:
+        """The columns of the one table, without rows: nothing is made for it in the database."""
+        stream = self._only_stream()
+        now = self._table(stream)
+        columns = self._columns_now(now, self._published(stream.full_name))
+        return change_frame(self._spark, (), stream.full_name, columns, keys=now.primary_key)
+
+    def read_each(self, part: Slice) -> list[DataFrame]:
+        """The rows of each table that has some."""
+        return [self.read_table(part, table) for table in self.tables(part)]
 
     def read_table(self, part: Slice, stream: str) -> DataFrame:
         """The rows of one table in a slice, with its columns. ``stream`` is `namespace.name`."""
+        now = self._table(next(one for one in self.streams if one.full_name == stream))
         if isinstance(part.detail, SnapshotPart) and part.detail.job.table == stream:
-            return snapshot_frame(self._spark, part.detail.job, part.detail.hands)
+            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, now.primary_key)
         files: tuple[SpoolFile, ...] = ()
         before = None
         if isinstance(part.detail, ChangesPart):
             if self._reader is None or self._planned is None or self._planned.start != part.start:
                 raise Retryable("slice-gone", "The slice was planned by a reader that is closed.", fix="Plan it again.")
             files, before = self._reader.files(), part.detail.end
-        found = next(one for one in self.streams if one.full_name == stream)
         own = [file for file in files if file.table == stream]
-        otherwise = () if own else self._columns_now(self._table(found), self._published(stream))
-        return change_frame(self._spark, own, stream, otherwise, before)
+        otherwise = () if own else self._columns_now(now, self._published(stream))
+        return change_frame(self._spark, own, stream, otherwise, before=before, keys=now.primary_key)
 
     def finished(self, position: Position | None) -> bool:
         """When no table is followed and each was read whole by this run."""

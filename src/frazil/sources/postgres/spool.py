@@ -51,11 +51,12 @@ Columns = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class SpoolFile:
-    """A file with changes of one table, all of the same columns."""
+    """A file with changes of one table, all of the same columns. ``partial``: some lack values that did not change."""
 
     table: str
     columns: Columns
     path: Path
+    partial: bool = False
 
 
 def schema_of(columns: Columns) -> pa.Schema:
@@ -150,7 +151,8 @@ class Spool:
         path = self._folder / f"{self._number}.parquet"
         self._number += 1
         pq.write_table(table, path, compression="lz4", store_schema=False)
-        self.files.append(SpoolFile(pending.relation.full_name, pending.columns, path))
+        partial = table["unchanged"].null_count < len(table)
+        self.files.append(SpoolFile(pending.relation.full_name, pending.columns, path, partial))
         pending.clear()
 
     def clear(self) -> None:
