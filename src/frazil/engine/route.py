@@ -20,9 +20,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.util import inheritable_thread_target
 
 from frazil.engine.deadletters import Collected, LetterBox, Rejected, letters_sink, unfinished, with_record
+from frazil.engine.iceberg import fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, HIDDEN, data_columns, error_of, quoted
 from frazil.engine.shape import Tally, shaped
+from frazil.engine.target import explain_staging
 from frazil.engine.writer import Explain, SinkWriter
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
@@ -270,10 +272,7 @@ class RoutedWriter:
         except FrazilError:
             raise
         except Exception as error:
-            known = explain(error)
-            if known is None:
-                raise
-            raise known from error
+            raise explain(error) or explain_staging(fault_of(error)) from error
         tables: dict[str, dict[str, int]] = defaultdict(dict)
         strays: dict[str | None, int] = {}
         for row in counted:

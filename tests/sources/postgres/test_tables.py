@@ -149,7 +149,7 @@ def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lak
     assert_equal(database, lake)
 
 
-MOMENTS = [("applied", 1), ("applied", 4), ("unsent", 3), ("staged", 5), ("applied", 3)]
+MOMENTS = [("applied", 1), ("applied", 4), ("unsent", 3), ("staged", 3), ("applied", 2)]
 
 
 def test_killed_between_tables_while_the_database_is_written_to(database: Database, lake: Lake, tmp_path: Path) -> None:

@@ -150,7 +150,8 @@ class Spool:
         table = pending.decoded()
         path = self._folder / f"{self._number}.parquet"
         self._number += 1
-        pq.write_table(table, path, compression="lz4", store_schema=False)
+        # Spark fails to read some pages that Arrow compressed with LZ4.
+        pq.write_table(table, path, compression="snappy", store_schema=False)
         partial = table["unchanged"].null_count < len(table)
         self.files.append(SpoolFile(pending.relation.full_name, pending.columns, path, partial))
         pending.clear()
