@@ -100,17 +100,6 @@ def test_a_secret_in_a_bad_line_is_not_shown(tmp_path: Path) -> None:
     assert "c4nary" not in told.text
 
 
-def test_what_this_version_cannot_run_is_valid_and_noted(frazil: Frazil, tmp_path: Path) -> None:
-    file = sql_pipeline(tmp_path)
-    file.write_text(file.read_text().replace("connector: iceberg", "connector: iceberg\n    dead_letter_topic: broken"))
-    told = frazil("validate")
-    assert (told.code, "dead_letter_topic" in told.err) == (0, True)
-    assert frazil("validate", "--json").json["not_yet"][0]["code"] == "not-yet-supported"
-    for command in ("run", "plan"):
-        refused = frazil(command)
-        assert (refused.code, "dead_letter_topic" in refused.err) == (78, True)
-
-
 def test_init_writes_a_file_that_is_valid_and_replaces_nothing(frazil: Frazil, tmp_path: Path) -> None:
     assert frazil("init", "first").code == 0
     file, schema = tmp_path / "first" / "frazil.yaml", tmp_path / "first" / "frazil.schema.json"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import frazil
-from engine.lakes import Lake, fresh_name, run
+from engine.lakes import IMPATIENT, Lake, fresh_name, run
 from frazil.model.events import Event, Stopped
 from services.postgres import Postgres
 from services.processes import free_port
@@ -130,3 +130,13 @@ def test_one_pipeline_that_fails_does_not_stop_the_other(lake: Lake) -> None:
     assert ended["good"] is None
     assert "/nowhere/at/all" in str(ended["bad"])
     assert "Failed to connect to catalog" in str(ended["away"])
+
+
+def test_one_pipeline_that_fails_stops_the_others_when_asked_to(lake: Lake) -> None:
+    missing = {"connector": "files", "path": "/nowhere/at/all", "format": "json"}
+    endless = lake.pipeline({"connector": "generator", "rows_per_second": 10}, name="endless")
+    events: list[Event] = []
+    settings = IMPATIENT.model_copy(update={"on_failure": "stop"})
+    with pytest.raises(frazil.FrazilError, match="nowhere"):
+        run(lake.pipeline(missing, "db.bad", name="bad"), endless, settings=settings, events=events)
+    assert {event.pipeline for event in events if isinstance(event, Stopped)} == {"bad", "endless"}

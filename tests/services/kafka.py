@@ -145,6 +145,19 @@ class Kafka:
         if left := self._producer.flush(60):
             raise ServiceFailed(f"Kafka did not take {left} messages")
 
+    def consume(self, topic: str, count: int, seconds: float = 30) -> list[Any]:
+        """So many messages of the first partition, from its beginning."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({"bootstrap.servers": self.address(), "group.id": "tests", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[Any] = []
+        try:
+            wait_until(lambda: found.extend(consumer.consume(count, 1)) or len(found) >= count, seconds, "the messages")
+        finally:
+            consumer.close()
+        return found
+
     def new_producer(self, **settings: Any) -> Any:
         """A producer of its own, e.g. one with transactions."""
         from confluent_kafka import Producer  # type: ignore[import-untyped]

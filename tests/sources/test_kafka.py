@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from engine.lakes import Lake, StopAfter, commits, run, sqlite_lake
+from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from frazil.errors import ConfigError, FrazilError, Halted, Retryable
+from frazil.model.events import Event, Lagged, Restarting, Stopped
+from frazil.model.pipeline import LetterTopic
 from frazil.model.secrets import is_secret_name
-from frazil.model.source import KafkaSource
+from frazil.model.settings import RestartSettings, RetrySettings
+from frazil.model.source import KafkaCluster, KafkaSource
 from frazil.sources.base import Slice
 from frazil.sources.kafka import KafkaTopics
 from services.kafka import OTHER_NAME, USER, Kafka, Message, running_kafka, write
@@ -108,7 +111,7 @@ def test_it_goes_on_where_the_ledger_ends(kafka: Kafka, readers: Any) -> None:
     kafka.produce(topic, numbers(6, 7), partition=1)
     again = readers(topic)
     again.ledger = first.ledger
-    assert again.source.lag(again.ledger) == again.source.total_rows(again.ledger) == 2
+    assert again.source.lag(again.ledger).rows == again.source.total_rows(again.ledger) == 2
     assert again.values() == first.values() == numbers(6, 7)
     assert again.offsets(topic) == {"0": 3, "1": 4}
     assert not again.source.finished(again.ledger)
@@ -415,7 +418,7 @@ def test_messages_of_aborted_transactions_are_left_out_unless_they_are_asked_for
     kafka.produce(topic, ["f"])
     default, committed = readers(topic), readers(topic, options={"kafka.isolation.level": "read_committed"})
     everything = readers(topic, options={"kafka.isolation.level": "read_uncommitted"})
-    wait_until(lambda: default.source.lag(None) == 6 + 3, 30, "the markers of the transactions")
+    wait_until(lambda: default.source.lag(None).rows == 6 + 3, 30, "the markers of the transactions")
     assert default.values() == committed.values() == ["a", "b", "e", "f"]
     assert everything.values() == ["a", "b", "c", "d", "e", "f"]
     assert default.ledger == everything.ledger
@@ -439,7 +442,7 @@ def test_an_open_transaction_is_waited_for(kafka: Kafka, readers: Any) -> None:
     assert reader.values() == ["a"]
     assert reader.values() is None
     producer.commit_transaction(30)
-    wait_until(lambda: reader.source.lag(reader.ledger) == 3, 30, "the marker of the commit")
+    wait_until(lambda: reader.source.lag(reader.ledger).rows == 3, 30, "the marker of the commit")
     assert reader.values() == ["b", "c"]
 
 
@@ -555,6 +558,32 @@ def test_a_broker_that_comes_back_is_read_on(kafka: Kafka, readers: Any) -> None
     assert wait_until(once_more, 60, "the broker") == ["b"]
 
 
+def test_a_pipeline_is_started_again_when_the_broker_was_away_for_too_long(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, ["a"])
+    pipeline = lake.pipeline(source_of(kafka, topic), flush_interval_secs=1)
+    restart = RestartSettings(initial_backoff_secs=0.2, max_backoff_secs=0.2, max_restarts=1000)
+    settings = IMPATIENT.model_copy(update={"restart": restart, "retry": RetrySettings(max_retries=0)})
+    events: list[Event] = []
+    stop = StopAfter(2)
+    running = threading.Thread(target=run, args=(pipeline,), kwargs={"settings": settings, "stop": stop, "events": events})
+    running.start()
+    try:
+        wait_until(lambda: commits(events), 60, "the first message")
+        kafka.stop()
+        wait_until(lambda: any(isinstance(event, Restarting) for event in events), 60, "a restart")
+        assert not any(isinstance(event, Stopped) for event in events)
+    finally:
+        kafka.start()
+        kafka.produce(topic, ["b"])
+        running.join(120)
+        stop.event.set()
+    assert lake.rows("value") == [("a",), ("b",)]
+    assert isinstance(events[-1], Stopped)
+    assert (events[-1].batches, events[-1].rows, events[-1].error) == (2, 2, None)
+    assert any(isinstance(event, Lagged) and event.rows == 1 for event in events)
+
+
 def test_a_continuous_run_takes_messages_as_they_come(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])
@@ -565,3 +594,21 @@ def test_a_continuous_run_takes_messages_as_they_come(kafka: Kafka, lake: Lake) 
     run(pipeline, stop=stop)
     later.join()
     assert lake.rows("value") == [("a",), ("b",)]
+
+
+def test_dead_letters_go_to_a_topic_as_well(kafka: Kafka, lake: Lake) -> None:
+    topic, dead = kafka.create_topic(), kafka.create_topic()
+    kafka.produce(topic, [Message('{"id": 1}', "a"), Message("{broken", "b"), Message('{"id": "x"}', "c")])
+    columns = {"type": "json", "schema": {"id": "long"}}
+    pipeline = lake.pipeline(source_of(kafka, topic, format=columns), on_error="dead_letter")
+    cluster = {"bootstrap_servers": kafka.address()}
+    pipeline = pipeline.model_copy(update={"dead_letter_topic": LetterTopic(topic=dead, cluster=KafkaCluster(**cluster))})
+    run(pipeline, once=True)
+    assert lake.rows("id") == [(1,)]
+    assert lake.count("db.t__dead_letters") == 2
+    sent = {message.key(): message for message in kafka.consume(dead, 2)}
+    assert {key: message.value() for key, message in sent.items()} == {b"b": b"{broken", b"c": b'{"id": "x"}'}
+    headers = dict(sent[b"b"].headers())
+    assert (headers["frazil.pipeline"], headers["frazil.table"], headers["frazil.stage"]) == (b"p", b"db.t", b"decode")
+    assert (headers["frazil.code"], headers["frazil.batch"]) == (b"json-malformed", b"1")
+    assert json.loads(headers["frazil.at"]) == {"topic": topic, "partition": 0, "offset": 1}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from frazil.cli.call import Call, pipelines_named
 from frazil.cli.output import facts, table
-from frazil.cli.run import Names, refuse_what_cannot_run
+from frazil.cli.run import Names
 
 if TYPE_CHECKING:
     from frazil.model.plan import PipelinePlan, PlannedColumn
@@ -17,7 +17,6 @@ def plan(call: Call, names: Names = None) -> None:
     call, chosen = call.with_file_among(names or [])
     project = call.project()
     pipelines = pipelines_named(project, chosen)
-    refuse_what_cannot_run(project, pipelines)
     from frazil.engine.plan import plan_pipeline
 
     plans = [plan_pipeline(pipeline, project.settings) for pipeline in pipelines]

@@ -14,11 +14,11 @@ import typer
 from frazil.cli.call import Call, pipelines_named
 from frazil.cli.output import error_document, table
 from frazil.cli.signals import Stopping, run_beside
-from frazil.errors import ConfigErrors, FrazilError
+from frazil.errors import FrazilError
 
 if TYPE_CHECKING:
     from frazil.model.events import Event, Listener
-    from frazil.model.pipeline import PipelineSpec, ProjectSpec
+    from frazil.model.pipeline import ProjectSpec
     from frazil.model.settings import Settings
 
 Names = Annotated[
@@ -35,7 +35,7 @@ def run(
     """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
     call, only = call.with_file_among(names or [])
     project = call.project()
-    refuse_what_cannot_run(project, pipelines_named(project, only))
+    pipelines_named(project, only)  # a name that is none is told before Spark is loaded
     totals = Totals()
     try:
         with display(project.settings) as shown:
@@ -50,16 +50,6 @@ def run(
         call.output.document(totals.to_json())
     else:
         totals.show(call)
-
-
-def refuse_what_cannot_run(project: ProjectSpec, pipelines: Sequence[PipelineSpec]) -> None:
-    """Raises what this version cannot do yet of these pipelines, before anything is started."""
-    from frazil.doors.yaml import not_yet
-
-    # One that is named runs even when the file does not enable it.
-    chosen = tuple(pipeline.model_copy(update={"enabled": True}) for pipeline in pipelines)
-    if later := not_yet(project.model_copy(update={"pipelines": chosen})):
-        raise ConfigErrors(later)
 
 
 def execute(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frazil.cli.call import Call
-from frazil.cli.output import error_fields, table
+from frazil.cli.output import table
 
 if TYPE_CHECKING:
     from frazil.model.pipeline import PipelineSpec
@@ -17,15 +17,11 @@ def validate(
     call: Call, file: Annotated[str | None, typer.Argument(help="The pipeline file.", show_default=False)] = None
 ) -> None:
     """Read the pipeline file and name every problem in it. Connects to nothing."""
-    from frazil.doors.yaml import not_yet
-
     call = call.with_file(file)
     project = call.project()
-    later = not_yet(project)
     if call.output.json:
         pipelines = [summary_of(pipeline) for pipeline in project.pipelines]
-        not_runnable = [error_fields(error) for error in later]
-        call.output.document({"valid": True, "file": project.file, "pipelines": pipelines, "not_yet": not_runnable})
+        call.output.document({"valid": True, "file": project.file, "pipelines": pipelines})
         return
     call.output.show(f"{project.file}: OK")
     if project.pipelines:
@@ -36,8 +32,6 @@ def validate(
     unused -= {f"sink {pipeline.sink_name}" for pipeline in project.pipelines}
     if unused:
         call.output.say(f"In no pipeline: {', '.join(sorted(unused))}.", "dim")
-    for error in later:
-        call.output.say(f"note: {error}", "yellow")
 
 
 def summary_of(pipeline: PipelineSpec) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from frazil.model.commit import Position, SinkState
 from frazil.model.dead_letters import LETTERS
 from frazil.model.sink import SinkSpec
 
+Post = Callable[[DataFrame], None]
+"""Sends a copy of letters elsewhere, before they are in their table: again when that fails."""
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -71,8 +74,9 @@ class Letters(Protocol):
 class LetterBox:
     """The table of dead letters of one sink."""
 
-    def __init__(self, writer: Follower, sink: SinkSpec, pipeline: str) -> None:
+    def __init__(self, writer: Follower, sink: SinkSpec, pipeline: str, post: Post | None = None) -> None:
         self._writer = writer
+        self._post = post
         self._sink = sink
         self._pipeline = pipeline
         self._put = 0
@@ -109,6 +113,8 @@ class LetterBox:
         if not self._writer.committed_before(part.end):
             frames = [letters(one.frame, self._pipeline, one.table, lead) for one in rejected if one.rows]
             frame = reduce(DataFrame.unionByName, frames)
+            if self._post is not None:
+                self._post(frame)
             self._writer.write(frame, Part(part.source, part.start, part.end, count, lead))
         if self._cut_off != part.end:
             self._put += count

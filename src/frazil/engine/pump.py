@@ -21,9 +21,12 @@ from frazil.engine.schema import data_columns
 from frazil.engine.writer import SinkWriter
 from frazil.errors import Retryable
 from frazil.model.commit import Position
-from frazil.model.events import Listener, SourceFailed, Started, Stopped, Waiting
+from frazil.model.events import Lagged, Listener, SourceFailed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import AWAY, Several, Slice, Source
+from frazil.sources.base import AWAY, Behind, Several, Slice, Source
+
+# How often a source is asked how far it is ahead, which costs it a question.
+LAG_SECONDS = 10.0
 
 
 @dataclass
@@ -56,6 +59,7 @@ class Pump:
         self._flushed = 0.0
         self._name = writer.name
         self._position: Position | None = None
+        self._lag_told: float | None = None
         self.totals = Totals()
 
     def run(self, stop: threading.Event, *, once: bool) -> Totals:
@@ -94,6 +98,7 @@ class Pump:
     def _step(self, stop: threading.Event, once: bool) -> bool:
         """Looks for the next part, and writes it when it is due; whether nothing is left to do."""
         sink = self._writer.sink
+        self._tell_lag()
         part = self._plan(sink.rows_per_batch)
         if part is None:
             if once or self._source.finished(self._position):
@@ -165,6 +170,14 @@ class Pump:
             self.totals.batches += 1
             self.totals.rows += written.counts.written
         return written.counts.read
+
+    def _tell_lag(self) -> None:
+        now = self._clock()
+        if not isinstance(self._source, Behind) or (self._lag_told is not None and now - self._lag_told < LAG_SECONDS):
+            return
+        self._lag_told = now
+        lag = self._source.lag(self._position)
+        self._listen(Lagged(self._name, lag.rows, lag.bytes, lag.seconds))
 
     def _read(self, part: Slice) -> Sequence[DataFrame]:
         if isinstance(self._writer, RoutedWriter) and isinstance(self._source, Several):

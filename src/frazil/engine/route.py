@@ -19,7 +19,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.util import inheritable_thread_target
 
-from frazil.engine.deadletters import Collected, LetterBox, Rejected, letters_sink, unfinished, with_record
+from frazil.engine.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
 from frazil.engine.iceberg import fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, HIDDEN, data_columns, error_of, quoted
@@ -108,6 +108,7 @@ class RoutedWriter:
         retry: RetrySettings,
         listen: Listener,
         sleep: Callable[[float], object] = time.sleep,
+        post: Post | None = None,
     ) -> None:
         if sink.route is None:
             raise ValueError("a sink without a route has one table")
@@ -119,7 +120,7 @@ class RoutedWriter:
         self._home = SinkWriter(session, sink.home, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
         self._letters: LetterBox | None = None
         if sink.on_error is OnError.DEAD_LETTER:
-            self._letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name)
+            self._letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name, post)
         self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
             session,
             sink.routed(table.rpartition(".")[2]),

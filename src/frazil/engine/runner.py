@@ -12,12 +12,12 @@ from frazil.engine.pump import Pump, Totals
 from frazil.engine.route import RoutedWriter
 from frazil.engine.session import export_environment, session_for, spark_session
 from frazil.engine.writer import SinkWriter
-from frazil.errors import ConfigError
-from frazil.model.events import Event, Listener, Stopped
+from frazil.errors import ConfigError, Retryable
+from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
-from frazil.sources import open_source
+from frazil.sources import letter_topic, open_source
 from frazil.sources.base import Source
 
 
@@ -31,7 +31,7 @@ def run_project(
 ) -> None:
     """Runs the enabled pipelines (or those named) until each is done or ``stop`` is set.
 
-    One that fails does not stop the others; the first error is raised when all have ended.
+    One that fails does not stop the others, unless the settings say so; the first error is raised when all have ended.
     """
     pipelines = selected(project, only)
     stop = stop or threading.Event()
@@ -47,6 +47,8 @@ def run_project(
             run_pipeline(pipeline, project.settings, spark, listen, stop, once=once)
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
             errors.append(error)
+            if project.settings.on_failure == "stop":
+                stop.set()
 
     threads = [threading.Thread(target=work, args=(pipeline,), name=pipeline.name) for pipeline in pipelines]
     for thread in threads:
@@ -79,6 +81,7 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: 
     """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
     catalogs = [catalog_settings(pipeline.sink) for pipeline in pipelines]
     components = [component for catalog in catalogs for component in catalog.components]
+    components += ["kafka" for pipeline in pipelines if pipeline.dead_letter_topic is not None]
     components += [part for source in (*(p.source for p in pipelines), *sources) for part in _components(source)]
     export_environment(catalogs)
     return spark_session(settings.spark, components)
@@ -87,7 +90,61 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: 
 def run_pipeline(
     pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event, *, once: bool
 ) -> Totals:
-    """Runs one pipeline in the calling thread. Whatever ends it, the last thing that is said of it is that it stopped."""
+    """Runs one pipeline in the calling thread, again when it failed for a reason that may pass, unless it never began.
+
+    Whatever ends it, the last thing that is said of it is that it stopped.
+    """
+    watch = _Watch(listen)
+    while True:
+        try:
+            totals = _run(pipeline, settings, spark, watch, stop, once=once)
+        except Retryable as error:
+            watch.restarts += 1
+            if once or not watch.started or stop.is_set() or watch.restarts > settings.restart.max_restarts:
+                watch.end()
+                raise
+            seconds = settings.restart.wait(watch.restarts)
+            listen(Restarting(pipeline.name, error.message, watch.restarts, seconds))
+            if stop.wait(seconds):
+                watch.end()
+                raise
+        except BaseException:
+            watch.end()
+            raise
+        else:
+            watch.end()
+            return totals
+
+
+class _Watch:
+    """Passes on what is said of a pipeline, but for its end, which may be none."""
+
+    def __init__(self, listen: Listener) -> None:
+        self._listen = listen
+        self._ends: list[Stopped] = []
+        self.restarts = 0
+        self.started = False
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Stopped):
+            self._ends.append(event)
+            return
+        self.started = self.started or isinstance(event, Started)
+        if isinstance(event, Committed):
+            self.restarts = 0
+        self._listen(event)
+
+    def end(self) -> None:
+        """Tells of the end, with what all runs together have done."""
+        if self._ends:
+            last = self._ends[-1]
+            batches, rows = sum(one.batches for one in self._ends), sum(one.rows for one in self._ends)
+            self._listen(Stopped(last.pipeline, batches, rows, last.error))
+
+
+def _run(
+    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event, *, once: bool
+) -> Totals:
     try:
         writer, source = open_pipeline(pipeline, settings, spark, listen, stop)
     except BaseException as problem:
@@ -111,6 +168,7 @@ def open_pipeline(
         retry=settings.retry,
         listen=listen,
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
+        post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),
     )
     return writer, open_source(pipeline.source, session)
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
-from frazil.engine.deadletters import LetterBox, Letters, Rejected, letters_sink, require_letters_apart, with_record
+from frazil.engine.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart, with_record
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, told_keys
@@ -69,6 +69,7 @@ class SinkWriter:
         listen: Listener,
         sleep: Callable[[float], object] = time.sleep,
         letters: Letters | None = None,
+        post: Post | None = None,
     ) -> None:
         self.name = name
         self.sink = sink
@@ -91,7 +92,7 @@ class SinkWriter:
         self._letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
             require_letters_apart(sink)
-            self._letters = LetterBox(self.beside(letters_sink(sink)), sink, name)
+            self._letters = LetterBox(self.beside(letters_sink(sink)), sink, name, post)
         self.unfinished: Position | None = None
 
     def beside(self, sink: SinkSpec) -> SinkWriter:

@@ -78,6 +78,26 @@ class SourceFailed:
 
 
 @dataclass(frozen=True)
+class Lagged:
+    """How far the table is behind the source, as far as the source can say: rows, bytes, and the age of the oldest change."""
+
+    pipeline: str
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Restarting:
+    """A pipeline failed for a reason that may pass, and is started again after a while."""
+
+    pipeline: str
+    error: str
+    attempt: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Settled:
     """Deletes were put in a form that costs readers less.
 
@@ -111,6 +131,6 @@ class Stopped:
     error: str | None = None
 
 
-Event = Started | Waiting | Staged | Committed | CommitFailed | SourceFailed | Settled | FencedOut | Stopped
+Event = Started | Waiting | Staged | Committed | CommitFailed | SourceFailed | Lagged | Restarting | Settled | FencedOut | Stopped
 
 Listener = Callable[[Event], None]

@@ -9,8 +9,15 @@ from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
-from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
+from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import TransformSpec
+
+
+class LetterTopic(Model):
+    """A topic that gets a copy of the dead letters."""
+
+    topic: str
+    cluster: KafkaCluster
 
 
 class PipelineSpec(Model):
@@ -25,7 +32,7 @@ class PipelineSpec(Model):
     tests: tuple[CaseSpec, ...] = ()
     enabled: bool = True
     rate_limit: int | None = Field(None, ge=1, description="Most rows per second.")
-    dead_letter_topic: str | None = Field(None, description="Where rows go that cannot be written.")
+    dead_letter_topic: LetterTopic | None = None
 
     @property
     def sink_id(self) -> str:

@@ -18,6 +18,18 @@ class RetrySettings(Model):
     backoff_multiplier: float = Field(2.0, ge=1, allow_inf_nan=False, description="Growth of the wait.")
 
 
+class RestartSettings(Model):
+    """How a pipeline is started again that ran and failed for a reason that may pass: something did not answer for too long."""
+
+    max_restarts: int = Field(10, ge=0, description="Restarts in a row without a batch in between; 0 for none.")
+    initial_backoff_secs: float = Field(5, gt=0, description="Wait before the first restart.")
+    max_backoff_secs: float = Field(300, gt=0, description="Longest wait; each is twice the one before.")
+
+    def wait(self, restarts: int) -> float:
+        """Seconds before the n-th restart in a row."""
+        return float(min(self.initial_backoff_secs * 2.0 ** min(restarts - 1, 64), self.max_backoff_secs))
+
+
 class HealthSettings(Model):
     """Where `/health`, `/ready` and `/live` answer."""
 
@@ -52,6 +64,10 @@ class Settings(Model):
         None, description="Folder for what may be lost: Spark's scratch and checkpoints of stateful queries."
     )
     retry: RetrySettings = Field(RetrySettings(), description="How a failed call is tried again.")
+    restart: RestartSettings = Field(RestartSettings(), description="How a pipeline that failed is started again.")
+    on_failure: Literal["continue", "stop"] = Field(
+        "continue", description="A pipeline fails for good: the others go on, or are stopped, too."
+    )
     health: HealthSettings = Field(HealthSettings(), description="Where health answers.")
     metrics: MetricsSettings = Field(MetricsSettings(), description="Where metrics answer.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")

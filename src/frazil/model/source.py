@@ -220,13 +220,29 @@ _OWN_SETTINGS = {
 }
 
 
-class KafkaSource(MessageOptions):
-    """Topics of a Kafka cluster."""
+class KafkaCluster(Model):
+    """A Kafka cluster, and how to connect to it."""
 
-    connector: Literal["kafka"] = "kafka"
     bootstrap_servers: str = Field(min_length=1, description="`host:port` of one or more brokers, with commas between.")
     tls: KafkaTls | None = Field(None, description="How the connection is encrypted.")
     security: KafkaSecurity | None = Field(None, description="How to log in.")
+    options: Texts = Field(default_factory=dict, description="Settings of Kafka's client: `kafka.fetch.max.bytes: 1000000`.")
+
+    @field_validator("options")
+    @classmethod
+    def _options_of_the_client(cls, options: dict[str, str]) -> dict[str, str]:
+        for name in options:
+            if not name.startswith("kafka."):
+                raise ValueError(f"{name}: settings of Kafka's client begin with kafka., as in kafka.{name}")
+            if (instead := _OWN_SETTINGS.get(name)) is not None:
+                raise ValueError(f"{name} cannot be set here{f'; use {instead}' if instead else ''}")
+        return options
+
+
+class KafkaSource(MessageOptions, KafkaCluster):
+    """Topics of a Kafka cluster."""
+
+    connector: Literal["kafka"] = "kafka"
     topics: tuple[str, ...] = Field(
         min_length=1, description="Topics to read; `*` stands for any characters, `/.../` is a regular expression."
     )
@@ -241,7 +257,6 @@ class KafkaSource(MessageOptions):
         default_factory=dict,
         description="For `start_offset: explicit`: the first offset by topic and partition; the others begin at the earliest.",
     )
-    options: Texts = Field(default_factory=dict, description="Settings of Kafka's client: `kafka.fetch.max.bytes: 1000000`.")
 
     @field_validator("topics")
     @classmethod
@@ -265,15 +280,10 @@ class KafkaSource(MessageOptions):
             raise ValueError(f"cannot read the time {text!r}; write it as 2026-01-31T12:00:00Z") from None
         return text
 
-    @field_validator("options")
-    @classmethod
-    def _options_of_the_client(cls, options: dict[str, str]) -> dict[str, str]:
-        for name in options:
-            if not name.startswith("kafka."):
-                raise ValueError(f"{name}: settings of Kafka's client begin with kafka., as in kafka.{name}")
-            if (instead := _OWN_SETTINGS.get(name)) is not None:
-                raise ValueError(f"{name} cannot be set here{f'; use {instead}' if instead else ''}")
-        return options
+    @property
+    def cluster(self) -> KafkaCluster:
+        """Where the topics are."""
+        return KafkaCluster(bootstrap_servers=self.bootstrap_servers, tls=self.tls, security=self.security, options=self.options)
 
     @model_validator(mode="after")
     def _one_beginning(self) -> KafkaSource:

@@ -29,6 +29,8 @@ from frazil.model.events import (
     Committed,
     Event,
     FencedOut,
+    Lagged,
+    Restarting,
     Settled,
     SourceFailed,
     Staged,
@@ -118,9 +120,11 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
         case SourceFailed():
             failures = health.consecutive_failures + 1
             return replace(health, state=State.FAILING, consecutive_failures=failures, last_error=scrub(event.message))
+        case Restarting():
+            return replace(health, state=State.FAILING, last_error=scrub(event.error), pending_since=None)
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
-        case Settled():
+        case Settled() | Lagged():
             return health
         case Stopped():
             return _after_stop(health, event)

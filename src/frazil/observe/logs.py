@@ -20,6 +20,8 @@ from frazil.model.events import (
     Committed,
     Event,
     FencedOut,
+    Lagged,
+    Restarting,
     Settled,
     SourceFailed,
     Staged,
@@ -189,6 +191,10 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911 - one for each even
             return logging.WARNING if event.will_retry else logging.ERROR, "commit_failed"
         case SourceFailed():
             return logging.WARNING if event.will_retry else logging.ERROR, "source_failed"
+        case Lagged():
+            return logging.DEBUG, "source_lag"
+        case Restarting():
+            return logging.WARNING, "pipeline_restarting"
         case Settled():
             return logging.INFO, "deletes_settled"
         case FencedOut():

@@ -20,6 +20,8 @@ from frazil.model.events import (
     Committed,
     Event,
     FencedOut,
+    Lagged,
+    Restarting,
     Settled,
     SourceFailed,
     Staged,
@@ -104,6 +106,12 @@ class Metrics:
             "frazil_last_commit_timestamp_seconds", "When the last batch was committed.", _LABELS, registry=self._registry
         )
         self._source_failures = self._counter("frazil_source_failures_total", "Times that the source did not answer.")
+        self._restarts = self._counter("frazil_restarts_total", "Times that the pipeline was started again after a failure.")
+        behind = "How far the table is behind the source, where that can say so in"
+        self._lags = {
+            unit: Gauge(f"frazil_source_lag_{unit}", f"{behind} {unit}.", _LABELS, registry=self._registry)
+            for unit in ("rows", "bytes", "seconds")
+        }
         self._pending = Gauge(
             "frazil_pending_rows", "Rows seen but not committed yet; NaN when unknown.", _LABELS, registry=self._registry
         )
@@ -134,6 +142,11 @@ class Metrics:
                     self._fail(event, unfinished)
                 case SourceFailed():
                     self._source_failures.labels(event.pipeline, unfinished.table).inc()
+                case Lagged():
+                    self._lag(event, unfinished.table)
+                case Restarting():
+                    self._restarts.labels(event.pipeline, unfinished.table).inc()
+                    unfinished.settle()
                 case Settled():
                     self._settled.labels(event.pipeline, event.table, event.kind).inc()
                 case FencedOut():
@@ -143,6 +156,11 @@ class Metrics:
                     if event.error is not None and unfinished.failing:
                         self._give_up(event.pipeline, unfinished)
                     unfinished.settle()
+
+    def _lag(self, event: Lagged, table: str) -> None:
+        for unit, value in (("rows", event.rows), ("bytes", event.bytes), ("seconds", event.seconds)):
+            if value is not None:
+                self._lags[unit].labels(event.pipeline, table).set(value)
 
     def _start(self, event: Started, unfinished: _Unfinished) -> None:
         unfinished.table = event.table

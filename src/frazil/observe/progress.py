@@ -26,6 +26,7 @@ from frazil.model.events import (
     Committed,
     Event,
     FencedOut,
+    Restarting,
     Settled,
     SourceFailed,
     Staged,
@@ -85,6 +86,9 @@ class Line:
             case SourceFailed():
                 then = "trying again" if event.will_retry else "given up"
                 self.trouble = f"the source did not answer (attempt {event.attempt}), {then}: {_one_line(event.message)}"
+            case Restarting():
+                again = f"restart {event.attempt} in {event.seconds:.0f} s"
+                self.trouble = f"{again}: {_one_line(event.error)}"
             case FencedOut():
                 self.trouble = f"fenced: {_one_line(event.message)}"
             case Stopped():
@@ -195,7 +199,7 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
             done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
-        case CommitFailed() | SourceFailed() | FencedOut():
+        case CommitFailed() | SourceFailed() | Restarting() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"
         case Stopped():
             why = f": {line.trouble}" if event.error is not None else ""

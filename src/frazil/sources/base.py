@@ -35,6 +35,15 @@ class Slice:
     detail: Any = None
 
 
+@dataclass(frozen=True)
+class Lag:
+    """How far a position is behind: rows, bytes, and seconds since the oldest change after it; None where that is not known."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
 class Source(Protocol):
     """A replayable source.
 
@@ -89,6 +98,14 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Lets go of whatever the source holds open."""
+
+
+@runtime_checkable
+class Behind(Protocol):
+    """A source that can say how much there is after a position."""
+
+    def lag(self, position: Position | None) -> Lag:
+        """What is there after the position, or what is kept for the lack of one."""
 
 
 @runtime_checkable

@@ -17,7 +17,18 @@ from frazil.model.source import (
 from frazil.sources.base import Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from frazil.model.pipeline import LetterTopic
+
+
+def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
+    """What sends a copy of dead letters to a topic."""
+    from frazil.sources.kafka.letters import letter_topic as posting
+
+    return posting(spec)
 
 
 def open_source(spec: SourceSpec, spark: SparkSession) -> Source:

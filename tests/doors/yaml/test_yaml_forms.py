@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from yaml_cases import CATALOG, DATA, ROOT, file_text, loaded, place_of, problem, problems, stands_at
 
-from frazil.doors.yaml import load, not_yet
+from frazil.doors.yaml import load
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource
 from frazil.model.transform import AddField, RenameField
 
@@ -117,7 +117,7 @@ def test_the_form_with_a_broker() -> None:
         RenameField.model_validate({"from": "temp", "to": "temperature"}),
         AddField(field="kind", value=7),
     )
-    assert (direct.enabled, direct.rate_limit, direct.dead_letter_topic) == (True, 400, "ice.dead")
+    assert (direct.enabled, direct.rate_limit, direct.dead_letter_topic.topic) == (True, 400, "ice.dead")
     assert not by_name["old_sensors-to-all_ice"].enabled
     from_broker = by_name["all_ice"].source
     assert isinstance(from_broker, KafkaSource)
@@ -245,20 +245,36 @@ def test_the_examples_load() -> None:
     for example in examples:
         project = load(example, env)
         assert project.pipelines, example
-        assert not_yet(project) == [], example
 
 
-def test_what_cannot_run_yet_is_said_once_a_pipeline() -> None:
-    config = "namespace: db\ntable: t\ncommit_mode: upsert\nkey_fields: [id]\nschema_evolution: full\naliases: {a: b}\n"
-    assert not_yet(loaded(file_text(config))) == []
-    text = file_text(config, entry="dead_letter_topic: dead\n")
-    (found,) = not_yet(loaded(text))
-    assert found.code == "not-yet-supported"
-    assert found.exit_code == 78
-    assert found.message == "The pipeline `lake` cannot run with this version yet: dead_letter_topic"
+def test_a_topic_for_dead_letters_is_in_the_cluster_of_the_file_or_of_the_source() -> None:
+    text = file_text(entry="dead_letter_topic: dead\n", top="broker: {bootstrap_servers: 'k:9092'}\n")
+    (pipeline,) = loaded(text).pipelines
+    assert pipeline.sink.on_error == "dead_letter"
+    assert pipeline.dead_letter_topic is not None
+    assert (pipeline.dead_letter_topic.topic, pipeline.dead_letter_topic.cluster.bootstrap_servers) == ("dead", "k:9092")
+    text = file_text(source="dead_letter_topic: dead\nconfig: {bootstrap_servers: 'own:9092', topics: [t]}\n")
+    (pipeline,) = loaded(text.replace("generator", "kafka")).pipelines
+    assert pipeline.dead_letter_topic is not None
+    assert pipeline.dead_letter_topic.cluster.bootstrap_servers == "own:9092"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (file_text(entry="dead_letter_topic: dead\n"), "dead_letter_topic needs a Kafka cluster"),
+        (
+            file_text(
+                "namespace: db\ntable: t\non_error: stop\n", "dead_letter_topic: dead\n", top="broker: {bootstrap_servers: k}\n"
+            ),
+            "dead_letter_topic has no meaning with on_error: stop",
+        ),
+    ],
+)
+def test_a_topic_for_dead_letters_that_cannot_be(text: str, told: str) -> None:
+    found = problem(text)
+    assert told in found.message
     assert stands_at(found) == place_of(text, "dead_letter_topic")
-    assert not_yet(loaded(text.replace("connector: generator", "connector: generator\n    enabled: false"))) == []
-    assert not_yet(loaded(file_text())) == []
 
 
 def test_places_are_kept_and_not_dumped(tmp_path: Path) -> None:

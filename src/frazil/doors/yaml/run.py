@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from frazil.doors.yaml.load import load
-from frazil.doors.yaml.support import not_yet
 from frazil.model.events import Listener
 
 
@@ -21,10 +20,6 @@ def run(
     stop: threading.Event | None = None,
 ) -> None:
     """Runs the enabled pipelines of a file (or those named) until each is done or ``stop`` is set."""
-    from frazil.engine.runner import run_project, selected
+    from frazil.engine.runner import run_project
 
-    project = load(file, env)
-    chosen = {pipeline.name for pipeline in selected(project, only)}
-    for problem in not_yet(project.model_copy(update={"pipelines": tuple(p for p in project.pipelines if p.name in chosen)})):
-        raise problem
-    run_project(project, once=once, listeners=listeners, stop=stop, only=only)
+    run_project(load(file, env), once=once, listeners=listeners, stop=stop, only=only)

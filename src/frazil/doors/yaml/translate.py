@@ -12,9 +12,10 @@ from frazil.doors.yaml.explain import nearest
 from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, SourceEntry, StartTime
 from frazil.errors import ConfigError
 from frazil.model.base import Problem
-from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
+from frazil.model.dead_letters import OnError
+from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.sink import SinkSpec
-from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
+from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import Transform
 
 
@@ -177,21 +178,52 @@ def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
     ]
     entries = [entry for _, entry in written if entry is not None]
     limits = [entry.rate_limit for entry in entries if entry.rate_limit]
-    dead_letters = sink_entry.dead_letter_topic or (source_entry.dead_letter_topic if source_entry is not None else None)
-    for problem in pipeline_problems(source, parts.sinks[join.sink]):
+    sink, topic = _with_letters(document, parts, join, source)
+    for problem in pipeline_problems(source, sink):
         _tell(document, join.sink, problem)
     return PipelineSpec(
         name=join.name,
         source_name=source_name,
         source=source,
         sink_name=join.sink,
-        sink=parts.sinks[join.sink],
+        sink=sink,
         transforms=tuple(t for path, entry in written if entry is not None for t in _transforms(document, path, entry)),
         tests=join.entry.tests if join.entry is not None else (),
         enabled=all(entry.enabled for entry in entries),
         rate_limit=min(limits) if limits else None,
-        dead_letter_topic=dead_letters,
+        dead_letter_topic=topic,
     )
+
+
+def _with_letters(document: Document, parts: Parts, join: Join, source: SourceSpec) -> tuple[SinkSpec, LetterTopic | None]:
+    """A topic for dead letters is in the source's cluster, or in that of the file; naming one asks for dead letters."""
+    sink = parts.sinks[join.sink]
+    named = {("sinks", join.sink): parts.file.sinks[join.sink].dead_letter_topic}
+    if join.source is not None:
+        named[("sources", join.source)] = parts.file.sources[join.source].dead_letter_topic
+    for path, topic in named.items():
+        if topic is None:
+            continue
+        place = document.key_place((*path, "dead_letter_topic"))
+        cluster = source.cluster if isinstance(source, KafkaSource) else _cluster(parts.file)
+        if cluster is None:
+            message, fix = "dead_letter_topic needs a Kafka cluster", "Add `broker` with `bootstrap_servers`."
+            document.problems.append(ConfigError("no-broker", message, fix=fix, location=place))
+            return sink, None
+        chosen = sink.error_handling is not OnError.STOP or "on_error" in sink.model_fields_set
+        if chosen and sink.error_handling is not OnError.DEAD_LETTER:
+            message = f"dead_letter_topic has no meaning with on_error: {sink.error_handling}; it belongs to dead_letter"
+            document.problems.append(ConfigError("invalid-value", message, location=place))
+            return sink, None
+        return sink.model_copy(update={"on_error": OnError.DEAD_LETTER}), LetterTopic(topic=topic, cluster=cluster)
+    return sink, None
+
+
+def _cluster(file: PipelineFile) -> KafkaCluster | None:
+    if file.broker is None:
+        return None
+    broker = file.broker
+    return KafkaCluster(bootstrap_servers=",".join(broker.bootstrap_servers), tls=broker.tls, security=broker.security)
 
 
 def _tell(document: Document, sink: str, problem: Problem) -> None:
@@ -231,12 +263,11 @@ def _with_streams(entry: SourceEntry, source: SourceSpec) -> SourceSpec:
 
 
 def _from_broker(file: PipelineFile, sink: SinkEntry, topics: tuple[str, ...]) -> KafkaSource:
-    servers = file.broker.bootstrap_servers if file.broker is not None else ()
-    start = sink.start_offset
+    start, cluster = sink.start_offset, _cluster(file)
     return KafkaSource(
-        bootstrap_servers=",".join(servers),
-        tls=file.broker.tls if file.broker is not None else None,
-        security=file.broker.security if file.broker is not None else None,
+        bootstrap_servers=cluster.bootstrap_servers if cluster is not None else "",
+        tls=cluster.tls if cluster is not None else None,
+        security=cluster.security if cluster is not None else None,
         topics=topics,
         consumer_group=sink.consumer_group,
         start_offset="timestamp" if isinstance(start, StartTime) else start or "latest",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from frazil.errors import ConfigError, Retryable
 from frazil.model.secrets import remember
-from frazil.model.source import KafkaSecurity, KafkaSource, KafkaTls
+from frazil.model.source import KafkaCluster, KafkaSecurity, KafkaTls
 
 PREFIX = "kafka."
 CONNECT_SECONDS = 10.0
@@ -23,7 +23,7 @@ _LOGIN_MODULES = {
 }
 
 
-def client_settings(spec: KafkaSource) -> dict[str, str]:
+def client_settings(spec: KafkaCluster) -> dict[str, str]:
     """All settings, without prefix; the user's own options win."""
     tls = spec.tls if spec.tls is not None and spec.tls.enabled else None
     settings = {

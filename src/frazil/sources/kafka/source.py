@@ -14,7 +14,7 @@ from frazil.engine.kafka import KafkaClient
 from frazil.errors import FrazilError, Retryable
 from frazil.model.commit import Position
 from frazil.model.source import KafkaSource
-from frazil.sources.base import Slice
+from frazil.sources.base import Lag, Slice
 from frazil.sources.decode import Decoder
 from frazil.sources.failures import asking_spark, one_line
 from frazil.sources.kafka import rewind
@@ -156,13 +156,13 @@ class KafkaTopics:
 
     def total_rows(self, start: Position | None) -> int | None:
         """How many offsets lie before the ends."""
-        return self.lag(start)
+        return self.lag(start).rows
 
-    def lag(self, position: Position | None) -> int:
+    def lag(self, position: Position | None) -> Lag:
         """How many messages are there after a position, as far as offsets count them."""
         with self._asking():
             place, cluster = self._now(position)
-        return sum(backlog(place.offsets, cluster.latest).values())
+        return Lag(rows=sum(backlog(place.offsets, cluster.latest).values()))
 
     def read(self, part: Slice) -> DataFrame:
         """The messages of a slice."""

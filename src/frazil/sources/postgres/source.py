@@ -17,7 +17,7 @@ from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.commit import Position
 from frazil.model.secrets import scrub
 from frazil.model.source import CdcStream, PostgresCdcSource
-from frazil.sources.base import Slice
+from frazil.sources.base import Lag, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
 from frazil.sources.postgres.catalog import Connection, Published, Table
@@ -54,14 +54,6 @@ class ChangesPart:
 
     end: int
     rows: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Lag:
-    """How far the committed position is behind the database: bytes of log, and seconds since the oldest change that waits."""
-
-    bytes: int
-    seconds: float
 
 
 class PostgresCdc:
@@ -319,15 +311,15 @@ class PostgresCdc:
         if self._reader is not None:
             self._reader.stream.confirm(place.lsn)
 
-    def lag(self) -> Lag:
-        """How far the committed position is behind."""
+    def lag(self, position: Position | None) -> Lag:  # noqa: ARG002 - the server knows what is committed
+        """How many bytes of log are after the committed position, and how old the oldest change is that waits."""
         since = self._confirmed
         if since is None:
             found = self._asking_database(lambda database: slot.slot(database, self._spec.slot))
             since = found.confirmed if found is not None else None
         behind = max(0, self._log_end() - since) if since is not None else 0
         seconds = 0.0 if self._oldest_us is None else max(0.0, time.time() - self._oldest_us / 1_000_000)
-        return Lag(behind, seconds)
+        return Lag(bytes=behind, seconds=seconds)
 
     # Reading
 

@@ -1,0 +1,53 @@
+"""Copies of dead letters in a topic: the record as it came, with what is wrong with it in the headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from frazil.errors import FrazilError, Retryable
+from frazil.model.pipeline import LetterTopic
+from frazil.sources.base import AWAY
+from frazil.sources.failures import one_line, whole_text
+from frazil.sources.kafka.failures import explain_kafka
+from frazil.sources.kafka.settings import PREFIX, client_settings
+
+HEADERS = ("pipeline", "table", "stage", "code", "error", "at", "batch")
+
+# Settings that only mean something to those who read.
+_READERS_OWN = ("isolation.level", "fetch.max.wait.ms")
+
+
+def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
+    """Sends letters to the topic. Those of a batch that is repeated are sent again; `frazil.at` tells them apart."""
+    settings = {name: value for name, value in client_settings(spec.cluster).items() if name not in _READERS_OWN}
+    options = {f"{PREFIX}{name}": value for name, value in settings.items()}
+
+    def post(letters: DataFrame) -> None:
+        told = [
+            f.struct(f.lit(f"frazil.{name}").alias("key"), f.col(name).cast("string").cast("binary").alias("value"))
+            for name in HEADERS
+        ]
+        messages = letters.select("key", f.col("raw").alias("value"), f.array(*told).alias("headers"))
+        try:
+            messages.write.format("kafka").options(**options).option("topic", spec.topic).save()
+        except FrazilError:
+            raise
+        except Exception as error:
+            raise _not_sent(spec, error) from error
+
+    return post
+
+
+def _not_sent(spec: LetterTopic, error: Exception) -> FrazilError:
+    servers = spec.cluster.bootstrap_servers
+    if "RecordTooLargeException" in whole_text(error):
+        return Retryable(
+            "dead-letter-too-large",
+            f"The dead letter topic {spec.topic} at {servers} does not take a record of this size: {one_line(error)}",
+            fix="Raise max.message.bytes of the topic and kafka.max.request.size of the source, or leave dead_letter_topic out.",
+        )
+    known = explain_kafka(error, servers)
+    return known or Retryable(AWAY, f"Dead letters could not be sent to the topic {spec.topic} at {servers}: {one_line(error)}")
