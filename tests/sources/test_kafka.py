@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
+from frazil.engine.verify import verify
 from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.events import Event, Lagged, Restarting, Stopped
 from frazil.model.pipeline import LetterTopic
@@ -612,3 +613,26 @@ def test_dead_letters_go_to_a_topic_as_well(kafka: Kafka, lake: Lake) -> None:
     assert (headers["frazil.pipeline"], headers["frazil.table"], headers["frazil.stage"]) == (b"p", b"db.t", b"decode")
     assert (headers["frazil.code"], headers["frazil.batch"]) == (b"json-malformed", b"1")
     assert json.loads(headers["frazil.at"]) == {"topic": topic, "partition": 0, "offset": 1}
+
+
+def test_verify_counts_the_offsets_of_each_batch(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, [Message(str(number), partition=number % 2) for number in range(10)])
+    pipeline = lake.pipeline(source_of(kafka, topic))
+    run(pipeline, once=True)
+    kafka.produce(topic, ["more"])
+    run(pipeline, once=True)
+    kafka.produce(topic, ["unread"])
+    verified = verify(pipeline, IMPATIENT)
+    assert (verified.batches, verified.rows, verified.findings) == (2, 11, ())
+    assert verified.notes == ("1 rows of the source are not in the table yet.",)
+    producer = kafka.new_producer(**{"transactional.id": topic})
+    producer.init_transactions(30)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        write(producer, topic, ["x"])
+        end(30)
+    wait_until(lambda: KafkaTopics(pipeline.source, lake.spark).lag(None).rows == 16, 30, "the marker of the commit")
+    run(pipeline, once=True)
+    (found,) = verify(pipeline, IMPATIENT).findings
+    assert (found.at, found.problem) == ("batch 3", "it read 2 rows, fewer rows than the 5 of its part of the source")

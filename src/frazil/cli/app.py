@@ -8,7 +8,23 @@ from collections.abc import Callable, Sequence
 
 import typer
 
-from frazil.cli import check, connectors, demo, doctor, init, inspect, plan, rewind, run, schema, status, test, validate, version
+from frazil.cli import (
+    check,
+    connectors,
+    demo,
+    doctor,
+    init,
+    inspect,
+    plan,
+    rewind,
+    run,
+    schema,
+    status,
+    test,
+    validate,
+    verify,
+    version,
+)
 from frazil.cli.call import Call, ConfigOption, DebugOption, JsonOption, with_common_options
 from frazil.cli.output import Output
 from frazil.errors import FrazilError, UsageError
@@ -31,6 +47,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan.plan,
     "run": run.run,
     "rewind": rewind.rewind,
+    "verify": verify.verify,
     "status": status.status,
     "inspect": inspect.inspect,
     "schema": schema.schema,

@@ -140,6 +140,10 @@ class Generator:
         """The rows between two counts."""
         return Slice(start, end, _row(end) - _row(start))
 
+    def count(self, start: Position | None, end: Position) -> int | None:
+        """How many rows lie between two positions."""
+        return self.between(start, end).rows
+
     def finished(self, position: Position | None) -> bool:
         """When the last of ``rows`` is behind."""
         return self._spec.rows is not None and _row(position) >= self._spec.rows

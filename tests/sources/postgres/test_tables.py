@@ -15,7 +15,8 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import Lake, commits, run, sqlite_lake
+from engine.lakes import IMPATIENT, Lake, commits, run, sqlite_lake
+from frazil.engine.verify import verify
 from services.processes import wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of
@@ -191,3 +192,22 @@ def test_killed_between_the_letters_of_a_snapshot_and_its_rows(
     raw = {json.loads(row[0])["row"]["id"] for row in mine.rows("cast(raw as string)", table=letters)}
     assert raw == {str(i) for i in range(8, 41, 4)} | {"41"}
     assert mine.count(letters) == 10
+
+
+def test_verify_compares_the_rows_with_the_database(database: Database, lake: Lake) -> None:
+    filled(database, 20)
+    pipeline = lake.pipeline(described(database, *TABLES), **ROUTED)
+    run(pipeline, once=True)
+    database.run("update tags set name = 'other' where name = 'tag 3'", "delete from accounts where id = 4")
+    run(pipeline, once=True)
+    verified = verify(pipeline, IMPATIENT)
+    assert verified.findings == ()
+    assert (verified.batches, verified.rows, verified.notes) == (4, 63, ())
+    spark = lake.spark
+    spark.sql(f"delete from {lake.name}.db.public_accounts where id = 7")
+    spark.sql(f"update {lake.name}.db.public_tags set name = 'nobody' where name = 'other'")
+    found = {finding.at: finding.problem for finding in verify(pipeline, IMPATIENT).findings}
+    assert found == {
+        "db.public_accounts": "it holds 18 rows, and public.accounts has 19",
+        "db.public_tags": "it holds as many rows as public.tags, but with other keys",
+    }

@@ -160,6 +160,18 @@ class IcebergTable:
         summaries = [snapshot.summary() for snapshot in items(self._table.snapshots())]
         return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
 
+    def summaries(self, sink_id: str | None) -> list[tuple[int, dict[str, str]]]:
+        """The snapshots from the first that is still there to the head, those of a sink or all, with what their summaries say."""
+        found: list[tuple[int, dict[str, str]]] = []
+        at = self._table.currentSnapshot()
+        while at is not None:
+            summary = {str(key): str(value) for key, value in dict(at.summary()).items()}
+            if sink_id is None or summary.get("frazil.sink") == sink_id:
+                found.append((int(at.snapshotId()), summary))
+            parent = at.parentId()
+            at = None if parent is None else self._table.snapshot(parent)
+        return list(reversed(found))
+
     def end_at(self, sink_id: str, snapshot: int) -> str | None:
         """Where the last batch of a sink ended that was in the table at a snapshot; None when none was, or it is not known."""
         at = self._table.snapshot(snapshot)

@@ -150,6 +150,10 @@ class KafkaTopics:
         parts = ranges(None if start is None else Place.from_position(start), Place.from_position(end))
         return Slice(start, end, sum(part.end - part.start for part in parts))
 
+    def count(self, start: Position | None, end: Position) -> int | None:
+        """How many offsets lie between two positions; markers of transactions and messages that were compacted away have some."""
+        return self.between(start, end).rows
+
     def finished(self, position: Position | None) -> bool:  # noqa: ARG002 - the protocol's signature
         """Never: a message may always come."""
         return False

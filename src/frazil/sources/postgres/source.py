@@ -23,6 +23,7 @@ from frazil.sources.postgres import catalog, slot
 from frazil.sources.postgres.catalog import Connection, Published, Table
 from frazil.sources.postgres.changes import ChangeReader
 from frazil.sources.postgres.connection import Login, asking
+from frazil.sources.postgres.digest import digest
 from frazil.sources.postgres.frames import change_frame, snapshot_frame
 from frazil.sources.postgres.position import Place
 from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
@@ -367,6 +368,18 @@ class PostgresCdc:
         own = [file for file in files if file.table == stream]
         otherwise = () if own else self._columns_now(now, self._published(stream))
         return change_frame(self._spark, own, stream, otherwise, before=before, keys=now.primary_key)
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The tables that are read."""
+        return tuple(stream.full_name for stream in self.streams)
+
+    def digest(self, table: str) -> tuple[int, int | None, tuple[str, ...]]:
+        """How many rows a table has now, a number that all their keys make, and the columns of the key."""
+        now = self._table(next(one for one in self.streams if one.full_name == table))
+        published = self._published(table)
+        rows, keys = self._asking_database(lambda database: digest(database, now, published))
+        return rows, keys, now.primary_key
 
     def finished(self, position: Position | None) -> bool:
         """When no table is followed and each was read whole by this run."""

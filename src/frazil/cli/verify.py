@@ -1,0 +1,38 @@
+"""`frazil verify`."""
+
+from __future__ import annotations
+
+import typer
+
+from frazil.cli.call import Call, pipelines_named
+from frazil.cli.output import facts, table
+from frazil.cli.run import Names
+
+
+def verify(call: Call, names: Names = None) -> None:
+    """Compare the source, the ledger, the history and the table, and name every gap. Changes nothing."""
+    call, chosen = call.with_file_among(names or [])
+    project = call.project()
+    pipelines = pipelines_named(project, chosen)
+    from frazil.engine.verify import verify as compare
+
+    done = [compare(pipeline, project.settings) for pipeline in pipelines]
+    if call.output.json:
+        call.output.document({"pipelines": done})
+    else:
+        for one in done:
+            pairs = [
+                ("pipeline", one.pipeline),
+                ("table", one.table),
+                ("batches", str(one.batches)),
+                ("rows read", str(one.rows)),
+            ]
+            call.output.show(
+                facts([*pairs, ("result", f"{len(one.findings)} problems" if one.findings else "nothing is missing")])
+            )
+            if one.findings:
+                call.output.show(table("", ("where", "what"), [(finding.at, finding.problem) for finding in one.findings]))
+            for note in one.notes:
+                call.output.say(note, "dim")
+    if any(one.findings for one in done):
+        raise typer.Exit(1)

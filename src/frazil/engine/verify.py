@@ -1,0 +1,150 @@
+"""Compares a source, the ledger, the history of a table, and what the table holds. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from frazil.engine.catalogs import catalog_settings
+from frazil.engine.iceberg import IcebergTable, Lake
+from frazil.engine.runner import start_spark
+from frazil.engine.schema import quoted
+from frazil.engine.session import session_for
+from frazil.errors import ConfigError
+from frazil.model.changes import CommitMode
+from frazil.model.commit import Position, SinkState, short_range
+from frazil.model.pipeline import PipelineSpec
+from frazil.model.settings import Settings
+from frazil.model.verify import Finding, Record, Verified, chain_findings, count_findings, expired
+from frazil.sources import open_source
+from frazil.sources.base import Behind, Source
+
+
+@runtime_checkable
+class Countable(Protocol):
+    """A source that knows without reading how many rows lie between two positions."""
+
+    def count(self, start: Position | None, end: Position) -> int | None:
+        """So many; None when it does not know for these."""
+
+
+@runtime_checkable
+class Comparable(Protocol):
+    """A source whose rows as they are now can be compared with a table's."""
+
+    @property
+    def table_names(self) -> Sequence[str]:
+        """Its tables, by the names that routes know them by."""
+
+    def digest(self, table: str) -> tuple[int, int | None, Sequence[str]]:
+        """How many rows a table has, a number that all their keys make unless they cannot be compared, and the keys' columns."""
+
+
+def key_digest(frame: DataFrame, keys: Sequence[str]) -> tuple[int, int]:
+    """The same numbers of a data frame: md5 of the keys' texts, the first 60 bits of each, summed up."""
+    text = functions.concat_ws("|", *[functions.col(quoted(key)).cast("string") for key in keys])
+    hashed = functions.conv(functions.substring(functions.md5(text.cast("binary")), 1, 15), 16, 10).cast("decimal(38, 0)")
+    row = frame.agg(functions.count(functions.lit(1)).alias("rows"), functions.sum(hashed).alias("keys")).first()
+    assert row is not None, "an aggregate has one row"
+    return int(row["rows"]), int(row["keys"] or 0)
+
+
+def verify(pipeline: PipelineSpec, settings: Settings) -> Verified:
+    """Looks for gaps and for rows that are there twice."""
+    spark = start_spark([pipeline], settings)
+    session = session_for(spark, catalog_settings(pipeline.sink))
+    source = open_source(pipeline.source, session)
+    try:
+        return _verify(pipeline, session, source)
+    finally:
+        source.close()
+
+
+def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source) -> Verified:
+    sink = pipeline.sink
+    lake = Lake(session, sink.catalog.name, sink.catalog.address)
+    home = lake.load(sink.namespace_levels, sink.home_table or "")
+    state = home.port(pipeline.sink_id).refresh().state if home is not None else None
+    if home is None or state is None:
+        raise ConfigError("nothing-to-verify", f"The pipeline {pipeline.name!r} has not written anything yet.")
+    records = _records(home, pipeline.sink_id)
+    findings = chain_findings(records, short_range(state.end))
+    notes = []
+    if gone := expired(records):
+        notes.append(f"{gone} earlier batches are not in the history any more: their snapshots have expired.")
+    if isinstance(source, Countable):
+        findings += count_findings(records, source.count)
+    tables = [sink.home_table or "", *(name.rpartition(".")[2] for name in state.followers)]
+    if not gone:
+        findings += [one for name in tables for one in _held(lake, pipeline, name)]
+    source.check()
+    behind = _behind(source, state)
+    if isinstance(source, Comparable):
+        if behind is None:
+            found, told = _compared(session, pipeline, source, state)
+            findings, notes = findings + found, notes + told
+        else:
+            notes.append("The rows were not compared with the database's: the pipeline is behind, or the database is written to.")
+    notes += [behind] if behind is not None else []
+    batches = [one.counts for one in records if one.counts is not None]
+    return Verified(pipeline.name, sink.full_name, len(batches), sum(one.read for one in batches), tuple(findings), tuple(notes))
+
+
+def _records(table: IcebergTable, sink_id: str) -> list[Record]:
+    found = (Record.of(snapshot, summary) for snapshot, summary in table.summaries(sink_id))
+    return [one for one in found if one is not None]
+
+
+def _held(lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
+    """Whether a table that only this sink adds rows to holds as many as its batches say."""
+    sink = pipeline.sink
+    own = sink if sink.route is None or name == sink.home_table else sink.routed(name)
+    table = lake.load(sink.namespace_levels, name)
+    if table is None:
+        return [Finding(f"{sink.namespace}.{name}", "the table is not there any more")]
+    if own.commit_mode is not CommitMode.APPEND or (sink.route is not None and name == sink.home_table):
+        return []
+    if len(table.summaries(None)) != len(table.summaries(pipeline.sink_id)):
+        return []  # others write to it, too
+    written = sum(one.counts.written for one in _records(table, pipeline.sink_id) if one.counts is not None)
+    held = table.total("records")
+    if held == written:
+        return []
+    return [Finding(f"{sink.namespace}.{name}", f"it holds {held} rows, but its batches have written {written}")]
+
+
+def _behind(source: Source, state: SinkState) -> str | None:
+    if not isinstance(source, Behind):
+        return None
+    lag = source.lag(state.end)
+    if lag.rows:
+        return f"{lag.rows} rows of the source are not in the table yet."
+    return "There are changes that are not in the table yet." if lag.bytes and lag.bytes > _STILL_BYTES else None
+
+
+# A log grows a little by itself, without a change of any table.
+_STILL_BYTES = 16 << 10
+
+
+def _compared(
+    session: SparkSession, pipeline: PipelineSpec, source: Comparable, state: SinkState
+) -> tuple[list[Finding], list[str]]:
+    sink, findings, notes = pipeline.sink, [], []
+    for origin in source.table_names:
+        name = sink.table if sink.route is None else sink.route.table_of(origin)
+        own = sink if sink.route is None else sink.routed(name or "")
+        if name is None or own.commit_mode is not CommitMode.UPSERT or pipeline.transforms:
+            notes.append(f"{origin}: its rows were not compared: only an upsert without transforms holds the same.")
+            continue
+        there, theirs, keys = source.digest(origin)
+        full = f"{sink.namespace}.{name}"
+        here, ours = 0, 0
+        if sink.route is None or full in state.followers:
+            here, ours = key_digest(session.table(f"{sink.catalog.name}.{full}"), keys)
+        if here != there:
+            findings.append(Finding(full, f"it holds {here} rows, and {origin} has {there}"))
+        elif theirs is not None and ours != theirs:
+            findings.append(Finding(full, f"it holds as many rows as {origin}, but with other keys"))
+    return findings, notes
