@@ -172,7 +172,6 @@ def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
         ({"route": {"field": "a"}, "table": "t"}, "table has no meaning with route"),
         ({"route": {"field": "a", "unknown": "refuse"}}, "unknown: refuse needs tables"),
         ({"route": {"field": "a", "tables": {"x": {"batch_size": 5}}}}, "cannot have an option 'batch_size'"),
-        ({"route": {"field": "a", "tables": {"x": {"commit_mode": "upsert"}}}}, "upsert sinks must specify a key"),
         ({"route": {"field": "a"}, "error_column": "e"}, "on_error: columns has no meaning with route"),
         ({"route": {"field": "a", "tables": {"x": "x"}, "unknown": "dead_letter"}}, "needs on_error: dead_letter"),
     ],
@@ -181,6 +180,17 @@ def test_what_does_not_fit_together_is_refused(options: dict[str, Any], told: st
     with pytest.raises(ValidationError) as refused:
         SinkSpec.model_validate({"catalog": {"type": "memory"}, "namespace": "db", **options})
     assert told in str(refused.value)
+
+
+def test_a_table_of_upserts_needs_a_key() -> None:
+    route = {"field": "a", "tables": {"x": {"commit_mode": "upsert"}}}
+    sink = SinkSpec.model_validate({"catalog": {"type": "memory"}, "namespace": "db", "route": route})
+    (problem,) = sink.unmet_by(keys=False, operations=False)
+    assert (problem, problem.at) == (
+        "the table of 'x': upsert sinks must specify a key: add key_fields",
+        ("route", "tables", "x"),
+    )
+    assert sink.unmet_by(keys=True, operations=True) == []
 
 
 def test_a_column_that_is_not_there(lake: Lake) -> None:

@@ -247,6 +247,15 @@ def test_the_examples_load() -> None:
         assert project.pipelines, example
 
 
+@pytest.mark.parametrize("given", ["jsno", "{type: jsno}"])
+def test_a_format_that_is_none(given: str) -> None:
+    text = file_text(source=f"config: {{bootstrap_servers: k, topics: [t], format: {given}}}\n").replace("generator", "kafka")
+    found = problem(text)
+    assert "cannot be `jsno`" in found.message
+    assert "Did you mean `json`?" in found.fix
+    assert stands_at(found) == place_of(text, "jsno")
+
+
 def test_a_topic_for_dead_letters_is_in_the_cluster_of_the_file_or_of_the_source() -> None:
     text = file_text(entry="dead_letter_topic: dead\n", top="broker: {bootstrap_servers: 'k:9092'}\n")
     (pipeline,) = loaded(text).pipelines

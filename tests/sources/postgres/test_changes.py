@@ -124,7 +124,7 @@ def test_values_that_did_not_change_and_were_not_sent_are_named(database: Databa
     database.run("alter table docs replica identity full", "update docs set n = 2")
     filled = reader.batch()
     assert filled is not None
-    assert filled[0]["__frazil_unchanged"] is None, "the old row has them"
+    assert "__frazil_unchanged" not in filled[0], "the old row has them"
     assert (filled[0].n, filled[0].tags, json.loads(filled[0].doc)) == (2, list(range(1, 5001)), "y" * 10000)
 
 

@@ -56,7 +56,7 @@ def test_the_table_follows_the_database(database: Database, lake: Lake) -> None:
     assert lake.table().columns == ["id", "item", "price", "at", "tags"]
 
 
-@pytest.mark.parametrize("tail", [("staged", 1), ("applied", 1), ("staged", 2), ("acknowledged", 2)])
+@pytest.mark.parametrize("tail", [("applied", 1), ("staged", 2)])
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     database: Database, lake: Lake, tmp_path: Path, tail: tuple[str, int]
 ) -> None:

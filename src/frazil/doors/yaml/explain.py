@@ -216,7 +216,8 @@ def unknown_value(finding: _Finding, known: list[str], path: Path) -> ConfigErro
 
 def _unknown_tag(finding: _Finding) -> ConfigError:
     known = re.findall(r"'([^']*)'", str(finding.context.get("expected_tags", "")))
-    return unknown_value(finding, known, (*finding.path, "type"))
+    # Where a name alone is enough, it stands for a section with that type.
+    return unknown_value(finding, known, (*finding.path, "type") if isinstance(finding.value, dict) else finding.path)
 
 
 def _missing_tag(finding: _Finding) -> ConfigError:
