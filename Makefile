@@ -16,7 +16,7 @@ demo: setup ## Freeze a stream of made-up events into an Iceberg table in ./lake
 	@.venv/bin/frazil demo
 
 test: setup check ## Check and run all tests
-	.venv/bin/python -m pytest -n $(WORKERS) --dist loadscope
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 check: setup ## Lint, check the format and the types
 	.venv/bin/ruff check .

@@ -1,5 +1,23 @@
 """Registers the fixtures of the services; each service has its own module."""
 
+from __future__ import annotations
+
+import pytest
+
+# Modules whose few tests take minutes. They begin first, so that no worker is left with one when the others are done.
+LONG = (
+    "sources/postgres/test_tables.py",
+    "exactly_once/test_topics.py",
+    "exactly_once/test_kill.py",
+    "exactly_once/test_recovery.py",
+    "exactly_once/test_modes.py",
+    "sources/postgres/test_pipeline.py",
+    "benchmarks/test_summary.py",
+    "exactly_once/test_many_tables.py",
+    "engine/test_cluster.py",
+    "cli/test_demo.py",
+)
+
 pytest_plugins = [
     "services.rest_catalog",
     "services.faulty_rest",
@@ -8,3 +26,7 @@ pytest_plugins = [
     "services.spark",
     "services.standalone",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((n for n, name in enumerate(LONG) if item.path.as_posix().endswith(name)), len(LONG)))

@@ -140,3 +140,13 @@ def test_one_pipeline_that_fails_stops_the_others_when_asked_to(lake: Lake) -> N
     with pytest.raises(frazil.FrazilError, match="nowhere"):
         run(lake.pipeline(missing, "db.bad", name="bad"), endless, settings=settings, events=events)
     assert {event.pipeline for event in events if isinstance(event, Stopped)} == {"bad", "endless"}
+
+
+@pytest.mark.parametrize("first", [[], ["select 1 id"]])
+def test_names_that_iceberg_keeps_for_itself_are_refused(lake: Lake, first: list[str]) -> None:
+    for query in first:
+        lake.sink(query).write()
+    with pytest.raises(frazil.DataError, match="Iceberg keeps these names for columns of its own: _partition") as caught:
+        lake.sink("select 2 id, 1 `_partition`").write()
+    assert caught.value.code == "column-reserved"
+    assert not first or lake.count() == 1

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine.lakes import Lake
 from exactly_once.children import started
 from exactly_once.programs.topics import PARTITIONS, TABLES, messages, name_of
-from services.kafka import Kafka, Message
+from services.kafka import Kafka, Message, write
 from services.processes import wait_until
 
 MESSAGES, KILLS = 200_000, 5
@@ -25,7 +25,10 @@ MESSAGES, KILLS = 200_000, 5
 def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create_topic(partitions=PARTITIONS, config={"max.message.bytes": "20000000"})
     chance = random.Random(3)
-    kafka.produce(topic, [Message(value, partition=number % PARTITIONS) for number, value in enumerate(messages(MESSAGES))])
+    producer = kafka.new_producer(**{"message.max.bytes": 20_000_000, "linger.ms": 20})
+    for number, value in enumerate(messages(MESSAGES)):
+        write(producer, topic, [Message(value, partition=number % PARTITIONS)])
+    assert producer.flush(120) == 0
     sql = {"uri": f"sqlite:///{tmp_path / 'catalog.db'}", "warehouse": (tmp_path / "warehouse").as_uri()}
     lake = Lake(spark, {"type": "sql", "name": name_of(tmp_path), "sql": sql}, tmp_path)
     cut_off = 0
@@ -47,9 +50,9 @@ def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, 
     wait_until(lambda: not last.running, 300, "its end")
     assert last.process.returncode == 0, last.log_text()[-3000:]
     lake.introduced()
-    tables = [lake.table(f"many.t{n}").select("_partition", "_offset", "text") for n in range(TABLES)]
+    tables = [lake.table(f"many.t{n}").select("kafka_partition", "kafka_offset", "text") for n in range(TABLES)]
     written = reduce(DataFrame.unionByName, tables)
-    found = Counter((row[0], row[1]) for row in written.select("_partition", "_offset").collect())
+    found = Counter((row[0], row[1]) for row in written.select("kafka_partition", "kafka_offset").collect())
     letters = Counter(
         (at["partition"], at["offset"])
         for row in lake.table("many.frazil__dead_letters").select("at").collect()

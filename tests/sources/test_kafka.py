@@ -631,6 +631,7 @@ def test_verify_counts_the_offsets_of_each_batch(kafka: Kafka, lake: Lake) -> No
     for end in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
         write(producer, topic, ["x"])
+        producer.flush(30)
         end(30)
     wait_until(lambda: KafkaTopics(pipeline.source, lake.spark).lag(None).rows == 16, 30, "the marker of the commit")
     run(pipeline, once=True)

@@ -67,6 +67,11 @@ _RESERVED = ("format-version", "uuid", "snapshot-count", "current-snapshot-id", 
              "default-sort-order", "current-snapshot-summary", "current-snapshot-timestamp-ms")  # fmt: skip
 
 
+_METADATA_COLUMNS = frozenset(
+    f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
+)
+
+
 def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
     """The sink's table, checked against what the sink asks for; None when it has to be made."""
     if not sink.namespace:
@@ -91,6 +96,7 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
 def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> IcebergTable:
     """Makes the table with its namespaces, or takes the one that somebody else has just made. ``told`` are the source's keys."""
     schema = with_error_columns(schema, sink)
+    _require_own_names(schema)
     require_writable(schema, sink.format_version)
     keys = key_columns(sink, schema, told)
     partition = partition_json(sink.partition, schema, schema_json(schema, keys))
@@ -113,6 +119,16 @@ def frame_schema(frame: DataFrame) -> StructType:
         raise DataError("no-columns", "The data has no columns, so that no table can be made for it.")
     _require_distinct(schema)
     return StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in schema.fields))
+
+
+def _require_own_names(schema: StructType) -> None:
+    """Iceberg has columns of its own, which Spark shows in every table: one with such a column could not be read."""
+    if taken := [column.name for column in schema.fields if column.name.lower() in _METADATA_COLUMNS]:
+        raise DataError(
+            "column-reserved",
+            f"Iceberg keeps these names for columns of its own: {', '.join(taken)}.",
+            fix="Rename them with a rename_field transform.",
+        )
 
 
 def _require_distinct(kind: Type, path: str = "") -> None:
@@ -271,6 +287,7 @@ def fit(
     require_writable(schema, table.format_version)
     require_casts(schema, data, sink)
     if changes:
+        _require_own_names(schema)
         _require_distinct(schema)
     if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
         partition_json(partition.fields, schema, schema_json(schema))

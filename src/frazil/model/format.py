@@ -241,8 +241,8 @@ class MessageOptions(Model):
     key_prefix: str | None = Field(
         None, description="What the names of the key's columns begin with. Without it, a value's column of the same name wins."
     )
-    metadata: tuple[Metadata, ...] = Field((), description="What else of a record becomes a column: `_topic`, `_offset`, ...")
-    metadata_prefix: str | None = Field(None, description="What the names of these columns begin with; `_` when left out.")
+    metadata: tuple[Metadata, ...] = Field((), description="What else of a record becomes a column: `kafka_topic`, ...")
+    metadata_prefix: str | None = Field(None, description="What the names of these columns begin with; `kafka_` when left out.")
     tombstones: Literal["delete", "ignore", "error"] | None = Field(
         None,
         description="A record without a value: the row with its key is gone (default with key_format), it is passed over "

@@ -81,14 +81,22 @@ def test_metadata(spark: SparkSession) -> None:
     every = ["topic", "partition", "offset", "timestamp", "headers", "key"]
     found = decoded(spark, {"type": "json", "schema": {"a": "int"}}, ['{"a": 1}', "x"], ["k", "k"], metadata=every)
     row = found.rows[0]
-    assert found.columns == ["a", "_topic", "_partition", "_offset", "_timestamp", "_headers", "_key"]
-    assert (row["_topic"], row["_partition"], row["_offset"], row["_key"]) == ("t", 0, 0, b"k")
-    assert row["_timestamp"].timestamp() == WHEN.timestamp()
+    assert found.columns == [
+        "a",
+        "kafka_topic",
+        "kafka_partition",
+        "kafka_offset",
+        "kafka_timestamp",
+        "kafka_headers",
+        "kafka_key",
+    ]
+    assert (row["kafka_topic"], row["kafka_partition"], row["kafka_offset"], row["kafka_key"]) == ("t", 0, 0, b"k")
+    assert row["kafka_timestamp"].timestamp() == WHEN.timestamp()
     assert found.codes == [None, "json-malformed"]
-    named = decoded(spark, "json", ['{"a": 1}'], metadata=["offset"], metadata_prefix="kafka_")
-    assert named.columns == ["a", "kafka_offset"]
-    with pytest.raises(ConfigError, match="'_offset'"):
-        decoded(spark, "json", ['{"_offset": 1}'], metadata=["offset"])
+    named = decoded(spark, "json", ['{"a": 1}'], metadata=["offset"], metadata_prefix="k_")
+    assert named.columns == ["a", "k_offset"]
+    with pytest.raises(ConfigError, match="'kafka_offset'"):
+        decoded(spark, "json", ['{"kafka_offset": 1}'], metadata=["offset"])
 
 
 def test_a_null_value_deletes_the_row_of_its_key(spark: SparkSession) -> None:

@@ -104,7 +104,7 @@ class Messages:
         return columns
 
     def _metadata(self, columns: dict[str, Column]) -> dict[str, Column]:
-        prefix = "_" if self._options.metadata_prefix is None else self._options.metadata_prefix
+        prefix = "kafka_" if self._options.metadata_prefix is None else self._options.metadata_prefix
         made: dict[str, Column] = {}
         for one in self._options.metadata:
             name = f"{prefix}{one.value}"

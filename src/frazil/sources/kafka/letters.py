@@ -32,7 +32,7 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
         ]
         messages = letters.select("key", f.col("raw").alias("value"), f.array(*told).alias("headers"))
         try:
-            messages.write.format("kafka").options(**options).option("topic", spec.topic).save()
+            messages.write.format("kafka").mode("append").options(**options).option("topic", spec.topic).save()
         except FrazilError:
             raise
         except Exception as error:
