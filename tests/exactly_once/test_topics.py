@@ -25,7 +25,8 @@ MESSAGES, KILLS = 200_000, 5
 def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create_topic(partitions=PARTITIONS, config={"max.message.bytes": "20000000"})
     chance = random.Random(3)
-    producer = kafka.new_producer(**{"message.max.bytes": 20_000_000, "linger.ms": 20})
+    roomy = {"queue.buffering.max.messages": 2 * MESSAGES, "message.max.bytes": 20_000_000, "linger.ms": 20}
+    producer = kafka.new_producer(**roomy)
     for number, value in enumerate(messages(MESSAGES)):
         write(producer, topic, [Message(value, partition=number % PARTITIONS)])
     assert producer.flush(120) == 0
