@@ -8,6 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -162,10 +164,12 @@ def test_required_columns(spark: SparkSession) -> None:
 
 def test_a_message_of_10_megabytes(spark: SparkSession, tmp_path: Path) -> None:
     text = "x" * 10_500_000
-    values = [json.dumps({"id": 1, "text": text}), json.dumps({"id": 2, "text": text})[:-1]]
+    values = [json.dumps({"id": 1, "text": text}).encode(), json.dumps({"id": 2, "text": text})[:-1].encode()]
     # From a file, as from a broker: Spark keeps the rows of a local frame in the plan itself, several times over.
-    records(spark, values).write.parquet(str(tmp_path / "records"))
-    frame = decoder_of(spark, "json").decode(spark.read.parquet(str(tmp_path / "records")))
+    big = pyarrow.table({"offset": [0, 1], "big": values})
+    pyarrow.parquet.write_table(big, tmp_path / "big.parquet", row_group_size=1)
+    few = records(spark, ["", ""]).drop("value", "__frazil_raw").join(spark.read.parquet(str(tmp_path / "big.parquet")), "offset")
+    frame = decoder_of(spark, "json").decode(few.withColumnsRenamed({"big": "value"}).selectExpr("*", "value as __frazil_raw"))
     found = frame.selectExpr("id", "length(text)", "__frazil_error.code", "length(__frazil_error.text)").collect()
     whole, cut_off = sorted(found, key=lambda row: row[0] is None)
     assert tuple(whole) == (1, len(text), None, None)
