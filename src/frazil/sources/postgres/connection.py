@@ -89,6 +89,8 @@ def _refused(login: Login, error: psycopg.OperationalError) -> FrazilError:
     if "no pg_hba.conf entry" in text or f'role "{login.user}" does not exist' in text:
         return ConfigError("database-login", f"PostgreSQL at {login} does not admit {login.user}: {text}")
     if "SSL" in text or "certificate" in text:
+        # The client does not always say why it broke off.
+        text = text.replace("no SSL error reported", "perhaps the server's certificate is not one that is trusted")
         return ConfigError(
             "database-tls", f"The connection to PostgreSQL at {login} cannot be encrypted as asked: {text}", fix="See sslmode."
         )
