@@ -172,7 +172,6 @@ def test_a_storm_of_foreign_commits_neither_starves_nor_breaks_ours(either: Grou
     with foreign.storm():
         writer.pump(80)
     assert any(failed.kind == "conflict" for failed in writer.failures), "there was no contention"
-    assert len(foreign.ids) > 10
     assert_exactly_once(either.table(), SINK_ID, range(80), foreign.ids)
 
 

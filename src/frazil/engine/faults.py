@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -85,7 +86,7 @@ def _forbidden(fault: JavaFault, _address: str) -> FrazilError:
 
 
 def _s3_denied(fault: JavaFault, _address: str) -> FrazilError | None:
-    if "403" not in fault.message and "Access Denied" not in fault.message:
+    if not re.search(r"\b403\b", fault.message) and "Access Denied" not in fault.message:
         return None
     return DataError(
         "s3-access-denied",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -136,7 +137,8 @@ def storage_failed(error: Exception, location: str) -> FrazilError:
 
 
 def _says(text: str, *marks: str) -> bool:
-    return any(mark in text for mark in marks)
+    """As whole words: the names of files hold all kinds of digits."""
+    return any(re.search(rf"\b{mark}\b", text) for mark in marks)
 
 
 def first_line(error: BaseException) -> str:
