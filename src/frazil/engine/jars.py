@@ -129,7 +129,7 @@ def _fetch(jars: tuple[Jar, ...], report: Report) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     report(f"fetching into {folder}: {', '.join(jar.file_name for jar in jars)}")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
-        log = _run_ivy(jars, Path(scratch), report)
+        log = run_ivy(_ivy_dependencies(jars), Path(scratch), report)
         fetched = {jar: _fetched_file(Path(scratch), jar) for jar in jars}
         for jar, path in fetched.items():
             if path.is_file() and _digest(path) == jar.sha256:
@@ -142,10 +142,10 @@ def _fetch(jars: tuple[Jar, ...], report: Report) -> None:
         raise _absence_fault(absent, folder, log)
 
 
-def _run_ivy(jars: tuple[Jar, ...], scratch: Path, report: Report) -> str:
+def run_ivy(dependencies: str, scratch: Path, report: Report) -> str:
     """One run of Ivy, with a word to the user every few seconds. What it said comes back; the files tell whether it worked."""
     module, log = scratch / "ivy.xml", scratch / "ivy.log"
-    module.write_text(IVY_MODULE.format(dependencies=_ivy_dependencies(jars)))
+    module.write_text(IVY_MODULE.format(dependencies=dependencies))
     command = [java_command(), *proxy_options(getproxies()), "-jar", str(_ivy_jar()), "-warn"]
     if settings := os.environ.get("FRAZIL_IVY_SETTINGS"):
         command += ["-settings", settings]
