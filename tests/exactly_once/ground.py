@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
-from exactly_once.truth import FOREIGN, OURS
+from exactly_once.children import started
+from exactly_once.programs.appending import append
+from exactly_once.truth import OURS
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.iceberg import active
 from frazil.engine.pump import Pump
@@ -31,12 +31,12 @@ from frazil.model.events import CommitFailed, Committed, Event, FencedOut
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.sources.base import Slice
+from services.processes import Child
 
 SINK_ID = "numbers/lake"
 QUICK = RetrySettings(max_retries=20, initial_backoff_ms=5, max_backoff_ms=50)
 COLUMNS = {"writer": "string", "id": "long"}
 FAR_FUTURE_MS = 4_102_444_800_000
-FOREIGN_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False)])
 
 
 @dataclass(frozen=True)
@@ -160,37 +160,23 @@ class Foreign:
     ids: list[int] = field(default_factory=list)
 
     def append(self) -> None:
-        """Adds a row; another writer's commit in between is a reason to try again."""
-        number = len(self.ids)
-        row = pa.table({"writer": [FOREIGN], "id": [number]}, FOREIGN_SCHEMA)
-        while True:
-            try:
-                self.ground.table().append(row)
-            except CommitFailedException:
-                continue
-            self.ids.append(number)
-            return
+        """Adds a row."""
+        append(self.ground.table, len(self.ids))
+        self.ids.append(len(self.ids))
 
     @contextmanager
-    def storm(self) -> Iterator[None]:
-        """Appends without pause, as long as the block."""
-        over, problems = threading.Event(), []
-
-        def work() -> None:
-            try:
-                while not over.is_set():
-                    self.append()
-            except Exception as problem:
-                problems.append(problem)
-
-        thread = threading.Thread(target=work)
-        thread.start()
+    def storm(self, log: Path) -> Iterator[Child]:
+        """Appends without pause, as long as the block, from a process of its own; its log has a line for each row."""
+        assert not self.ids, "its rows are numbered from 0"
+        catalog = self.ground.direct
+        child = started("appending", self.ground.name, catalog.name, json.dumps(catalog.properties), log=log)
         try:
-            yield
+            child.await_line(r"(?m)^0$", 60)
+            yield child
         finally:
-            over.set()
-            thread.join()
-        assert problems == []
+            code = child.stop()
+        assert code == 0, child.log_text()
+        self.ids.extend(int(line) for line in child.log_text().splitlines() if line.isdigit())
 
 
 class Numbers:

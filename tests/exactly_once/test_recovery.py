@@ -165,12 +165,13 @@ def test_two_first_writers_make_one_table(either: Ground) -> None:
     assert [truth.ledger(f"numbers/{letter}")["batch"] for letter in "ab"] == [1, 1]
 
 
-def test_a_storm_of_foreign_commits_neither_starves_nor_breaks_ours(either: Ground) -> None:
+def test_a_storm_of_foreign_commits_neither_starves_nor_breaks_ours(either: Ground, tmp_path: Path) -> None:
     foreign = Foreign(either)
     writer = either.writer()
     writer.open()
-    with foreign.storm():
+    with foreign.storm(tmp_path / "storm.log") as storm:
         writer.pump(80)
+        storm.await_line(r"(?m)^11$", 120)
     assert any(failed.kind == "conflict" for failed in writer.failures), "there was no contention"
     assert_exactly_once(either.table(), SINK_ID, range(80), foreign.ids)
 

@@ -27,8 +27,7 @@ def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, 
     chance = random.Random(3)
     roomy = {"queue.buffering.max.messages": 2 * MESSAGES, "message.max.bytes": 20_000_000, "linger.ms": 20}
     producer = kafka.new_producer(**roomy)
-    for number, value in enumerate(messages(MESSAGES)):
-        write(producer, topic, [Message(value, partition=number % PARTITIONS)])
+    write(producer, topic, (Message(value, partition=n % PARTITIONS) for n, value in enumerate(messages(MESSAGES))))
     assert producer.flush(120) == 0
     sql = {"uri": f"sqlite:///{tmp_path / 'catalog.db'}", "warehouse": (tmp_path / "warehouse").as_uri()}
     lake = Lake(spark, {"type": "sql", "name": name_of(tmp_path), "sql": sql}, tmp_path)
