@@ -7,12 +7,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, memory, plot, report, stream, summary, upsert
+from benchmarks import append, changes, memory, plot, report, stream, summary, topics, upsert
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
 ROOT = Path(__file__).parents[1]
-ALL = {"append": append.measure, "stream": stream.measure, "memory": memory.measure, "upsert": upsert.measure}
+ALL = {
+    "append": append.measure,
+    "stream": stream.measure,
+    "memory": memory.measure,
+    "upsert": upsert.measure,
+    "topics": topics.measure,
+    "changes": changes.measure,
+}
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ class Lab:
         self.cores = min(os.cpu_count() or 1, 8)
         spark_conf = {"spark.driver.memory": sizes.heap, "spark.sql.parquet.compression.codec": CODEC} | conf
         settings = SparkSettings(master=f"local[{self.cores}]", app_name="frazil-benchmarks", conf=spark_conf)
-        self.spark: SparkSession = session(Settings(spark=settings))
+        self.spark: SparkSession = session(Settings(spark=settings), ("core", "kafka", "avro"))
         # A stream that is stopped in the middle of a batch says so as an error; what really fails is raised.
         self.spark.sparkContext.setLogLevel("FATAL")
         for name, value in self._catalog_conf().items():
@@ -70,6 +70,10 @@ class Lab:
             ".cache-enabled": "false",
         }
         return {f"spark.sql.catalog.{CATALOG}{name}": value for name, value in options.items()}
+
+    def cpu_seconds(self) -> float:
+        """Processor time of this process and of Spark's, so far."""
+        return cpu_seconds(os.getpid()) + cpu_seconds(int(self.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
 
     def source(self) -> DataFrame:
         """The rows of an append: Parquet files on the local disk, written once, read anew by every contestant."""
@@ -105,6 +109,12 @@ class Lab:
     def sink(self, frame: DataFrame | None, name: str) -> Sink:
         """frazil, with its defaults but for the codec's name, which is the same."""
         return sink(frame).to(name).options(compression=CODEC)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and those of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -54,6 +54,8 @@ def put(entries: Sequence[Mapping[str, Any]], document: Path) -> None:
 
 def _told(runs: Sequence[float], unit: str) -> str:
     value = median(runs)
+    if unit == "changes a second":
+        return f"{value:,.0f}/s"
     if unit == "megabytes":
         return f"{value:,.0f} MB"
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.0f} ms"

@@ -24,6 +24,10 @@ GOALS = {
     ("upsert", ">= 25.0"),
     ("upsert", ">= 15.0"),
     ("upsert", "<= 6.0"),
+    ("topics", ">= 0.9"),
+    ("topics", ">= 1.0"),
+    ("changes", ">= 60000"),
+    ("changes", ">= 30000"),
 }
 
 
@@ -34,7 +38,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 def value_of(goal: str, mine: float, theirs: float) -> float:
     """A goal is a speed or a cost beside another's, or, when it says so, a time by itself."""
-    if goal.endswith(": seconds"):
+    if goal.endswith((": seconds", " a second")):
         return mine
     return theirs / mine if "speed" in goal else mine / theirs
 

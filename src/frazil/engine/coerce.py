@@ -30,7 +30,7 @@ _LONGEST_WALL = len("2026-01-02T03:04:05.123456")
 _BELOW_MICROS = r"\.\d{6}\d*[1-9]"
 _NOT_FINITE = r"(?i)^\s*([+-]?inf(inity)?|nan)\s*$"
 
-_JSON = {
+JSON_OPTIONS = {
     "timeZone": "UTC",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -116,7 +116,7 @@ def _only(condition: Column, value: Column) -> Column:
 
 def json_text(value: Column, data: Type) -> Column:
     """A nested value as JSON: times in UTC with all their digits, bytes in base64, fields that are null left out."""
-    return functions.to_json(_text_keys(value, data), _JSON)
+    return functions.to_json(_text_keys(value, data), JSON_OPTIONS)
 
 
 def _text_keys(value: Column, data: Type) -> Column:

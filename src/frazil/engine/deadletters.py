@@ -6,7 +6,7 @@ which batch they are of, so that a batch that is cut off in between is found and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.engine.coerce import json_text
 from frazil.engine.part import SINGLE_WRITES, Part
-from frazil.engine.schema import AT, ERROR, KEY, RAW, data_columns, quoted, schema_of
+from frazil.engine.schema import AT, ERROR, HEADERS, KEY, RAW, TIME, data_columns, quoted, schema_of
 from frazil.engine.types import spark_type
 from frazil.errors import Halted
 from frazil.model.commit import Position, SinkState
@@ -39,6 +39,7 @@ class Follower(Protocol):
     """What is needed of the writer of the letters' own table."""
 
     sink: SinkSpec
+    sink_id: str
     state: SinkState | None
 
     def open(self, *, claim: bool = True) -> SinkState | None:
@@ -51,6 +52,13 @@ class Follower(Protocol):
         """See there."""
 
     def undo(self, condition: str) -> None:
+        """See there."""
+
+    @property
+    def head(self) -> int | None:
+        """See there."""
+
+    def remove(self, condition: str, among: str) -> None:
         """See there."""
 
 
@@ -111,7 +119,8 @@ class LetterBox:
         if part.source == SINGLE_WRITES and state is not None:
             lead = max(lead, state.lead + 1)
         if not self._writer.committed_before(part.end):
-            frames = [letters(one.frame, self._pipeline, one.table, lead) for one in rejected if one.rows]
+            told = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": lead}
+            frames = [letters(one.frame, told | {"table": one.table}) for one in rejected if one.rows]
             frame = reduce(DataFrame.unionByName, frames)
             if self._post is not None:
                 self._post(frame)
@@ -124,9 +133,17 @@ class LetterBox:
         """Takes the letters of the batch that was cut off back out."""
         state = self._writer.state
         if self._cut_off is not None and state is not None:
-            pipeline = self._pipeline.replace("\\", "\\\\").replace("'", "\\'")
-            self._writer.undo(f"batch = {state.lead} and pipeline = '{pipeline}'")
+            self._writer.undo(f"batch = {state.lead} and sink = {literal(self._writer.sink_id)}")
         self._cut_off = None
+
+    @property
+    def head(self) -> int | None:
+        """The table's snapshot."""
+        return self._writer.head
+
+    def remove(self, condition: str, among: str) -> None:
+        """Takes letters out, whoever has put them there."""
+        self._writer.remove(condition, among)
 
     def rows_of(self, lead: int) -> int:
         """How many letters a batch has that was the last one to have any."""
@@ -184,27 +201,32 @@ def with_record(frame: DataFrame) -> DataFrame:
     return frame.withColumn(RAW, json_text(row, schema_of(frame)).cast("binary"))
 
 
-def letters(frame: DataFrame, pipeline: str, table: str, batch: int) -> DataFrame:
-    """The rows of the frame that have an error, as rows of the table of dead letters."""
+def letters(frame: DataFrame, told: Mapping[str, object]) -> DataFrame:
+    """The rows of the frame that have an error, as rows of the table of dead letters; ``told`` is the same for all of them."""
     error = functions.col(ERROR)
 
     def given(name: str, kind: str) -> Any:
         return functions.col(name) if name in frame.columns else functions.lit(None).cast(kind)
 
-    values = {
-        "pipeline": functions.lit(pipeline),
-        "table": functions.lit(table),
+    values = {name: functions.lit(value) for name, value in told.items()} | {
         "stage": error["stage"],
         "code": error["code"],
         "error": error["text"],
         "at": given(AT, "string"),
         "key": given(KEY, "binary"),
         "raw": functions.col(RAW),
+        "sent_at": given(TIME, "timestamp"),
+        "headers": given(HEADERS, "array<struct<key: string, value: binary>>"),
         "failed_at": functions.current_timestamp(),
-        "batch": functions.lit(batch),
     }
     columns = [values[c.name].cast(spark_type(c.type)).alias(c.name) for c in LETTERS.fields]
     return frame.where(error.isNotNull()).select(*columns)
+
+
+def literal(text: str) -> str:
+    """A text as it is written in SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def require_few(sink: SinkSpec, rows: int, rejected: int, before: int) -> None:

@@ -22,7 +22,7 @@ from pyspark.util import inheritable_thread_target
 from frazil.engine.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
 from frazil.engine.iceberg import fault_of
 from frazil.engine.part import Part
-from frazil.engine.schema import ERROR, HIDDEN, data_columns, error_of, quoted
+from frazil.engine.schema import ERROR, HEADERS, HIDDEN, data_columns, error_of, quoted
 from frazil.engine.shape import Tally, shaped
 from frazil.engine.target import explain_staging
 from frazil.engine.writer import Explain, SinkWriter
@@ -38,7 +38,6 @@ from frazil.model.transform import TransformSpec
 ROUTE = f"{HIDDEN}route"
 ORIGIN = f"{HIDDEN}table"
 """Where a row comes from: a topic, or the table of a database."""
-HEADERS = f"{HIDDEN}headers"
 
 # As many values as a person wants to see.
 _SHOWN = 5
@@ -118,9 +117,9 @@ class RoutedWriter:
         self._transforms = transforms
         self._listen = listen
         self._home = SinkWriter(session, sink.home, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
-        self._letters: LetterBox | None = None
+        self.letters: LetterBox | None = None
         if sink.on_error is OnError.DEAD_LETTER:
-            self._letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name, post)
+            self.letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name, post)
         self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
             session,
             sink.routed(table.rpartition(".")[2]),
@@ -152,8 +151,8 @@ class RoutedWriter:
         names = [name for name in (state.followers if state is not None else ()) if name not in self._letter_tables]
         self._each(names, self._open_table)
         ends = {unfinished(state, self._tables[name].state) for name in names}
-        if self._letters is not None:
-            ends.add(self._letters.open(state, claim=claim))
+        if self.letters is not None:
+            ends.add(self.letters.open(state, claim=claim))
         ends.discard(None)
         if len(ends) > 1:
             raise Halted(
@@ -193,11 +192,11 @@ class RoutedWriter:
         states = [writer.state for writer in self._tables.values() if writer.state is not None]
         whole = next((state for state in states if self.unfinished is not None and state.lead == lead), None)
         if whole is not None and whole.end is not None:
-            lost = self._letters.rows_of(lead) if self._letters is not None else 0
+            lost = self.letters.rows_of(lead) if self.letters is not None else 0
             counts = RowCounts(read=whole.rows + lost, written=whole.rows, dead_lettered=lost)
             self._home.mark(Part(whole.source or "", whole.start, whole.end), counts)
-        elif self._letters is not None:
-            self._letters.abandon()
+        elif self.letters is not None:
+            self.letters.abandon()
         self.unfinished = None
         return self.state.end if self.state is not None else None
 
@@ -213,7 +212,7 @@ class RoutedWriter:
         with ExitStack() as at_hand:
             pieces = []
             for frame, tally in zip(frames, tallies, strict=True):
-                whole = with_record(frame) if self._letters is not None else frame
+                whole = with_record(frame) if self.letters is not None else frame
                 rows = at_hand.enter_context(_at_hand(self._routed(whole, tally)))
                 pieces.append(Piece(rows, self._look(rows, explain)))
             names = list(dict.fromkeys(name for piece in pieces for name in piece.found.tables))
@@ -225,8 +224,8 @@ class RoutedWriter:
             lost = sum(piece.found.misfits for piece in pieces)
             unrouted = RowCounts(lost, 0, dead_lettered=lost)
             total = sum((one.counts for one in done), unrouted)
-            if self._letters is not None:
-                self._letters.put(self._batch.rejected, total.read, part, lead)
+            if self.letters is not None:
+                self.letters.put(self._batch.rejected, total.read, part, lead)
         reshaped = RowCounts(0, 0)
         for piece, tally in zip(pieces, tallies, strict=True):
             reshaped += tally.of(piece.found.rows)
@@ -285,7 +284,7 @@ class RoutedWriter:
             else:
                 tables[f"{self.sink.namespace}.{name}"][row["value"]] = int(row["count"])
         found = Found(tables, strays, sum(int(row["count"]) for row in counted if row["broken"]))
-        if found.misfits and self._letters is None:
+        if found.misfits and self.letters is None:
             raise self._refusal(rows, found)
         return found
 
@@ -316,7 +315,7 @@ class RoutedWriter:
 
     @property
     def _letter_tables(self) -> tuple[str, ...]:
-        return self._letters.followers if self._letters is not None else ()
+        return self.letters.followers if self.letters is not None else ()
 
     def _open_table(self, name: str) -> None:
         writer = self._make(name)
@@ -363,9 +362,9 @@ class RoutedWriter:
         assert batch is not None, "tables are written within a batch"
         with self._lock:
             batch.by_table[table] = tuple(rejected)
-        if batch.solo and self._letters is not None:
+        if batch.solo and self.letters is not None:
             lost = sum(one.rows for one in batch.misfits)
-            self._letters.put(batch.rejected, read + lost, batch.part, batch.lead)
+            self.letters.put(batch.rejected, read + lost, batch.part, batch.lead)
 
     def _each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
         """Does the work for several tables at a time. One that fails does not keep the others from theirs."""

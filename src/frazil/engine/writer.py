@@ -89,10 +89,10 @@ class SinkWriter:
         self._fit: target.Fit | None = None
         self._nulls: frozenset[str] = frozenset()
         self._seen: Base | None = None
-        self._letters = letters
+        self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
             require_letters_apart(sink)
-            self._letters = LetterBox(self.beside(letters_sink(sink)), sink, name, post)
+            self.letters = LetterBox(self.beside(letters_sink(sink)), sink, name, post)
         self.unfinished: Position | None = None
 
     def beside(self, sink: SinkSpec) -> SinkWriter:
@@ -174,8 +174,8 @@ class SinkWriter:
 
     def abandon(self) -> Position | None:
         """Gives up a batch that was cut off and cannot be read again: what it left in other tables is to be replaced."""
-        if self._letters is not None:
-            self._letters.abandon()
+        if self.letters is not None:
+            self.letters.abandon()
         self.unfinished = None
         return self.state.end if self.state is not None else None
 
@@ -192,9 +192,9 @@ class SinkWriter:
                 f"the numbers do not add up.",
                 fix="Nothing was committed. The source did not read the same rows twice; report this.",
             )
-        if self._letters is not None:
+        if self.letters is not None:
             lead = part.lead or (self.state.batch if self.state is not None else 0) + 1
-            self._letters.put(staging.rejected, counts.read, part, lead)
+            self.letters.put(staging.rejected, counts.read, part, lead)
             self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
         batch = Batch(part.source, part.start, part.end, counts, part.lead)
         result = self._commit(batch, change)
@@ -304,15 +304,15 @@ class SinkWriter:
             self._open_letters(claim)
             return
         change = Change(Append(), table.base, properties=lacking) if lacking else None
-        followers = None if self._letters is None else self._letters.followers
+        followers = None if self.letters is None else self.letters.followers
         intent = Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change, followers=followers)
         self._run(intent)
         table.refresh()
         self._open_letters(claim)
 
     def _open_letters(self, claim: bool) -> None:
-        if self._letters is not None:
-            self.unfinished = self._letters.open(self.state, claim=claim)
+        if self.letters is not None:
+            self.unfinished = self.letters.open(self.state, claim=claim)
 
     def register(self, followers: tuple[str, ...]) -> None:
         """Writes down the other tables of the sink, before they get anything."""
@@ -347,6 +347,29 @@ class SinkWriter:
             moved=Moved(source, end),
         )
         self._run(intent)
+
+    @property
+    def head(self) -> int | None:
+        """The snapshot that the table is at."""
+        return self._require_table().base.head
+
+    def remove(self, condition: str, among: str) -> None:
+        """Takes those of some rows out for which a condition holds, whoever has put them there."""
+        table = self._require_table()
+        for tries in count(1):
+            self._patiently(table.refresh)
+            operation = deleted_where(table, condition, among)
+            if not operation.any:
+                return
+            change = Change(operation, table.base, summary={"frazil.kind": "remove"})
+            intent = Intent(self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, change=change)
+            try:
+                self._run(intent)
+            except Restage:
+                if tries > self._retry.max_retries:
+                    raise
+            else:
+                return
 
     def undo(self, condition: str) -> None:
         """Takes the last batch of a follower back out: the rows that the condition names, and its place in the ledger."""

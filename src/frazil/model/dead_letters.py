@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from frazil.model.base import Model, Problem
-from frazil.model.types import Column, Primitive, StructType
+from frazil.model.types import Column, ListType, Primitive, StructType
 
 SUFFIX = "__dead_letters"
 
@@ -46,6 +46,8 @@ class DeadLetterOptions(Model):
     )
 
 
+_HEADER = StructType((Column("key", Primitive("string")), Column("value", Primitive("binary"))))
+
 LETTERS = StructType(
     (
         Column("pipeline", Primitive("string"), doc="The pipeline that read the record."),
@@ -56,7 +58,10 @@ LETTERS = StructType(
         Column("at", Primitive("string"), doc="Where the record is in its source, as JSON."),
         Column("key", Primitive("binary"), doc="The record's key."),
         Column("raw", Primitive("binary"), doc="The record as it came; of a source of rows, the row as JSON."),
+        Column("sent_at", Primitive("timestamptz"), doc="When the record was made, where the source says so."),
+        Column("headers", ListType(_HEADER), doc="The record's headers, where it has any."),
         Column("failed_at", Primitive("timestamptz"), doc="When the batch was read."),
+        Column("sink", Primitive("string"), doc="The sink's id in the ledger."),
         Column("batch", Primitive("long"), doc="The number of the batch in the sink's ledger."),
     )
 )

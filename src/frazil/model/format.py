@@ -253,10 +253,19 @@ class MessageOptions(Model):
     )
 
     @property
+    def enveloped(self) -> bool:
+        """Whether a message is a change of a row."""
+        return isinstance(self.format, Enveloped) and self.format.envelope is not None
+
+    @property
+    def tells_keys(self) -> bool:
+        """Whether the key of a message tells by which columns its row is known."""
+        return self.enveloped and isinstance(self.key_format, JsonFormat | AvroFormat | ProtobufFormat)
+
+    @property
     def tells_operations(self) -> bool:
         """Whether a row can say that it is gone, or how it changed."""
-        enveloped = isinstance(self.format, Enveloped) and self.format.envelope is not None
-        return enveloped or (self.key_format is not None and self.tombstones in (None, "delete"))
+        return self.enveloped or (self.key_format is not None and self.tombstones in (None, "delete"))
 
     @model_validator(mode="after")
     def _together(self) -> MessageOptions:
@@ -280,8 +289,7 @@ class MessageOptions(Model):
                 for name in ("tombstones", "key_prefix")
                 if getattr(self, name) is not None
             ]
-        own = isinstance(self.format, RawFormat) or (isinstance(self.format, Enveloped) and self.format.envelope is not None)
-        if own:
+        if self.enveloped or isinstance(self.format, RawFormat):
             problems += [
                 Problem(f"{name} has no meaning with this format, which has its own way with empty values", name)
                 for name, given in (("tombstones", self.tombstones is not None), ("key_and_value", self.key_and_value))

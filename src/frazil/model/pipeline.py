@@ -43,7 +43,11 @@ class PipelineSpec(Model):
 def pipeline_problems(source: SourceSpec, sink: SinkSpec) -> list[Problem]:
     """What the sink needs that the source does not give; each at its key in the sink."""
     database = isinstance(source, PostgresCdcSource)
-    problems = sink.unmet_by(keys=database, operations=database or (isinstance(source, KafkaSource) and source.tells_operations))
+    messages = source if isinstance(source, KafkaSource) else None
+    problems = sink.unmet_by(
+        keys=database or (messages is not None and messages.tells_keys),
+        operations=database or (messages is not None and messages.tells_operations),
+    )
     if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"
         problems.append(Problem(f"{words}; write `route: {{source: true}}` instead", "table"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.errors import EnvironmentFault
+from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.source import (
     FilesSource,
     GeneratorSource,
@@ -17,7 +17,7 @@ from frazil.model.source import (
 from frazil.sources.base import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -29,6 +29,28 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
     from frazil.sources.kafka.letters import letter_topic as posting
 
     return posting(spec)
+
+
+def rereader(spec: SourceSpec, spark: SparkSession, *, each: bool) -> Callable[[DataFrame], Sequence[DataFrame]]:
+    """What makes of dead letters the rows that the source would make of their records now; ``each``: by topic."""
+    if isinstance(spec, PostgresCdcSource):
+        raise ConfigError(
+            "replay-impossible",
+            "Dead letters of a database are changes of the past: rows may have changed again since.",
+            fix="Update the rows in the database, which sends them as they are now.",
+        )
+    if isinstance(spec, KafkaSource):
+        from frazil.sources.decode import decoder
+        from frazil.sources.kafka.letters import by_topic, records_of
+
+        def reread(letters: DataFrame) -> Sequence[DataFrame]:
+            records = records_of(letters)
+            return [decoder(spec, spark).decode(one) for one in (by_topic(records) if each else (records,))]
+
+        return reread
+    from frazil.sources.letters import rows_like
+
+    return lambda letters: (rows_like(letters, open_source(spec, spark)),)
 
 
 def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
@@ -54,7 +76,7 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
             from frazil.sources.decode import decoder
             from frazil.sources.kafka import KafkaTopics
 
-            return KafkaTopics(spec, spark, decoder(spec, spark))
+            return KafkaTopics(spec, spark, lambda: decoder(spec, spark))
         case PostgresCdcSource():
             try:
                 from frazil.sources.postgres.source import PostgresCdc

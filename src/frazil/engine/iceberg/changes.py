@@ -193,9 +193,14 @@ class RowChanges:
     refusal: Callable[[str], FrazilError] = done_again
     fits = Fits.LAYOUT
 
+    @property
+    def any(self) -> bool:
+        """Whether there is something to change."""
+        return bool(self.staged.files or self.removed or self.deletes)
+
     def on(self, transaction: Any, base: Base) -> Any:
         """A row delta that is validated from the head that was looked at."""
-        if not (self.staged.files or self.removed or self.deletes):
+        if not self.any:
             return transaction.newFastAppend()
         operation = transaction.newRowDelta().conflictDetectionFilter(self.conflicts)
         if base.head is not None:

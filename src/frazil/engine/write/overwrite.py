@@ -10,7 +10,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine import target
-from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, replaced_unseen
+from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
 from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
 from frazil.errors import Halted
@@ -40,11 +40,11 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     return Written(Change(operation, base, fit.evolution), RowCounts(read=staged.rows, written=staged.rows))
 
 
-def deleted_where(table: IcebergTable, condition: str) -> Operation:
-    """Takes rows away, and brings none."""
+def deleted_where(table: IcebergTable, condition: str, among: str | None = None) -> RowChanges:
+    """Takes rows away, and brings none. Where the condition says more than Iceberg can, ``among`` is the part that it can say."""
     with table.scratch() as scratch:
-        scratch.delete_where(condition)
-        return scratch.changes(conflicts=table.expression(condition))
+        scratch.delete_where(condition if among is None else f"({among}) AND ({condition})")
+        return scratch.changes(conflicts=table.expression(among or condition))
 
 
 def _require_one_partitioning(ground: Ground, fit: Fit) -> None:

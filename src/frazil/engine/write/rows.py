@@ -9,7 +9,19 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.schema import DELETE, ERROR, HIDDEN, OP, UNCHANGED, data_columns, error_of, hidden_columns, quoted
+from frazil.engine.schema import (
+    DELETE,
+    ERROR,
+    HIDDEN,
+    KEY_MARK,
+    KEYS_MARK,
+    OP,
+    UNCHANGED,
+    data_columns,
+    error_of,
+    hidden_columns,
+    quoted,
+)
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
 from frazil.model.sink import SinkSpec
@@ -141,7 +153,9 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """
     require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
     fields = _images(frame)
-    if missing := [key for key in sink.key_fields if key not in fields]:
+    told = tuple(frame.schema[OP].metadata.get(KEYS_MARK, ())) if OP in frame.columns else ()
+    keys = sink.key_fields or told
+    if missing := [key for key in keys if key not in fields]:
         known = ", ".join(fields)
         raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
     before, after = _image(frame, "before", fields), _image(frame, "after", fields)
@@ -149,7 +163,7 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     frame = _with_op(frame, functions.col("op"), sink, nothing=empty)
     op = functions.col(OP)
     # A table that keeps count of rows that came and went is told of both images.
-    both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, sink.key_fields)
+    both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, keys)
     moved = (op == UPDATE) & before.isNotNull() & both
     main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER)
     steps = functions.when(moved, functions.array(_step(before, DELETE, _BEFORE), main)).otherwise(functions.array(main))
@@ -161,7 +175,9 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     hidden = [functions.col("step.op").alias(OP), (functions.col("step.turn") == _BEFORE).alias(EXTRA)]
     if orders:
         hidden.append(functions.struct(functions.col(ORDER).alias("place"), functions.col("step.turn")).alias(ORDER))
-    return frame.select(*[functions.col("step.row")[name].alias(name) for name in fields], *kept, *hidden)
+    marks = {name: {KEY_MARK: True} if name in told else None for name in fields}
+    row = functions.col("step.row")
+    return frame.select(*[row[name].alias(name, metadata=mark) for name, mark in marks.items()], *kept, *hidden)
 
 
 def _images(frame: DataFrame) -> dict[str, DataType]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from frazil.engine.schema import HIDDEN, OP
+from frazil.engine.schema import HIDDEN, KEYS_MARK, OP
 from frazil.errors import ConfigError
-from frazil.model.format import Enveloped, MessageOptions, RawFormat
+from frazil.model.format import MessageOptions, RawFormat
 from frazil.sources.decode.debezium import ORDER, TABLE, UNCHANGED
 from frazil.sources.decode.parts import ERROR, FAULT_TYPE, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
@@ -23,7 +23,7 @@ class Messages:
         self._value = value
         self._key = key
         self._tombstones = options.tombstones or ("delete" if key is not None else "ignore")
-        self._enveloped = isinstance(options.format, Enveloped) and options.format.envelope is not None
+        self._enveloped = options.enveloped
 
     def check(self) -> None:
         """Raises a FrazilError when something that a format needs, such as a registry, cannot be had."""
@@ -124,7 +124,8 @@ class Messages:
         elif "offset" in frame.columns:
             kept.append(sf.struct(column("offset").alias("offset")).alias(ORDER))
         if self._enveloped:
-            kept.append(column(OP))
+            keys = [one.name for one in fields_of(frame, _KEY)] if self._key is not None else []
+            kept.append(column(OP).alias(OP, metadata={KEYS_MARK: keys}))
         elif not self._options.key_and_value:
             gone = column(_VALUE).isNull() & column(ERROR).isNull()
             op = sf.when(gone, "delete" if self._tombstones == "delete" else "ignore").otherwise("update")

@@ -66,4 +66,6 @@ def with_coordinates(messages: DataFrame) -> DataFrame:
         f.expr("""concat('{"topic":"', topic, '","partition":', partition, ',"offset":', offset, '}')""").alias("__frazil_at"),
         f.struct("offset", "partition").alias("__frazil_order"),
         f.col("topic").alias("__frazil_table"),
+        f.col("timestamp").alias("__frazil_time"),
+        f.col("headers").alias("__frazil_headers"),
     )

@@ -12,6 +12,7 @@ from frazil.model.pipeline import LetterTopic
 from frazil.sources.base import AWAY
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.kafka.failures import explain_kafka
+from frazil.sources.kafka.frame import with_coordinates
 from frazil.sources.kafka.settings import PREFIX, client_settings
 
 HEADERS = ("pipeline", "table", "stage", "code", "error", "at", "batch")
@@ -30,7 +31,8 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
             f.struct(f.lit(f"frazil.{name}").alias("key"), f.col(name).cast("string").cast("binary").alias("value"))
             for name in HEADERS
         ]
-        messages = letters.select("key", f.col("raw").alias("value"), f.array(*told).alias("headers"))
+        own = f.coalesce(f.col("headers"), f.array().cast("array<struct<key: string, value: binary>>"))
+        messages = letters.select("key", f.col("raw").alias("value"), f.concat(f.array(*told), own).alias("headers"))
         try:
             messages.write.format("kafka").mode("append").options(**options).option("topic", spec.topic).save()
         except FrazilError:
@@ -39,6 +41,27 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
             raise _not_sent(spec, error) from error
 
     return post
+
+
+def records_of(letters: DataFrame) -> DataFrame:
+    """Letters as the records that they were, to be read again."""
+    place = f.from_json("at", "topic string, partition int, offset bigint")
+    columns = {
+        "key": f.col("key"),
+        "value": f.col("raw"),
+        "topic": place["topic"],
+        "partition": place["partition"],
+        "offset": place["offset"],
+        "timestamp": f.col("sent_at"),
+        "headers": f.col("headers"),
+    }
+    return with_coordinates(letters.select(*(value.alias(name) for name, value in columns.items())))
+
+
+def by_topic(records: DataFrame) -> list[DataFrame]:
+    """The records of each topic by themselves."""
+    topics = sorted(row[0] for row in records.select("topic").distinct().collect())
+    return [records.where(f.col("topic") == topic) for topic in topics]
 
 
 def _not_sent(spec: LetterTopic, error: Exception) -> FrazilError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ from frazil.sources.kafka import rewind
 from frazil.sources.kafka.failures import explain_kafka, says_messages_lost
 from frazil.sources.kafka.follow import Cluster, followed, nothing_matches, partitions_of, require_topics_there
 from frazil.sources.kafka.frame import raw_frame
-from frazil.sources.kafka.offsets import Place, advanced, backlog, ranges
+from frazil.sources.kafka.offsets import Place, Range, advanced, backlog, ranges
 from frazil.sources.kafka.settings import client_settings, unreachable
 from frazil.sources.kafka.topics import has_patterns, matches, named_topics
 
@@ -31,7 +31,7 @@ LOOK_AROUND_SECONDS = 5.0
 
 
 class KafkaTopics:
-    """Topics of a Kafka cluster, message by message as they are, or as ``decoder`` makes them.
+    """Topics of a Kafka cluster, message by message as they are, or as one of ``decoders`` makes them.
 
     Delivery: a slice lies between two offsets of each partition, and messages do not change; what is deleted or made anew
     stops the pipeline. A compacted topic may have forgotten overwritten messages when a slice is read again. Parallelism:
@@ -44,12 +44,13 @@ class KafkaTopics:
         self,
         spec: KafkaSource,
         spark: SparkSession,
-        decoder: Decoder | None = None,
+        decoders: Callable[[], Decoder] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
         self._spark = spark
-        self._decoder = decoder
+        self._make_decoder = decoders
+        self._decoders: dict[str | None, Decoder] = {}
         self._clock = clock
         # Consumers that Spark keeps under one name must have the same settings, and another source's may be others.
         self._readers = f"{spec.consumer_group or 'frazil'}-{uuid.uuid4().hex[:12]}"
@@ -170,11 +171,30 @@ class KafkaTopics:
 
     def read(self, part: Slice) -> DataFrame:
         """The messages of a slice."""
+        return self._decoded(self._parts(part), None)
+
+    def read_each(self, part: Slice) -> Sequence[DataFrame]:
+        """The messages of a slice, those of each topic by themselves: their columns may differ, and in type, too."""
+        by_topic: dict[str, list[Range]] = {}
+        for one in self._parts(part):
+            by_topic.setdefault(one.topic, []).append(one)
+        return tuple(self._decoded(parts, topic) for topic, parts in by_topic.items()) or (self.read(part),)
+
+    def _parts(self, part: Slice) -> Sequence[Range]:
         self._reading = part
-        parts = ranges(None if part.start is None else Place.from_position(part.start), Place.from_position(part.end))
+        return ranges(None if part.start is None else Place.from_position(part.start), Place.from_position(part.end))
+
+    def _decoded(self, parts: Sequence[Range], topic: str | None) -> DataFrame:
         with self._asking():
             raw = raw_frame(self._spark, self._known_settings, parts, self._readers)
-            return raw if self._decoder is None else self._decoder.decode(raw)
+            decoder = self._decoder(topic)
+            return raw if decoder is None else decoder.decode(raw)
+
+    def _decoder(self, topic: str | None) -> Decoder | None:
+        """The decoder of a topic, or of all: it remembers what it has met."""
+        if self._make_decoder is not None and topic not in self._decoders:
+            self._decoders[topic] = self._make_decoder()
+        return self._decoders.get(topic)
 
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: offsets are counted as if each were a message."""
@@ -201,8 +221,8 @@ class KafkaTopics:
             raise nothing_matches(tuple(missing))
         if not topics:
             raise nothing_matches(self._spec.topics)
-        if self._decoder is not None:
-            self._decoder.check()
+        if (decoder := self._decoder(None)) is not None:
+            decoder.check()
 
     def rewound_to_latest(self) -> Position:
         """The position after the last messages of now."""
