@@ -1,7 +1,7 @@
 """JSON from a Kafka topic into Iceberg, on one real broker: appended and upserted.
 
-Appends: Spark's own stream (`from_json`, `writeStream.toTable`), frazil's pipeline, and Iceberg's sink of Kafka Connect. The last
-one commits by the clock and ends never, so that it is compared by the processor time that it takes for the same messages. Upserts:
+Appends: Spark's own stream (`from_json`, `writeStream.toTable`), frazil's pipeline, and Iceberg's sink of Kafka Connect. That one
+commits by the clock and never ends, so that it is compared by the processor time that it takes for the same messages. Upserts:
 frazil against `MERGE` in `foreachBatch`, as one writes it by hand. Spark and frazil read batches of the same size.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StructField, StructType
 
-from frazil.engine.schema import quoted
+from frazil.engine.schema import UNCHANGED, quoted
 from frazil.engine.types import iceberg_type
 from frazil.errors import DataError
 from frazil.model.changes import ChangeFormat
@@ -25,12 +25,20 @@ def under_new_names(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if not sink.aliases:
         return frame
     images = _IMAGES[sink.change_format]
+    if UNCHANGED in frame.columns:
+        frame = frame.withColumn(UNCHANGED, _new_names(functions.col(UNCHANGED), sink.aliases))
     if not images:
         return _renamed_columns(frame, sink.aliases)
     for name in images:
         if name in frame.columns and isinstance(kind := frame.schema[name].dataType, StructType):
             frame = frame.withColumn(name, _renamed_fields(functions.col(name), kind, sink.aliases))
     return frame
+
+
+def _new_names(names: Column, aliases: Aliases) -> Column:
+    pairs = [functions.lit(text) for name, several in aliases.items() for old in several for text in (old, name)]
+    new = functions.create_map(*pairs)
+    return functions.transform(names, lambda name: functions.coalesce(new[name], name))
 
 
 def _renamed_columns(frame: DataFrame, aliases: Aliases) -> DataFrame:

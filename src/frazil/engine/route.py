@@ -25,6 +25,7 @@ from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, HEADERS, HIDDEN, data_columns, error_of, quoted
 from frazil.engine.shape import Tally, shaped
 from frazil.engine.target import explain_staging
+from frazil.engine.write import without_marks
 from frazil.engine.writer import Explain, SinkWriter
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
@@ -255,7 +256,7 @@ class RoutedWriter:
         return told(total)
 
     def _routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
-        frame = shaped(frame, self._transforms, tally)
+        frame = shaped(without_marks(frame, self.sink), self._transforms, tally)
         value = route_value(frame, self._route).cast("string")
         frame = frame.withColumn(
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)

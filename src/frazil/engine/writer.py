@@ -33,6 +33,7 @@ from frazil.engine.write import (
     too_many_files,
     too_many_keys,
     with_operations,
+    without_marks,
 )
 from frazil.errors import ConfigError, DataError, Fenced, FrazilError, Retryable
 from frazil.model.changes import CommitMode
@@ -255,7 +256,7 @@ class SinkWriter:
 
     def _shaped(self, frame: DataFrame, tally: Tally | None = None) -> DataFrame:
         """The source's rows as the table is to hold them, with what they do to it."""
-        return with_operations(shaped(frame, self._transforms, tally), self.sink)
+        return with_operations(shaped(without_marks(frame, self.sink), self._transforms, tally), self.sink)
 
     def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         while True:

@@ -15,6 +15,7 @@ from frazil.engine.shape.expressions import require_sound, understood
 from frazil.engine.shape.paths import Spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
+from frazil.engine.shape.unsent import following
 from frazil.engine.types import iceberg_type
 from frazil.engine.write.rows import ORDER
 from frazil.model.coercion import CoercionOptions
@@ -41,7 +42,7 @@ def shaped(frame: DataFrame, transforms: Sequence[TransformSpec], tally: Tally |
     """The frame after all transforms, in order. With a tally the rows are counted that they take away and bring."""
     watch = unwatched if tally is None else tally.watch
     for transform in transforms:
-        frame = _apply(transform, frame, watch)
+        frame = _apply(transform, following(frame, transform), watch)
     return frame
 
 

@@ -38,7 +38,7 @@ _BEFORE, _AFTER = 0, 1
 
 def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for."""
-    frame = _without_marks(_operations(frame, sink), sink.unchanged_value)
+    frame = _without_marks(_operations(frame, sink), sink)
     new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}
     new[sink.time_column] = functions.current_timestamp()
     named = {name: column for name, column in new.items() if name is not None}
@@ -48,8 +48,14 @@ def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     return frame.withColumns(named) if named else frame
 
 
-def _without_marks(frame: DataFrame, mark: str | None) -> DataFrame:
+def without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    """The same for rows that transforms are still to be applied to; those inside of envelopes are looked at afterwards."""
+    return _without_marks(frame, sink) if sink.change_format is ChangeFormat.ROWS else frame
+
+
+def _without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame with null for texts that stand for a value which was not sent, and a hidden column that names these."""
+    mark = sink.unchanged_value
     names = [name for name in data_columns(frame) if isinstance(frame.schema[name].dataType, StringType)]
     if mark is None or not names:
         return frame
