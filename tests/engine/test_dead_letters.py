@@ -150,3 +150,33 @@ def test_a_change_of_the_sink_in_between_is_noticed(lake: Lake, tmp_path: Path, 
     with pytest.raises(frazil.Halted, match="1 of its rows were dead letters already; now it has 0"):
         run(pipeline(lake, folder, transforms=[{"type": "remove_field", "field": "n"}]), once=True)
     assert lake.count() == 0
+
+
+# Records of files that cannot be read.
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "broken"),
+    [
+        (
+            "json",
+            '{"id": 1, "n": "1"}\n{"id": 2, "n":\n{"id": "x", "n": "3"}\n3\n',
+            ['{"id": 2, "n":', '{"id": "x", "n": "3"}', "3"],
+        ),
+        ("csv", "id,n\n1,1\nx,2\n3\n", ["x,2", "3"]),
+    ],
+)
+def test_records_of_files_that_cannot_be_read(lake: Lake, tmp_path: Path, kind: str, text: str, broken: list[str]) -> None:
+    folder = tmp_path / "in box"
+    folder.mkdir()
+    (folder / "a+b c.txt").write_text(text)
+    source = {"connector": "files", "path": str(folder), "format": kind, "schema": {"id": "long", "n": "string"}}
+    with pytest.raises(frazil.DataError, match=f"cannot be read as {kind.upper()} of the declared columns") as stopped:
+        run(lake.pipeline(source, schema={"id": "long", "n": "int"}), once=True)
+    assert (stopped.value.code, "a+b c.txt" in stopped.value.message) == ("bad-record", True)
+    run(lake.pipeline(source, **TYPED), once=True)
+    assert lake.rows() == [(1, 1)]
+    found = letters(lake, "stage, code, cast(raw as string)")
+    assert sorted(raw for _, _, raw in found) == sorted(broken)
+    assert {row[:2] for row in found} == {("decode", "bad-record")}
+    assert {json.loads(at)["file"].rpartition("/")[2] for (at,) in letters(lake, "at")} == {"a+b c.txt"}

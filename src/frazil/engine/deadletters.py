@@ -194,11 +194,11 @@ def require_letters_apart(sink: SinkSpec) -> None:
 
 def with_record(frame: DataFrame) -> DataFrame:
     """The source's rows with the record that each was made from: what the source says, or the row itself as JSON."""
-    if RAW in frame.columns:
-        return frame
+    if {RAW, KEY} <= set(frame.columns):
+        return frame  # a source of records
     names = data_columns(frame)
-    row = functions.struct(*[functions.col(quoted(name)) for name in names])
-    return frame.withColumn(RAW, json_text(row, schema_of(frame)).cast("binary"))
+    row = json_text(functions.struct(*[functions.col(quoted(name)) for name in names]), schema_of(frame)).cast("binary")
+    return frame.withColumn(RAW, functions.coalesce(functions.col(RAW), row) if RAW in frame.columns else row)
 
 
 def letters(frame: DataFrame, told: Mapping[str, object]) -> DataFrame:

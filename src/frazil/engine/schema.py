@@ -128,8 +128,10 @@ def alignment(
         values[options.error_column] = error
         if options.raw_column is not None:
             row = functions.struct(*[functions.col(quoted(name)) for name in given])
-            raw = _readable(functions.col(RAW)) if RAW in hidden else json_text(row, data)
-            values[options.raw_column] = functions.when(error.isNotNull(), raw)
+            texts = [_readable(functions.col(RAW))] if RAW in hidden else []
+            if KEY not in hidden:  # not a record of its own, which may be null
+                texts.append(json_text(row, data))
+            values[options.raw_column] = functions.when(error.isNotNull(), functions.coalesce(*texts))
     elif known is not None:
         first = table.fields[0].name
         told = functions.concat(known["code"], functions.lit(": "), known["text"])

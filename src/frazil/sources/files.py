@@ -13,12 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import Position
-from frazil.model.secrets import scrub
 from frazil.model.source import FilesSource, SourceFormat
 from frazil.sources.arrivals import BEGINNING, Bookmark, Remembered, Watch
 from frazil.sources.base import Slice
 from frazil.sources.failures import asking_spark, one_line, whole_text
-from frazil.sources.formats import check_options, corrupt_records, declared_schema, read_files
+from frazil.sources.formats import check_options, read_files
 from frazil.sources.listing import FileEntry, Folder, file_key, list_folder
 from frazil.sources.merge import conflicting_files
 
@@ -26,10 +25,8 @@ from frazil.sources.merge import conflicting_files
 BYTES_PER_ROW = 200.0
 # Spark looks at each file of a slice before it reads; more of them would make that longer than the reading.
 FILES_IN_A_SLICE = 1000
-EXCERPT = 200
 
 _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
-_CORRUPT = ("MALFORMED_RECORD", "MALFORMED_CSV_RECORD")
 _UNREADABLE = ("FAILED_READ_FILE", "Could not read file", "Could not read footer")
 
 
@@ -184,15 +181,13 @@ class Files:
         """Nothing is kept for this reader alone."""
 
     def explain(self, error: Exception) -> FrazilError | None:
-        """Names the file, and shows the record, that could not be read."""
+        """Names the file that could not be read."""
         text = whole_text(error)
         if "CANNOT_MERGE_SCHEMAS" in text:
             return conflicting_files(f"their columns differ in type ({one_line(error)})")
         if "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE" in text:
             return ConfigError("source-schema", one_line(error), fix="Declare types that files of this format can have.")
         entry = self._named_in(text)
-        if any(sign in text for sign in _CORRUPT):
-            return self._bad_record(entry)
         return None if entry is None else self._file_error(entry, text, error)
 
     def _file_error(self, entry: FileEntry, text: str, error: Exception) -> FrazilError | None:
@@ -215,37 +210,12 @@ class Files:
                 return entry
         return None
 
-    def _bad_record(self, entry: FileEntry | None) -> DataError:
-        """The first record that cannot be read, looked for again: Spark's own message does not show it."""
-        files: Sequence[FileEntry] = self._planned.detail if self._planned is not None else ()
-        for candidate in (entry,) if entry is not None else files:
-            if record := self._corrupt_record(candidate):
-                shown = record if len(record) <= EXCERPT else f"{record[:EXCERPT]}..."
-                return _bad(f"The file {candidate.uri} has a record that cannot be read as {self._described()}: {shown}")
-        where = f"The file {entry.uri}" if entry is not None else f"A new file of {self._folder.name}"
-        return _bad(f"{where} has a record that cannot be read as {self._described()}.")
-
-    def _corrupt_record(self, entry: FileEntry) -> str | None:
-        try:
-            found = corrupt_records(self._spark, self._spec, entry.uri).limit(1).collect()
-        except Exception:  # noqa: BLE001 - the error that is being explained is the one to tell, with or without an excerpt
-            return None
-        return scrub(str(found[0].record).strip()) if found else None
-
-    def _described(self) -> str:
-        name = {SourceFormat.JSON: "JSON", SourceFormat.CSV: "CSV"}.get(self._spec.format, self._spec.format.value)
-        return f"{name} of the declared columns" if declared_schema(self._spec) is not None else name
-
     def close(self) -> None:
         """Nothing is held open."""
 
     def check(self) -> None:
         """The folder must be there and readable."""
         list_folder(self._folder, self._spark)
-
-
-def _bad(message: str) -> DataError:
-    return DataError("bad-record", message, fix="Correct the record under a new file name, or move the file out of the folder.")
 
 
 def _gone(uri: str) -> DataError:

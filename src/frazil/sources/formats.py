@@ -2,7 +2,7 @@
 
 Spark's readers have habits that lose data without a word: they take the columns of the first Parquet or Avro file for those
 of all, give CSV columns by position whatever the header says, and turn what they cannot read into nulls. Here columns go by
-name, those of all files are there, and what cannot be read stops the batch.
+name, those of all files are there, and what cannot be read is told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
+from frazil.engine.schema import AT, ERROR, HIDDEN, RAW, error_of
 from frazil.engine.types import spark_type
 from frazil.errors import ConfigError
 from frazil.model.source import FilesSource, SourceFormat
@@ -22,7 +23,9 @@ from frazil.model.types import parse_type
 from frazil.sources.listing import file_key
 from frazil.sources.merge import merged_schema
 
-CORRUPT = "__frazil_corrupt_record"
+CORRUPT, _FILE = f"{HIDDEN}corrupt_record", f"{HIDDEN}file"
+EXCERPT = 200
+_RECORDS = (SourceFormat.JSON, SourceFormat.CSV)
 
 # Whatever the session is set to: a file that cannot be read, or is not there, is an error.
 _ALWAYS = {
@@ -34,10 +37,9 @@ _ALWAYS = {
     "__globPaths__": "false",
 }
 _DEFAULTS = {
-    SourceFormat.JSON: {"mode": "FAILFAST", "columnNameOfCorruptRecord": CORRUPT},
+    SourceFormat.JSON: {"columnNameOfCorruptRecord": CORRUPT},
     # Without pruning every column of a line is looked at, so that a broken line shows whichever columns are asked for.
     SourceFormat.CSV: {
-        "mode": "FAILFAST",
         "columnNameOfCorruptRecord": CORRUPT,
         "header": "true",
         "inferSchema": "true",
@@ -69,7 +71,7 @@ def check_options(spec: FilesSource) -> None:
             raise ConfigError(
                 "source-option",
                 f"The reader option mode: {value} would hide records that cannot be read.",
-                fix="Leave it out: a record that cannot be read stops the pipeline and is shown.",
+                fix="Leave it out: a record that cannot be read stops the pipeline, or is kept where the sink's on_error says.",
             )
         if name.lower() in _RESERVED:
             instead = _RESERVED[name.lower()]
@@ -88,10 +90,13 @@ def declared_schema(spec: FilesSource) -> StructType | None:
 
 
 def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> DataFrame:
-    """The rows of the files."""
+    """The rows of the files. A JSON or CSV record that cannot be read has no values, and says in hidden columns what is wrong."""
     declared = declared_schema(spec)
     if _by_header_names(spec):
-        return _csv_by_name(spark, spec, uris, declared)
+        return _told(_csv_by_name(spark, spec, uris, declared), spec)
+    if spec.format in _RECORDS:
+        columns = declared if declared is not None else _readable(_reader(spark, spec).load(list(uris)).schema)
+        return _told(_records(_reader(spark, spec), columns, uris), spec)
     if declared is not None:
         return _reader(spark, spec).schema(declared).load(list(uris))
     if spec.format is SourceFormat.AVRO and not _option(spec, "avroSchema"):
@@ -100,25 +105,39 @@ def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> D
     return _reader(spark, spec).load(list(uris))
 
 
-def corrupt_records(spark: SparkSession, spec: FilesSource, uri: str) -> DataFrame:
-    """The records of a JSON or CSV file that cannot be read, as ``record``: to show one of them."""
-    declared = declared_schema(spec)
-    if spec.format is SourceFormat.CSV:
-        plain = _reader(spark, spec).load([uri]).schema
-        columns = _with_types_of(plain, declared) if _by_header_names(spec) else declared or plain
-    else:
-        # Without declared columns only a record that is no JSON at all is corrupt, and any column does.
-        columns = declared or StructType([StructField("__frazil_any", StringType())])
-    schema = StructType([*columns.fields, StructField(CORRUPT, StringType())])
-    rows = _reader(spark, spec, mode="PERMISSIVE").schema(schema).load([uri])
-    # A value is parsed, and found to be corrupt, only in a column that is asked for.
-    values = sf.struct(*(_column(field.name) for field in columns.fields)).alias("values")
-    return rows.select(values, sf.col(CORRUPT).alias("record")).where("record IS NOT NULL")
+def _readable(found: StructType) -> StructType:
+    return StructType([field for field in found.fields if field.name != CORRUPT])
+
+
+def _records(reader: DataFrameReader, columns: StructType, uris: Sequence[str]) -> DataFrame:
+    """Records with the text of those that cannot be read, and the file that each is in."""
+    whole = StructType([*columns.fields, StructField(CORRUPT, StringType())])
+    frame = reader.schema(whole).load(list(uris))
+    return frame.select(*(_column(name) for name in whole.names), sf.col("_metadata.file_path").alias(_FILE))
+
+
+def _told(frame: DataFrame, spec: FilesSource) -> DataFrame:
+    """The frame with hidden columns that say what a record was that cannot be read, where it is, and that it cannot."""
+    # Spark writes the names of files with percent signs.
+    file = sf.coalesce(sf.try_url_decode(sf.replace(sf.col(_FILE), sf.lit("+"), sf.lit("%2B"))), sf.col(_FILE))
+    record = sf.rtrim(sf.col(CORRUPT))
+    shown = sf.when(sf.length(record) <= EXCERPT, record).otherwise(sf.concat(sf.substring(record, 1, EXCERPT), sf.lit("...")))
+    kind = spec.format.value.upper() + (" of the declared columns" if spec.columns else "")
+    text = sf.concat(sf.lit("The file "), file, sf.lit(f" has a record that cannot be read as {kind}: "), shown)
+    broken = sf.col(CORRUPT).isNotNull()
+    data = [name for name in frame.columns if not name.startswith(HIDDEN)]
+    return frame.select(
+        *(sf.when(~broken, _column(name)).alias(name) for name in data),
+        sf.col(CORRUPT).cast("binary").alias(RAW),
+        sf.to_json(sf.struct(file.alias("file"))).alias(AT),
+        sf.when(broken, error_of("decode", "bad-record", text)).alias(ERROR),
+    )
 
 
 def _reader(spark: SparkSession, spec: FilesSource, **more: str) -> DataFrameReader:
     """A reader with the defaults, the user's options over them, and over those what must be. Spark ignores the case of names."""
-    layers = (_DEFAULTS[spec.format], spec.options, more)
+    # The text of a record that cannot be read is kept in this mode alone.
+    layers = (_DEFAULTS[spec.format], spec.options, more, {"mode": "PERMISSIVE"} if spec.format in _RECORDS else {})
     options: dict[str, str] = {name.lower(): value for layer in layers for name, value in layer.items()}
     return spark.read.format(spec.format.value).options(**options, **_ALWAYS)
 
@@ -139,12 +158,12 @@ def _csv_by_name(spark: SparkSession, spec: FilesSource, uris: Sequence[str], de
     """Files with the same header are read together; then the columns are put together by name."""
     groups = _by_first_line(spark, spec, uris)
     infer = {} if declared is None else {"inferSchema": "false"}
-    found = [_reader(spark, spec, **infer).load(group).schema for group in groups]
+    found = [_readable(_reader(spark, spec, **infer).load(group).schema) for group in groups]
     wanted = declared if declared is not None else merged_schema(found, or_text=True)
     # The first line is not all of a header that goes over several: then each file's own is compared.
     enforce = "false" if _option(spec, "multiLine").lower() == "true" else "true"
     frames = [
-        _reader(spark, spec, enforceSchema=enforce).schema(_with_types_of(schema, wanted)).load(group)
+        _records(_reader(spark, spec, enforceSchema=enforce), _with_types_of(schema, wanted), group)
         for schema, group in zip(found, groups, strict=True)
     ]
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
@@ -153,7 +172,9 @@ def _csv_by_name(spark: SparkSession, spec: FilesSource, uris: Sequence[str], de
         *(
             _column(field.name) if field.name in present else sf.lit(None).cast(field.dataType).alias(field.name)
             for field in wanted.fields
-        )
+        ),
+        CORRUPT,
+        _FILE,
     )
 
 
