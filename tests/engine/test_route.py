@@ -53,6 +53,17 @@ def test_values_can_be_named_and_share_a_table_and_have_options_of_their_own(lak
     assert [field["transform"] for field in lake.metadata("db.people")["partition-specs"][-1]["fields"]] == ["bucket[2]"]
 
 
+def test_a_table_has_the_columns_that_its_rows_have(lake: Lake) -> None:
+    rows = "(1L, 'order', 9.5D, null), (2L, 'page', null, '/'), (3L, 'order', 1.5D, null)"
+    routed(lake.introduced(), f"select * from values {rows} as t(id, kind, price, url)", {"field": "kind"}).write()
+    assert lake.table("db.order").columns == ["id", "kind", "price"]
+    assert lake.table("db.page").columns == ["id", "kind", "url"]
+    rows = "(4L, 'order', null, '/pay'), (5L, 'page', null, null)"
+    routed(lake, f"select * from values {rows} as t(id, kind, price, url)", {"field": "kind"}).write()
+    assert lake.rows("id, price, url", "db.order") == [(1, 9.5, None), (3, 1.5, None), (4, None, "/pay")]
+    assert lake.table("db.page").columns == ["id", "kind", "url"]
+
+
 @pytest.mark.parametrize(
     ("route", "table"),
     [

@@ -46,9 +46,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Found:
-    """What a batch holds: the rows of each value that has a table, by table, and those that have none."""
+    """What a batch holds: the rows of each value that has a table, by table, and those that have none.
+
+    ``filled`` are the columns that have a value in one of the rows for a table.
+    """
 
     tables: Mapping[str, dict[str, int]]
+    filled: Mapping[str, frozenset[str]] = field(default_factory=dict)
     strays: Mapping[str | None, int] = field(default_factory=dict)
     broken: int = 0
 
@@ -76,6 +80,12 @@ class Piece:
         if values is None:
             return None
         return self.rows.where(functions.col(ROUTE).isin(*values)).drop(ROUTE, *([ERROR] if ERROR in self.rows.columns else []))
+
+    def unfilled(self, table: str) -> frozenset[str]:
+        """The columns that are here for the rows of other tables: those for this one have nothing in them."""
+        if len(self.found.tables) == 1:
+            return frozenset()
+        return frozenset(data_columns(self.rows)) - self.found.filled.get(table, frozenset())
 
 
 @dataclass
@@ -268,13 +278,17 @@ class RoutedWriter:
     def _look(self, rows: DataFrame, explain: Explain) -> Found:
         """Reads the batch, once, and sorts its values."""
         broken = functions.col(ERROR).isNotNull() if ERROR in rows.columns else functions.lit(False)
+        names = data_columns(rows)
+        has = [functions.max(functions.col(quoted(name)).isNotNull()).alias(f"has{n}") for n, name in enumerate(names)]
+        count = functions.count(functions.lit(1)).alias("count")
         try:
-            counted = rows.groupBy(functions.col(ROUTE).alias("value"), broken.alias("broken")).count().collect()
+            counted = rows.groupBy(functions.col(ROUTE).alias("value"), broken.alias("broken")).agg(count, *has).collect()
         except FrazilError:
             raise
         except Exception as error:
             raise explain(error) or explain_staging(fault_of(error)) from error
         tables: dict[str, dict[str, int]] = defaultdict(dict)
+        filled: dict[str, frozenset[str]] = defaultdict(frozenset)
         strays: dict[str | None, int] = {}
         for row in counted:
             name = None if row["value"] is None else self._route.table_of(row["value"])
@@ -283,8 +297,10 @@ class RoutedWriter:
             if name is None:
                 strays[row["value"]] = int(row["count"])
             else:
-                tables[f"{self.sink.namespace}.{name}"][row["value"]] = int(row["count"])
-        found = Found(tables, strays, sum(int(row["count"]) for row in counted if row["broken"]))
+                table = f"{self.sink.namespace}.{name}"
+                tables[table][row["value"]] = int(row["count"])
+                filled[table] |= {column for n, column in enumerate(names) if row[f"has{n}"]}
+        found = Found(tables, filled, strays, sum(int(row["count"]) for row in counted if row["broken"]))
         if found.misfits and self.letters is None:
             raise self._refusal(rows, found)
         return found
@@ -333,10 +349,12 @@ class RoutedWriter:
             own = [rows for piece in pieces if (rows := piece.of(name)) is not None]
             whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), own)
             writer = self._tables[name]
+            others = [piece.unfilled(name) for piece in pieces if name in piece.found.tables]
+            unfilled = frozenset.intersection(*others)
             if not writer.ready:
-                writer.ensure(whole)
+                writer.ensure(whole, unfilled=unfilled)
             count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)
-            written = writer.write(whole, Part(part.source, part.start, part.end, count, lead), explain)
+            written = writer.write(whole, Part(part.source, part.start, part.end, count, lead), explain, unfilled)
             with self._lock:
                 done.append(written)
 

@@ -90,6 +90,7 @@ class SinkWriter:
         self._fit: target.Fit | None = None
         self._nulls: frozenset[str] = frozenset()
         self._seen: Base | None = None
+        self._unfilled: frozenset[str] = frozenset()
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
             require_letters_apart(sink)
@@ -135,11 +136,12 @@ class SinkWriter:
         """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
         return self._table is not None and short_range(end) in self._table.committed_ends(self.sink_id)
 
-    def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:
-        """The same for a table that takes its columns from the data."""
+    def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
+        """The same for a table that takes its columns from the data, but for those that are not meant for it."""
         if self._table is None:
             shaped_frame = self._shaped(frame)
-            schema = self.sink.declared_schema or target.frame_schema(shaped_frame)
+            needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
+            schema = self.sink.declared_schema or target.frame_schema(shaped_frame, unfilled - needed)
             self._take(target.created(self._lake, self.sink, schema, told_keys(shaped_frame)), claim)
         return self.state
 
@@ -154,10 +156,12 @@ class SinkWriter:
         self.state = view.state
         return self.state
 
-    def write(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Committed:
-        """Stages and commits one batch; the ledger's end must be the part's start."""
+    def write(
+        self, frame: DataFrame, part: Part, explain: Explain = lambda _: None, unfilled: frozenset[str] = frozenset()
+    ) -> Committed:
+        """Stages and commits one batch; the ledger's end must be the part's start. ``unfilled`` columns are not added."""
         began = time.monotonic()
-        self._seen = None
+        self._seen, self._unfilled = None, unfilled
         for restaged in count(1):
             try:
                 return self._write(frame, part, explain, began)
@@ -273,7 +277,7 @@ class SinkWriter:
         self._patiently(table.look)
         source, tally = frame, Tally()
         frame = self._shaped(frame, tally)
-        self._fit = fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
+        self._fit = fit = target.fit(table, self.sink, frame, self._fit, nulls=self._nulls, unfilled=self._unfilled)
         self._seen = self._seen or table.base
         ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
         wrong = None
