@@ -17,7 +17,7 @@ from frazil.model.pipeline import PipelineSpec
 from services.kafka import Kafka, Message
 
 LETTERS = "db.t__dead_letters"
-COLUMNS = {"id": "long", "n": "string", "at": "timestamp", "price": "decimal(9, 2)", "bytes": "binary"}
+COLUMNS = {"id": "long", "n": "string", "at": "timestamptz", "price": "decimal(9, 2)", "bytes": "binary"}
 
 
 def pipeline(lake: Lake, folder: Path, **options: Any) -> PipelineSpec:
@@ -179,16 +179,16 @@ def test_records_of_a_topic_go_the_way_that_they_would_have_gone(lake: Lake, kaf
     spec = lake.pipeline(source, route={"header": "kind"}, on_error="dead_letter")
     run(spec, once=True)
     letters = "db.frazil__dead_letters"
-    assert lake.rows("n, key, kafka_offset", "db.red") == [(1, "a", 0)]
-    assert lake.rows("cast(key as string), unix_millis(sent_at), headers[1].value, stage", letters) == [
+    assert lake.rows("n, value, kafka_offset", "db.red") == [(1, "a", 0)]
+    assert lake.rows("cast(key as string), unix_millis(sent_at), headers.value[size(headers) - 1] last, stage", letters) == [
         ("b", 2_000, b"\x00", "decode"),
-        ("c", 3_000, None, "decode"),
+        ("c", 3_000, b"blue", "decode"),
         ("d", 4_000, None, "route"),
     ]
     lake.spark.sql(f"update {lake.name}.{letters} set raw = cast('{{\"n\": 7}}' as binary) where stage = 'decode'")
     assert numbers(yes(spec)) == (3, 2, 1)
-    assert lake.rows("n, key, kafka_offset, unix_millis(kafka_timestamp)", "db.red") == [(1, "a", 0, 1_000), (7, "b", 1, 2_000)]
-    assert lake.rows("n, key, kafka_offset, unix_millis(kafka_timestamp)", "db.blue") == [(7, "c", 2, 3_000)]
+    assert lake.rows("n, value, kafka_offset, unix_millis(kafka_timestamp)", "db.red") == [(1, "a", 0, 1_000), (7, "b", 1, 2_000)]
+    assert lake.rows("n, value, kafka_offset, unix_millis(kafka_timestamp)", "db.blue") == [(7, "c", 2, 3_000)]
     assert lake.rows("cast(key as string)", letters) == [("d",)]
 
 
@@ -199,6 +199,16 @@ def test_upserts_too(lake: Lake, tmp_path: Path) -> None:
     repair(lake, '"two"', '"2"')
     assert numbers(yes(spec)) == (1, 1, 0)
     assert lake.rows("id, n") == [(1, 1), (2, 2)]
+
+
+def test_an_upsert_of_nothing_but_bad_records(lake: Lake, tmp_path: Path) -> None:
+    put(tmp_path / "in", "a.json", (1, "one"), (2, "two"))
+    spec = pipeline(lake, tmp_path / "in", commit_mode="upsert", key_fields=["id"])
+    run(spec, once=True)
+    assert (lake.count(), lake.count(LETTERS)) == (0, 2)
+    (tmp_path / "in" / "b.json").write_text("{broken\n")
+    run(spec, once=True)
+    assert (lake.count(), lake.count(LETTERS)) == (0, 3)
 
 
 def test_what_is_refused(lake: Lake, tmp_path: Path) -> None:

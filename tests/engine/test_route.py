@@ -58,7 +58,7 @@ def test_a_table_has_the_columns_that_its_rows_have(lake: Lake) -> None:
     routed(lake.introduced(), f"select * from values {rows} as t(id, kind, price, url)", {"field": "kind"}).write()
     assert lake.table("db.order").columns == ["id", "kind", "price"]
     assert lake.table("db.page").columns == ["id", "kind", "url"]
-    rows = "(4L, 'order', null, '/pay'), (5L, 'page', null, null)"
+    rows = "(4L, 'order', null, '/pay'), (5L, 'page', double(null), null)"
     routed(lake, f"select * from values {rows} as t(id, kind, price, url)", {"field": "kind"}).write()
     assert lake.rows("id, price, url", "db.order") == [(1, 9.5, None), (3, 1.5, None), (4, None, "/pay")]
     assert lake.table("db.page").columns == ["id", "kind", "url"]

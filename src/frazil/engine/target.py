@@ -114,17 +114,12 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] 
 
 def frame_schema(frame: DataFrame, unfilled: Collection[str] = ()) -> StructType:
     """The columns of a new table that is made for this data. None is required: that the first rows have no null is no promise."""
-    schema = _without(schema_of(frame), unfilled)
+    schema = schema_of(frame)
+    schema = StructType(tuple(column for column in schema.fields if column.name not in unfilled) or schema.fields)
     if not schema.fields:
         raise DataError("no-columns", "The data has no columns, so that no table can be made for it.")
     _require_distinct(schema)
     return StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in schema.fields))
-
-
-def _without(schema: StructType, names: Collection[str], besides: Collection[str] = ()) -> StructType:
-    """The columns but for some, unless none would be left."""
-    left = tuple(column for column in schema.fields if column.name not in names or column.name in besides)
-    return StructType(left or schema.fields)
 
 
 def _require_own_names(schema: StructType) -> None:
@@ -278,20 +273,10 @@ class Fit:
 
 
 def fit(
-    table: IcebergTable,
-    sink: SinkSpec,
-    frame: DataFrame,
-    last: Fit | None = None,
-    *,
-    nulls: frozenset[str] = frozenset(),
-    unfilled: frozenset[str] = frozenset(),
+    table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None = None, nulls: frozenset[str] = frozenset()
 ) -> Fit:
-    """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls.
-
-    ``unfilled`` columns have no value, and are no reason to add one to the table.
-    """
-    have, before = table.schema, table.partition
-    data = _without(schema_of(frame), unfilled, [column.name for column in have.fields])
+    """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
+    have, before, data = table.schema, table.partition, schema_of(frame)
     met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame))
     if last is not None and last.met == met:
         return last

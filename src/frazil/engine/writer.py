@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from pyspark.sql import DataFrame, Observation, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
+from frazil.engine.counting import Counted
 from frazil.engine.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart, with_record
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.part import Part
@@ -262,6 +263,11 @@ class SinkWriter:
         """The source's rows as the table is to hold them, with what they do to it."""
         return with_operations(shaped(without_marks(frame, self.sink), self._transforms, tally), self.sink)
 
+    def _filled(self, frame: DataFrame, table: IcebergTable) -> DataFrame:
+        """The frame without columns that have no value in it and that the table does not have."""
+        have = {column.name for column in table.schema.fields}
+        return frame.drop(*(self._unfilled - have)) if self._unfilled - have else frame
+
     def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         while True:
             try:
@@ -276,15 +282,14 @@ class SinkWriter:
         table = self._require_table()
         self._patiently(table.look)
         source, tally = frame, Tally()
-        frame = self._shaped(frame, tally)
-        self._fit = fit = target.fit(table, self.sink, frame, self._fit, nulls=self._nulls, unfilled=self._unfilled)
+        frame = self._filled(self._shaped(frame, tally), table)
+        self._fit = fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
         self._seen = self._seen or table.base
         ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
         wrong = None
         if fit.error is not None:
-            wrong = Observation()
-            frame = fit.applied(frame).observe(wrong, functions.count(functions.col(ERROR)).alias("rows"))
-            frame = frame.where(functions.col(ERROR).isNull()).drop(ERROR)
+            wrong = Counted(fit.applied(frame), functions.count(functions.col(ERROR)).alias("rows"))
+            frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
             fit = replace(fit, columns=None, error=None)
         try:
             written = strategy_of(self.sink)(ground, frame, fit)
@@ -293,12 +298,14 @@ class SinkWriter:
         except Exception as error:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
         counts = written.counts
-        rejected = int(wrong.get["rows"]) if wrong is not None else 0
+        rejected = int(wrong.get()["rows"]) if wrong is not None else 0
         counts = replace(counts, read=counts.read + rejected, dead_lettered=rejected)
         counts += tally.of(counts.read)
         if not rejected:
             return Staging(replace(written, counts=counts))
-        letters = Rejected(self._fit.applied(self._shaped(with_record(source))), self.sink.full_name, rejected)
+        letters = Rejected(
+            self._fit.applied(self._filled(self._shaped(with_record(source)), table)), self.sink.full_name, rejected
+        )
         return Staging(replace(written, counts=counts), (letters,))
 
     def _take(self, table: IcebergTable, claim: bool) -> None:

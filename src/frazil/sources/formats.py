@@ -23,7 +23,7 @@ from frazil.model.types import parse_type
 from frazil.sources.listing import file_key
 from frazil.sources.merge import merged_schema
 
-CORRUPT, _FILE = f"{HIDDEN}corrupt_record", f"{HIDDEN}file"
+CORRUPT, _FILE, _ANY = f"{HIDDEN}corrupt_record", f"{HIDDEN}file", f"{HIDDEN}any"
 EXCERPT = 200
 _RECORDS = (SourceFormat.JSON, SourceFormat.CSV)
 
@@ -111,7 +111,8 @@ def _readable(found: StructType) -> StructType:
 
 def _records(reader: DataFrameReader, columns: StructType, uris: Sequence[str]) -> DataFrame:
     """Records with the text of those that cannot be read, and the file that each is in."""
-    whole = StructType([*columns.fields, StructField(CORRUPT, StringType())])
+    # Where no record can be read there are no columns, and Spark wants one beside its own.
+    whole = StructType([*(columns.fields or [StructField(_ANY, StringType())]), StructField(CORRUPT, StringType())])
     frame = reader.schema(whole).load(list(uris))
     return frame.select(*(_column(name) for name in whole.names), sf.col("_metadata.file_path").alias(_FILE))
 
@@ -123,9 +124,11 @@ def _told(frame: DataFrame, spec: FilesSource) -> DataFrame:
     record = sf.rtrim(sf.col(CORRUPT))
     shown = sf.when(sf.length(record) <= EXCERPT, record).otherwise(sf.concat(sf.substring(record, 1, EXCERPT), sf.lit("...")))
     kind = spec.format.value.upper() + (" of the declared columns" if spec.columns else "")
-    text = sf.concat(sf.lit("The file "), file, sf.lit(f" has a record that cannot be read as {kind}: "), shown)
     broken = sf.col(CORRUPT).isNotNull()
     data = [name for name in frame.columns if not name.startswith(HIDDEN)]
+    # A value is parsed, and found to be wrong, only in a column that is asked for. Nothing is shown of all, so that they are.
+    looked_at = sf.left(sf.struct(*map(_column, data or [_ANY])).cast("string"), sf.lit(0))
+    text = sf.concat(sf.lit("The file "), file, sf.lit(f" has a record that cannot be read as {kind}: "), shown, looked_at)
     return frame.select(
         *(sf.when(~broken, _column(name)).alias(name) for name in data),
         sf.col(CORRUPT).cast("binary").alias(RAW),
@@ -173,8 +176,7 @@ def _csv_by_name(spark: SparkSession, spec: FilesSource, uris: Sequence[str], de
             _column(field.name) if field.name in present else sf.lit(None).cast(field.dataType).alias(field.name)
             for field in wanted.fields
         ),
-        CORRUPT,
-        _FILE,
+        *(name for name in (CORRUPT, _FILE, _ANY) if name in present),
     )
 
 

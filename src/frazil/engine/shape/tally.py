@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark.sql import Column, DataFrame, Observation, functions
+from pyspark.sql import Column, DataFrame, functions
 
+from frazil.engine.counting import Counted
 from frazil.model.commit import RowCounts
 
 Watch = Callable[[DataFrame, Column | None], DataFrame]
@@ -21,22 +22,22 @@ class Tally:
     """The numbers of one passage through the transforms; known when the rows have been written."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[Observation, bool]] = []
+        self._steps: list[tuple[Counted, bool]] = []
 
     def watch(self, frame: DataFrame, gone: Column | None) -> DataFrame:
         """Counts the rows that come to this point, and those of them that go no further."""
-        seen = Observation()
-        self._steps.append((seen, gone is not None))
         counts = [functions.count(functions.lit(1)).alias("rows")]
         if gone is not None:
             counts.append(functions.count_if(gone).alias("gone"))
-        return frame.observe(seen, *counts)
+        seen = Counted(frame, *counts)
+        self._steps.append((seen, gone is not None))
+        return seen.frame
 
     def of(self, out: int) -> RowCounts:
         """What must be added to the counts of so many rows that came out, so that they begin with those that went in."""
         came, filtered, extra = out, 0, 0
         for seen, brings_rows in reversed(self._steps):
-            after, found = came, seen.get
+            after, found = came, seen.get()
             came = int(found["rows"])
             gone = int(found["gone"]) if brings_rows else came - after
             filtered += gone

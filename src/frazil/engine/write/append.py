@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Observation, functions
+from pyspark.sql import DataFrame, functions
 
+from frazil.engine.counting import Counted
 from frazil.engine.iceberg import Append, Change
 from frazil.engine.schema import DELETE, OP
 from frazil.engine.target import Fit
@@ -22,11 +23,12 @@ def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
 
 
 def _append_changes(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
-    base, seen = ground.table.base, Observation()
+    base = ground.table.base
     extra = functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)
-    changes = frame.observe(seen, functions.count(functions.lit(1)).alias("changes"), functions.count_if(extra).alias("extra"))
+    seen = Counted(frame, functions.count(functions.lit(1)).alias("changes"), functions.count_if(extra).alias("extra"))
     unwanted = [IGNORE] if ground.sink.keeps_deletes else [IGNORE, DELETE]
-    staged = ground.stage(fit.rows(changes.where(~functions.col(OP).isin(unwanted))), fit.evolution)
-    found, more = int(seen.get["changes"]), int(seen.get["extra"] or 0)
+    staged = ground.stage(fit.rows(seen.frame.where(~functions.col(OP).isin(unwanted))), fit.evolution)
+    told = seen.get()
+    found, more = int(told["changes"]), int(told["extra"] or 0)
     counts = RowCounts(read=found - more, written=staged.rows, filtered=found - staged.rows, extra=more)
     return Written(Change(Append(staged), base, fit.evolution), counts)

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation, Window, functions
+from pyspark.sql import Column, DataFrame, Window, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
+from frazil.engine.counting import Counted
 from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, data_columns, quoted, unchanged
 from frazil.engine.write.rows import EXTRA, IGNORE, ORDER
 from frazil.errors import DataError
@@ -52,13 +53,13 @@ def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, S
 
     Raises where the last one cannot be told, or where a key has no value.
     """
-    seen = Observation()
-    changes = frame.observe(
-        seen,
+    seen = Counted(
+        frame,
         functions.count(functions.lit(1)).alias("changes"),
         _count_if(functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)).alias("extra"),
         _count_if(_op(frame) == IGNORE).alias("ignored"),
     )
+    changes = seen.frame
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
     last = _last(changes, keys).persist()
@@ -139,7 +140,7 @@ def _holds_unhashable(kind: DataType) -> bool:
             return False
 
 
-def _survey(last: DataFrame, keys: Sequence[str], seen: Observation) -> Survey:
+def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
     key_columns = [functions.col(quoted(key)) for key in keys]
     tied = functions.col(_LOWEST) != functions.col(_HIGHEST)
     without_key = key_columns[0].isNull()
@@ -171,7 +172,7 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Observation) -> Survey:
             f"{row['tied']} keys have several different rows in the batch and {cause}, for example {row['tied_key']}.",
             fix="Name a column in order_by that tells them apart." if not ordered else "Add a column to order_by.",
         )
-    told = seen.get
+    told = seen.get()
     return Survey(
         changes=int(told["changes"]),
         extra=int(told["extra"]),

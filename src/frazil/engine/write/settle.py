@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, Observation, Row, functions
+from pyspark.sql import Column, DataFrame, Row, functions
 
+from frazil.engine.counting import Counted
 from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, bitmap_of
 from frazil.engine.schema import quoted
 from frazil.errors import Halted
@@ -170,19 +171,21 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
 
     In one pass over the keys of the rows. Executors make bitmaps of positions, so that little is left to bring here.
     """
-    columns, seen = deletes.columns, Observation()
+    columns = deletes.columns
     held, have = scratch.facts(deletes), scratch.data_facts()
     places = _Places.of(held, have)
     keys = _keys(scratch, deletes, places.frame(scratch, held))
     few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
     wanted = functions.broadcast(keys) if few else keys
     files = places.frame(scratch, have).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
-    here = rows.select(
+    read = rows.select(
         *[quoted(column) for column in columns],
         functions.col("_file").alias(_FILE),
         functions.col("_pos").alias(_POSITION),
         _hash(columns).alias(_HASH),
-    ).observe(seen, *_summed(functions.col(_HASH)))
+    )
+    seen = Counted(read, *_summed(functions.col(_HASH)))
+    here = seen.frame
     same_key = reduce(Column.__and__, (_same(here, wanted, column) for column in columns))
     met = here.join(wanted, same_key).select(_FILE, _POSITION, _HASH, _SINCE, _SCOPE)
     applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin(0, functions.col("__in"))
@@ -199,7 +202,7 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
     for row in stretches.collect():
         found[have[row[_NUMBER]].path].append((int(row[_STRETCH]), bytes(row[_BITS])))
         gone += Digest.of(row)
-    return Digest.of(seen.get), gone, {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
+    return Digest.of(seen.get()), gone, {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
 
 
 def _same(here: DataFrame, wanted: DataFrame, column: str) -> Column:
