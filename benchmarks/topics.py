@@ -168,6 +168,7 @@ def measure(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
         bench = Bench(lab, kafka)
         messages = lab.sizes.messages
         keys = max(messages // 5, 1)
+        kafka.create_topic("control")
         bench.fill("once", messages)
         bench.fill("often", keys)
         upserts = {"commit_mode": "upsert", "key_fields": ["id"]}

@@ -15,7 +15,7 @@ from pathlib import Path
 from frazil.engine.jars import Jar, ensure_jars, read_lock
 from frazil.engine.java import java_command
 from services.kafka import Kafka
-from services.processes import LOCALHOST, Child, answers, free_port, started, wait_until
+from services.processes import LOCALHOST, Child, free_port, started, wait_until
 
 LOCKS = Path(__file__).parent / "locks"
 READY_SECONDS = 120
@@ -30,6 +30,15 @@ class Worker:
 
     child: Child
     address: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes connectors."""
+        try:
+            urllib.request.urlopen(f"{self.address}/connectors", timeout=5).close()
+        except OSError:
+            return False
+        return True
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Starts a connector."""
@@ -76,8 +85,9 @@ def running_worker(
     path = os.pathsep.join(str(jar) for jar in ensure_jars(jars))
     command = [java_command(), *MEMORY, *LOGGING, "-cp", path, "org.apache.kafka.connect.cli.ConnectStandalone", str(file)]
     with started("Kafka Connect", command, folder / f"{name}.log") as child:
-        wait_until(lambda: answers(port), READY_SECONDS, "its port", child)
-        yield Worker(child, f"http://{LOCALHOST}:{port}")
+        worker = Worker(child, f"http://{LOCALHOST}:{port}")
+        wait_until(lambda: worker.ready, READY_SECONDS, "its answer", child)
+        yield worker
 
 
 def locked(name: str) -> tuple[Jar, ...]:

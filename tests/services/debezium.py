@@ -37,7 +37,9 @@ def running_debezium(folder: Path, kafka: Kafka, server: Postgres, database: str
         "table.include.list": ",".join(f"public.{table}" for table in tables),
         "poll.interval.ms": "50",
     }
+    for table in tables:
+        kafka.create_topic(f"{name}.public.{table}")  # the broker makes none by itself
     with running_worker(folder, kafka, locked("debezium-3.6.1")) as worker:
         worker.create(name, config)
-        worker.child.await_line("Starting streaming", READY_SECONDS)
+        worker.child.await_line("Processing messages", READY_SECONDS)
         yield name
