@@ -118,7 +118,7 @@ def _whole(lab: Lab, server: Postgres) -> float:
     with opened(server) as database:
         name = f"{CATALOG}.{NAMESPACE}.changes"
         size = {"batch_size": lab.sizes.changes, "max_batch_size": lab.sizes.changes}
-        sink = lab.sink(None, name).options(commit_mode="upsert", **size).spec
+        sink = lab.sink(None, name).options(commit_mode="upsert", key_fields=["id"], **size).spec
         given = {"name": "bench", "source_name": "db", "source": database.spec(), "sink_name": "lake", "sink": sink}
         pipeline = PipelineSpec.model_validate(given)
 

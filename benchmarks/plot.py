@@ -31,9 +31,8 @@ def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         "axes.edgecolor": GREY,
     }
     mpl.rcParams |= {"xtick.color": GREY, "ytick.color": GREY}
-    panels = [
-        panel for panel in (_append(entries), _stream(entries), _memory(entries), _upsert(entries), _scan(entries)) if panel[1]
-    ]
+    drawn = (_append, _stream, _memory, _upsert, _scan, _topics, _changes)
+    panels = [panel for one in drawn if (panel := one(entries))[1]]
     heights = [len(bars) + 1 for _, bars in panels]
     figure, axes = pyplot.subplots(
         len(panels), 1, figsize=(8, 0.3 * sum(heights)), squeeze=False, height_ratios=heights, layout="constrained"
@@ -106,6 +105,18 @@ def _scan(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
         if entry["case"].startswith("scan"):
             bars |= entry["runs"]
     return "Scan after 20 upserts, seconds (less is better)", list(bars.items())
+
+
+def _topics(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars = {f"{entry['case']}: {name}": runs for entry in _of(entries, "topics") for name, runs in entry["runs"].items()}
+    return "JSON messages of a topic, seconds, and seconds of processor time (less is better)", list(bars.items())
+
+
+def _changes(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "changes"):
+        bars |= {(f"{entry['case']}: {name}" if "frazil" in name else name): runs for name, runs in entry["runs"].items()}
+    return "Changes of a database a second (more is better)", list(bars.items())
 
 
 def _of(entries: Sequence[Mapping[str, Any]], benchmark: str) -> list[Mapping[str, Any]]:

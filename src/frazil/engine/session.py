@@ -39,6 +39,9 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 REDACTION = "spark.redaction.regex"
 SQL_REDACTION = "spark.sql.redaction.options.regex"
 
+# What Spark generates for many columns is longer than what Java compiles by itself; it would be interpreted, three times as slow.
+LARGE_METHODS = "DontCompileHugeMethods"
+
 DEFAULTS = {
     "spark.sql.extensions": EXTENSIONS,
     "spark.sql.session.timeZone": "UTC",
@@ -117,6 +120,9 @@ def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]
         conf["spark.sql.extensions"] = f"{EXTENSIONS},{conf['spark.sql.extensions']}"
     conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
     log_option = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        if LARGE_METHODS not in conf.get(name, ""):
+            conf[name] = f"-XX:-{LARGE_METHODS} {conf.get(name, '')}".strip()
     given = conf.get("spark.driver.extraJavaOptions", "")
     if "log4j2.configurationFile" not in given:
         conf["spark.driver.extraJavaOptions"] = f"{given} {log_option}".strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -17,8 +18,7 @@ from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, parse_type
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, packed
 
-_ROW = f"{HIDDEN}row"
-_WRONG = f"{HIDDEN}wrong"
+_ASIDE, _BEFORE, _READ, _WRONG = (f"{HIDDEN}{name}" for name in ("aside", "before", "read", "wrong"))
 _NESTED = (StructType, ListType, MapType)
 
 
@@ -59,23 +59,29 @@ class Declared:
         other = [one for one in self.columns if given[one.name].type != one.type]
         if not other and not self.required:
             return
-        kept = sf.struct(*(column(name) for name in own), column(fault_of(into)), column(into).alias("read"))
-        yield [kept.alias(_ROW), f"{into}.*"]
+        # The other columns step aside one by one: those that nobody asks for are then not carried along.
+        aside = {name: f"{_ASIDE}{number}" for number, name in enumerate(own)}
+        kept = [*aside.values(), _BEFORE, _READ]
+        yield [
+            *(column(name).alias(other) for name, other in aside.items()),
+            column(fault_of(into)).alias(_BEFORE),
+            column(into).alias(_READ),
+            f"{into}.*",
+        ]
         plain = [one for one in other if not isinstance(one.type, _NESTED)]
         nested = [one for one in other if isinstance(one.type, _NESTED)]
         none = sf.lit(None).cast("string")
         inside = _aligned(given, nested)
         values = {one.name: column(one.name) for one in self.columns} | _aligned(given, plain) | inside
         values[_WRONG] = inside.get(_WRONG, none)
-        yield [_ROW, *(value.alias(name) for name, value in values.items())]
-        row = column(_ROW)
-        read, before = field(row, "read"), field(row, fault_of(into))
+        yield [*kept, *(value.alias(name) for name, value in values.items())]
+        read, before = column(_READ), column(_BEFORE)
         told = sf.coalesce(_lost(read, plain), column(_WRONG), self._missing())
-        yield [_ROW, *(column(name) for name in self.names), sf.when(read.isNotNull(), told).alias(_WRONG)]
+        yield [*kept, *(column(name) for name in self.names), sf.when(read.isNotNull(), told).alias(_WRONG)]
         now = sf.when(before.isNotNull(), before).when(column(_WRONG).isNotNull(), fault(code, column(_WRONG)))
         fine = read.isNotNull() & column(_WRONG).isNull()
         yield [
-            *(field(row, name).alias(name) for name in own),
+            *(column(other).alias(name) for name, other in aside.items()),
             sf.when(fine, packed([column(name) for name in self.names])).alias(into),
             now.alias(fault_of(into)),
         ]
@@ -96,14 +102,17 @@ def _aligned(given: Mapping[str, TableColumn], wanted: Sequence[TableColumn]) ->
 
 def _lost(read: Column, plain: Sequence[TableColumn]) -> Column:
     """The columns whose value was read and has no form in their type. Told by what came out, not by looking twice."""
+    if not plain:
+        return sf.lit(None).cast("string")
+    lost = [field(read, one.name).isNotNull() & column(one.name).isNull() for one in plain]
     told = [
         sf.when(
-            field(read, one.name).isNotNull() & column(one.name).isNull(),
+            gone,
             sf.concat(
                 sf.lit(f"column {one.name!r} cannot hold this value as {one.type}: "),
                 excerpt(field(read, one.name).cast("string")),
             ),
         )
-        for one in plain
+        for one, gone in zip(plain, lost, strict=True)
     ]
-    return sf.nullif(sf.concat_ws("; ", *told), sf.lit("")) if told else sf.lit(None).cast("string")
+    return sf.when(reduce(Column.__or__, lost), sf.concat_ws("; ", *told))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -197,13 +198,16 @@ def _broken() -> Column:
 def _suspect(into: str, reading: Reading) -> Column:
     if reading.refused:
         return sf.lit(True)
-    value = column(into)
     suspect = _broken()
     if reading.root:
-        suspect = suspect | value.isNull()
-    for one in _floating(reading):
-        suspect = suspect | (sf.abs(field(value, one.name)) >= _EXACT_DOUBLE)
-    return suspect
+        suspect = suspect | column(into).isNull()
+    return suspect | _large(into, reading)
+
+
+def _large(into: str, reading: Reading) -> Column:
+    """Whether a number is so large that not every integer is a double any more."""
+    each = [sf.abs(field(column(into), one.name)) >= _EXACT_DOUBLE for one in _floating(reading)]
+    return sf.coalesce(reduce(Column.__or__, each, sf.lit(False)), sf.lit(False))
 
 
 def _floating(reading: Reading) -> list[StructField]:
@@ -231,7 +235,7 @@ def _faults(source: str, into: str, reading: Reading) -> Iterator[tuple[Column, 
     yield _half_characters(text), fault("json-unicode", "a text has half of a character (an unpaired surrogate)")
     if _floating(reading):
         told = _inexact(into, reading)
-        yield told.isNotNull(), fault("json-type", told)
+        yield _large(into, reading) & told.isNotNull(), fault("json-type", told)
 
 
 def _well_formed(whole: Column) -> Column:
@@ -241,7 +245,7 @@ def _well_formed(whole: Column) -> Column:
 
 
 def _half_characters(text: Column) -> Column:
-    escapes = text.contains("\\ud") | text.contains("\\uD")
+    escapes = text.contains("\\u") & (text.contains("\\ud") | text.contains("\\uD"))
     without_backslashes = sf.replace(text, sf.lit("\\\\"), sf.lit(""))
     return escapes & sf.regexp_replace(without_backslashes, _PAIR, "").rlike(_HALF)
 
