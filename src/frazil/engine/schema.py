@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.engine.coerce import Casting, Converted, complaint, converted, json_text, present
+from frazil.engine.coerce import JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.coercion import CoercionOptions, extra_paths
 from frazil.model.transform import RESERVED
@@ -144,6 +145,11 @@ def error_of(stage: str, code: str, text: Column) -> Column:
     """What is wrong with a row, as a value of :data:`ERROR_TYPE`."""
     parts = {"stage": functions.lit(stage), "code": functions.lit(code), "text": text}
     return functions.struct(*[value.alias(name) for name, value in parts.items()]).cast(ERROR_TYPE)
+
+
+def from_json_text(text: Column, row: SparkStruct, broken: str) -> Column:
+    """A row that was written by :func:`json_text`, with the text itself in the column ``broken`` when it is no such row."""
+    return functions.from_json(text, row, {**JSON_OPTIONS, "columnNameOfCorruptRecord": broken})
 
 
 def _readable(raw: Column) -> Column:

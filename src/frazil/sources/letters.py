@@ -6,8 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from frazil.engine.coerce import JSON_OPTIONS
-from frazil.engine.schema import AT, ERROR, HIDDEN, KEY, RAW, data_columns, error_of, quoted
+from frazil.engine.schema import AT, ERROR, HIDDEN, KEY, RAW, data_columns, error_of, from_json_text, quoted
 from frazil.errors import ConfigError
 from frazil.sources.base import Source
 
@@ -17,10 +16,9 @@ _ROW, _BROKEN = f"{HIDDEN}row", f"{HIDDEN}broken"
 def rows_like(letters: DataFrame, source: Source) -> DataFrame:
     """The letters' records as rows with the columns that the source has now. One that is no such row says so."""
     schema = _columns_of(source)
-    options = {**JSON_OPTIONS, "columnNameOfCorruptRecord": _BROKEN}
     whole = StructType([*schema.fields, StructField(_BROKEN, StringType())])
     text = sf.col("raw").cast("string")
-    rows = letters.select(sf.from_json(text, whole, options).alias(_ROW), "raw", "key", "at")
+    rows = letters.select(from_json_text(text, whole, _BROKEN).alias(_ROW), "raw", "key", "at")
     row = sf.col(_ROW)
     broken = row.isNull() | row[_BROKEN].isNotNull()
     told = sf.concat(sf.lit("the record is not a row of the source as JSON: "), sf.coalesce(text, sf.lit("null")))
