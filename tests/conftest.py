@@ -16,6 +16,8 @@ LONG = (
     "exactly_once/test_many_tables.py",
     "engine/test_cluster.py",
     "cli/test_demo.py",
+    "sources/postgres/test_debezium.py",
+    "engine/test_replay.py",
 )
 
 pytest_plugins = [

@@ -150,7 +150,7 @@ def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lak
     assert_equal(database, lake)
 
 
-MOMENTS = [("applied", 1), ("applied", 4), ("unsent", 3), ("staged", 3), ("applied", 2)]
+MOMENTS = [("applied", 1), ("unsent", 3), ("staged", 3), ("applied", 4)]
 
 
 def test_killed_between_tables_while_the_database_is_written_to(database: Database, lake: Lake, tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_killed_between_tables_while_the_database_is_written_to(database: Databa
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"source": described(database, *TABLES), "sink": ROUTED}))
     mine = Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced()
-    for phase in (MOMENTS[:3], MOMENTS[3:]):
-        with loaded(database, 3 + len(phase), 10 + len(phase)):
+    for seeds, phase in (((3, 13), MOMENTS[:2]), ((4, 14), MOMENTS[2:])):
+        with loaded(database, *seeds):
             for moment, nth in phase:
                 child = following(tmp_path, spec, moment, str(nth), "kill-all")
                 assert ended(child) == -signal.SIGKILL, child.log_text()[-3000:]
