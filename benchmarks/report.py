@@ -21,7 +21,7 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
             entry["goal"].partition(":")[0],
             _told(entry["runs"][ours], entry["unit"]),
             f"{_told(entry['runs'][other], entry['unit'])} ({other})",
-            f"{entry['value']:.2f}",
+            f"{entry['value']:.2f}" if "relative" in entry["goal"] else "",
             entry["target"] or "none",
             {True: "met", False: "**missed**", None: ""}[entry["met"]],
         ]
