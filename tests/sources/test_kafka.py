@@ -27,7 +27,7 @@ from services.kafka import OTHER_NAME, USER, Kafka, Message, running_kafka, writ
 from services.processes import LOCALHOST, free_port, wait_until
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
-HIDDEN = ["__frazil_raw", "__frazil_key", "__frazil_at", "__frazil_order", "__frazil_table"]
+HIDDEN = ["__frazil_raw", "__frazil_key", "__frazil_at", "__frazil_order", "__frazil_table", "__frazil_time", "__frazil_headers"]
 
 
 class Reader:
@@ -95,7 +95,11 @@ def test_a_message_comes_as_it_is_with_its_coordinates(kafka: Kafka, readers: An
     assert (whole.key, whole.value, whole.topic, whole.partition, whole.offset) == (b"k", b"\x00\xff", topic, 0, 0)
     assert [tuple(header) for header in whole.headers] == [("h", b"1"), ("h", b"2")]
     assert int(whole.timestamp.timestamp() * 1000) == at_ms
-    assert (whole["__frazil_raw"], whole["__frazil_key"], whole["__frazil_table"]) == (b"\x00\xff", b"k", topic)
+    assert (whole["__frazil_raw"], whole["__frazil_key"], whole["__frazil_table"]) == (
+        b"\x00\xff",
+        b"k",
+        topic,
+    )
     assert whole["__frazil_at"] == f'{{"topic":"{topic}","partition":0,"offset":0}}'
     assert tuple(bare["__frazil_order"]) == (2, 0)
     assert (tombstone.key, tombstone.value, tombstone["__frazil_raw"]) == (b"gone", None, None)
