@@ -1,9 +1,8 @@
-"""A real Kafka broker as a source: in slices, and through frazil into a table."""
+"""A real Kafka broker as a source, in slices."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,14 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
-from frazil.engine.verify import verify
-from frazil.errors import ConfigError, FrazilError, Halted, Retryable
-from frazil.model.events import Event, Lagged, Restarting, Stopped
-from frazil.model.pipeline import LetterTopic
+from frazil.errors import ConfigError, Halted, Retryable
 from frazil.model.secrets import is_secret_name
-from frazil.model.settings import RestartSettings, RetrySettings
-from frazil.model.source import KafkaCluster, KafkaSource
+from frazil.model.source import KafkaSource
 from frazil.sources.base import Slice
 from frazil.sources.kafka import KafkaTopics
 from services.kafka import OTHER_NAME, USER, Kafka, Message, running_kafka, write
@@ -496,50 +490,6 @@ def test_asking_again_takes_a_few_milliseconds(kafka: Kafka, readers: Any) -> No
     assert sorted(taken)[15] < 0.05
 
 
-@pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return sqlite_lake(spark, tmp_path)
-
-
-def source_of(kafka: Kafka, *topics: str, **options: Any) -> dict[str, Any]:
-    given = {"bootstrap_servers": kafka.address(), "topics": topics, "start_offset": "earliest", "format": "raw"}
-    return {"connector": "kafka", **given, **options}
-
-
-def test_topics_go_into_a_table_and_a_restart_goes_on_where_it_ends(kafka: Kafka, lake: Lake) -> None:
-    topic = kafka.create_topic(partitions=2)
-    kafka.produce(topic, [Message(str(number), f"k{number}", partition=number % 2) for number in range(10)])
-    pipeline = lake.pipeline(source_of(kafka, topic))
-    run(pipeline, once=True)
-    assert lake.rows("offset, partition, value, keys, topic") == [
-        (number // 2, number % 2, str(number), f"k{number}", topic) for number in sorted(range(10), key=lambda n: (n // 2, n % 2))
-    ]
-    kafka.produce(topic, [Message(None, "k0", (("why", b"deleted"),))])
-    assert [committed.counts.read for committed in commits(run(pipeline, once=True))] == [1]
-    assert commits(run(pipeline, once=True)) == []
-    assert lake.count() == 11
-    assert ("k0", "deleted", True) in lake.rows("keys, headers[0].value, value is null")
-
-
-def test_from_now_on_means_from_the_first_run_on(kafka: Kafka, lake: Lake) -> None:
-    topic = kafka.create_topic()
-    kafka.produce(topic, ["before"])
-    pipeline = lake.pipeline(source_of(kafka, topic, start_offset="latest"))
-    run(pipeline, once=True)
-    assert lake.count() == 0
-    kafka.produce(topic, ["between the runs"])
-    run(pipeline, once=True)
-    assert lake.rows("value") == [("between the runs",)]
-
-
-def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:
-    topic = kafka.create_topic()
-    kafka.produce(topic, ["a"])
-    run(lake.pipeline(source_of(kafka, topic, consumer_group="one")), once=True)
-    with pytest.raises(FrazilError, match="kafka:two"):
-        run(lake.pipeline(source_of(kafka, topic, consumer_group="two")), once=True)
-
-
 def test_a_broker_that_comes_back_is_read_on(kafka: Kafka, readers: Any) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])
@@ -561,83 +511,3 @@ def test_a_broker_that_comes_back_is_read_on(kafka: Kafka, readers: Any) -> None
             return None
 
     assert wait_until(once_more, 60, "the broker") == ["b"]
-
-
-def test_a_pipeline_is_started_again_when_the_broker_was_away_for_too_long(kafka: Kafka, lake: Lake) -> None:
-    topic = kafka.create_topic()
-    kafka.produce(topic, ["a"])
-    pipeline = lake.pipeline(source_of(kafka, topic), flush_interval_secs=1)
-    restart = RestartSettings(initial_backoff_secs=0.2, max_backoff_secs=0.2, max_restarts=1000)
-    settings = IMPATIENT.model_copy(update={"restart": restart, "retry": RetrySettings(max_retries=0)})
-    events: list[Event] = []
-    stop = StopAfter(2)
-    running = threading.Thread(target=run, args=(pipeline,), kwargs={"settings": settings, "stop": stop, "events": events})
-    running.start()
-    try:
-        wait_until(lambda: commits(events), 60, "the first message")
-        kafka.stop()
-        wait_until(lambda: any(isinstance(event, Restarting) for event in events), 60, "a restart")
-        assert not any(isinstance(event, Stopped) for event in events)
-    finally:
-        kafka.start()
-        kafka.produce(topic, ["b"])
-        running.join(120)
-        stop.event.set()
-    assert lake.rows("value") == [("a",), ("b",)]
-    assert isinstance(events[-1], Stopped)
-    assert (events[-1].batches, events[-1].rows, events[-1].error) == (2, 2, None)
-    assert any(isinstance(event, Lagged) and event.rows == 1 for event in events)
-
-
-def test_a_continuous_run_takes_messages_as_they_come(kafka: Kafka, lake: Lake) -> None:
-    topic = kafka.create_topic()
-    kafka.produce(topic, ["a"])
-    pipeline = lake.pipeline(source_of(kafka, topic), flush_interval_secs=1)
-    stop = StopAfter(2)
-    later = threading.Timer(3, lambda: kafka.produce(topic, ["b"]))
-    later.start()
-    run(pipeline, stop=stop)
-    later.join()
-    assert lake.rows("value") == [("a",), ("b",)]
-
-
-def test_dead_letters_go_to_a_topic_as_well(kafka: Kafka, lake: Lake) -> None:
-    topic, dead = kafka.create_topic(), kafka.create_topic()
-    kafka.produce(topic, [Message('{"id": 1}', "a"), Message("{broken", "b"), Message('{"id": "x"}', "c")])
-    columns = {"type": "json", "schema": {"id": "long"}}
-    pipeline = lake.pipeline(source_of(kafka, topic, format=columns), on_error="dead_letter")
-    cluster = {"bootstrap_servers": kafka.address()}
-    pipeline = pipeline.model_copy(update={"dead_letter_topic": LetterTopic(topic=dead, cluster=KafkaCluster(**cluster))})
-    run(pipeline, once=True)
-    assert lake.rows("id") == [(1,)]
-    assert lake.count("db.t__dead_letters") == 2
-    sent = {message.key(): message for message in kafka.consume(dead, 2)}
-    assert {key: message.value() for key, message in sent.items()} == {b"b": b"{broken", b"c": b'{"id": "x"}'}
-    headers = dict(sent[b"b"].headers())
-    assert (headers["frazil.pipeline"], headers["frazil.table"], headers["frazil.stage"]) == (b"p", b"db.t", b"decode")
-    assert (headers["frazil.code"], headers["frazil.batch"]) == (b"json-malformed", b"1")
-    assert json.loads(headers["frazil.at"]) == {"topic": topic, "partition": 0, "offset": 1}
-
-
-def test_verify_counts_the_offsets_of_each_batch(kafka: Kafka, lake: Lake) -> None:
-    topic = kafka.create_topic(partitions=2)
-    kafka.produce(topic, [Message(str(number), partition=number % 2) for number in range(10)])
-    pipeline = lake.pipeline(source_of(kafka, topic))
-    run(pipeline, once=True)
-    kafka.produce(topic, ["more"])
-    run(pipeline, once=True)
-    kafka.produce(topic, ["unread"])
-    verified = verify(pipeline, IMPATIENT)
-    assert (verified.batches, verified.rows, verified.findings) == (2, 11, ())
-    assert verified.notes == ("1 rows of the source are not in the table yet.",)
-    producer = kafka.new_producer(**{"transactional.id": topic})
-    producer.init_transactions(30)
-    for end in (producer.abort_transaction, producer.commit_transaction):
-        producer.begin_transaction()
-        write(producer, topic, ["x"])
-        producer.flush(30)
-        end(30)
-    wait_until(lambda: KafkaTopics(pipeline.source, lake.spark).lag(None).rows == 16, 30, "the marker of the commit")
-    run(pipeline, once=True)
-    (found,) = verify(pipeline, IMPATIENT).findings
-    assert (found.at, found.problem) == ("batch 3", "it read 2 rows, fewer rows than the 5 of its part of the source")
