@@ -53,6 +53,9 @@ DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     # The rows of an upsert are kept at hand after a shuffle; without this in as many parts as a large batch would need.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+    # For bucketed tables of Spark's own. While it is on, Spark clones the session for each frame that it keeps at hand, and never
+    # lets the clone go: each batch that is upserted would take memory for good.
+    "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",
 }
 
 
