@@ -106,7 +106,7 @@ def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeyp
     module = importlib.import_module("frazil.engine.write.settle")
 
     upsert(lake, "select id, 'old' v from range(5)", 3)
-    monkeypatch.setattr(module, "bitmap_of", lambda bitmaps: module.BitMap64([0, 1, 2]))
+    monkeypatch.setattr(module, "bitmap_of", lambda words, bits: module.BitMap64([0, 1, 2]))
     with pytest.raises(frazil.Halted) as caught:
         upsert(lake, "select 1L id, 'new' v", 3, max_equality_deletes=0)
     assert caught.value.code == "audit-failed"

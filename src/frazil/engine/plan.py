@@ -15,8 +15,7 @@ from frazil.engine.partition import partition_json
 from frazil.engine.runner import start_spark
 from frazil.engine.schema import told_keys
 from frazil.engine.session import session_for
-from frazil.engine.shape import shaped
-from frazil.engine.write import with_operations, without_marks
+from frazil.engine.shape import sink_rows
 from frazil.errors import Retryable
 from frazil.model.commit import Position, SinkState
 from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
@@ -95,8 +94,7 @@ def _plan(
     source.check()
     start = state.end if state else None
     ahead = look(source, start, sink.rows_per_batch)
-    rows = None if ahead.rows is None else without_marks(ahead.rows, sink)
-    frame = None if rows is None else with_operations(shaped(rows, pipeline.transforms), sink)
+    frame = None if ahead.rows is None else sink_rows(ahead.rows, sink, pipeline.transforms)
     columns, changes, notes = _columns(sink, frame, table)
     partition, old_partition = _partition(sink, table, changes)
     return PipelinePlan(

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
@@ -22,7 +23,7 @@ from frazil.engine.deadletters import LetterBox, Letters, Post, Rejected, letter
 from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, told_keys
-from frazil.engine.shape import Tally, shaped
+from frazil.engine.shape import Tally, sink_rows
 from frazil.engine.write import (
     Ground,
     Settlement,
@@ -33,8 +34,6 @@ from frazil.engine.write import (
     strategy_of,
     too_many_files,
     too_many_keys,
-    with_operations,
-    without_marks,
 )
 from frazil.errors import ConfigError, DataError, Fenced, FrazilError, Retryable
 from frazil.model.changes import CommitMode
@@ -46,6 +45,7 @@ from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 
 Explain = Callable[[Exception], FrazilError | None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,16 @@ class SinkWriter:
         """Stages and commits one batch; the ledger's end must be the part's start. ``unfilled`` columns are not added."""
         began = time.monotonic()
         self._seen, self._unfilled = None, unfilled
-        for restaged in count(1):
+        return self._until_it_fits(lambda: self._write(frame, part, explain, began))
+
+    def _until_it_fits(self, attempt: Callable[[], T]) -> T:
+        """Stages and commits again when what was staged no longer fits a table that somebody else has changed meanwhile."""
+        for tries in count(1):
             try:
-                return self._write(frame, part, explain, began)
+                return attempt()
             except Restage as moved:
-                # What was staged no longer fits the table that somebody else has changed meanwhile: it is written again.
-                if restaged > self._retry.max_retries:
-                    raise Retryable("contention", f"{moved.message} This happened {restaged} times in a row.") from moved
+                if tries > self._retry.max_retries:
+                    raise Retryable("contention", f"{moved.message} This happened {tries} times in a row.") from moved
                 self._patiently(self._require_table().refresh)
         raise AssertionError("unreachable")
 
@@ -247,11 +250,8 @@ class SinkWriter:
             return
         if settled is None:
             return
-        intent = Intent(
-            self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, change=settled.change
-        )
         try:
-            self._run(intent)
+            self._run(self._intent(settled.change))
         except Restage:
             # Somebody else wrote meanwhile: the debt is still there, and is settled after the next batch.
             self._patiently(table.refresh)
@@ -260,8 +260,7 @@ class SinkWriter:
         self._listen(Settled(self.name, self.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
 
     def _shaped(self, frame: DataFrame, tally: Tally | None = None) -> DataFrame:
-        """The source's rows as the table is to hold them, with what they do to it."""
-        return with_operations(shaped(without_marks(frame, self.sink), self._transforms, tally), self.sink)
+        return sink_rows(frame, self.sink, self._transforms, tally)
 
     def _filled(self, frame: DataFrame, table: IcebergTable) -> DataFrame:
         """The frame without columns that have no value in it and that the table does not have."""
@@ -328,11 +327,7 @@ class SinkWriter:
 
     def register(self, followers: tuple[str, ...]) -> None:
         """Writes down the other tables of the sink, before they get anything."""
-        table = self._require_table()
-        intent = Intent(
-            self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, followers=followers
-        )
-        self._run(intent)
+        self._run(replace(self._intent(), followers=followers))
 
     def position_at(self, snapshot: int) -> Position | None:
         """Where the sink was when its table had a snapshot; None is the beginning, and so is snapshot 0."""
@@ -349,16 +344,7 @@ class SinkWriter:
 
     def move(self, source: str, end: Position | None) -> None:
         """Lets the sink go on from another place of its source."""
-        table = self._require_table()
-        intent = Intent(
-            self.sink_id,
-            self.instance,
-            at_ms=now_ms(),
-            epoch=self._epoch,
-            table_uuid=table.uuid,
-            moved=Moved(source, end),
-        )
-        self._run(intent)
+        self._run(replace(self._intent(), moved=Moved(source, end)))
 
     @property
     def head(self) -> int | None:
@@ -368,59 +354,40 @@ class SinkWriter:
     def remove(self, condition: str, among: str) -> None:
         """Takes those of some rows out for which a condition holds, whoever has put them there."""
         table = self._require_table()
-        for tries in count(1):
-            self._patiently(table.refresh)
+        self._patiently(table.refresh)
+
+        def attempt() -> None:
             operation = deleted_where(table, condition, among)
-            if not operation.any:
-                return
-            change = Change(operation, table.base, summary={"frazil.kind": "remove"})
-            intent = Intent(self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, change=change)
-            try:
-                self._run(intent)
-            except Restage:
-                if tries > self._retry.max_retries:
-                    raise
-            else:
-                return
+            if operation.any:
+                self._run(self._intent(Change(operation, table.base, summary={"frazil.kind": "remove"})))
+
+        self._until_it_fits(attempt)
 
     def undo(self, condition: str) -> None:
         """Takes the last batch of a follower back out: the rows that the condition names, and its place in the ledger."""
         table, before = self._require_table(), self.state
         assert before is not None, "it has a batch"
         moved = Moved(before.source or "", before.start, before.lead - 1)
-        for tries in count(1):
+
+        def attempt() -> None:
+            now = self.look()
+            if now is not None and now.lead == moved.lead:
+                return  # it was done, and only the answer was lost
             change = Change(deleted_where(table, condition), table.base)
-            intent = Intent(
-                self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=table.uuid, change=change, moved=moved
-            )
-            try:
-                self._run(intent)
-            except Restage:
-                if tries > self._retry.max_retries:
-                    raise
-                self._patiently(table.refresh)
-                after = self.look()
-                if after is not None and after.lead == moved.lead:
-                    return  # it was done, and only the answer was lost
-            else:
-                return
+            self._run(replace(self._intent(change), moved=moved))
+
+        self._until_it_fits(attempt)
 
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:
         """Commits a batch that has no rows for this table: only that it is done."""
         return self._commit(Batch(part.source, part.start, part.end, counts), None)
 
     def _commit(self, batch: Batch, change: Change | None) -> CommitResult:
-        table = self._require_table()
-        intent = Intent(
-            self.sink_id,
-            self.instance,
-            at_ms=now_ms(),
-            epoch=self._epoch,
-            batch=batch,
-            table_uuid=table.uuid,
-            change=change,
-        )
-        return self._run(intent)
+        return self._run(replace(self._intent(change), batch=batch))
+
+    def _intent(self, change: Change | None = None) -> Intent:
+        uuid = self._require_table().uuid
+        return Intent(self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=uuid, change=change)
 
     def _run(self, intent: Intent) -> CommitResult:
         try:

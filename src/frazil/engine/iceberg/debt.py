@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow
+from pyarrow import compute
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession, functions
 
@@ -141,13 +143,14 @@ def _bound(conversions: Any, kind: Any, bounds: Any, number: int) -> Any:
     return value if value is None or isinstance(value, int) else str(value.toString())
 
 
-def bitmap_of(bitmaps: Sequence[tuple[int, bytes]]) -> BitMap64:
-    """The positions that Spark's bitmaps hold: each is of one stretch of 32,768 positions, counted from 1."""
-    found = BitMap64()
-    for stretch, bitmap in bitmaps:
-        first = (stretch - 1) * 8 * len(bitmap)
-        found.update(first + 8 * index + bit for index, byte in enumerate(bitmap) if byte for bit in range(8) if byte >> bit & 1)
-    return found
+def bitmap_of(words: pyarrow.ChunkedArray, bits: pyarrow.ChunkedArray) -> BitMap64:
+    """The positions that are set in words of 64 bits, each with its place among all words of the file."""
+    flags = pyarrow.array(bits.combine_chunks(), pyarrow.int64())
+    buffer = flags.buffers()[1].slice(8 * flags.offset)
+    set_ = compute.indices_nonzero(pyarrow.BooleanArray.from_buffers(pyarrow.bool_(), 64 * len(flags), [None, buffer]))
+    first = compute.multiply(words.cast(pyarrow.uint64()), 64).take(compute.shift_right(set_, 6))
+    positions = compute.add(first, compute.bit_wise_and(set_, 63))
+    return BitMap64(array("Q", positions.to_numpy().tobytes()))
 
 
 def write_vectors(

@@ -17,8 +17,9 @@ from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
 from frazil.engine.shape.unsent import following
 from frazil.engine.types import iceberg_type
-from frazil.engine.write.rows import ORDER
+from frazil.engine.write.rows import ORDER, with_operations, without_marks
 from frazil.model.coercion import CoercionOptions
+from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
     AddField,
     FilterRows,
@@ -44,6 +45,13 @@ def shaped(frame: DataFrame, transforms: Sequence[TransformSpec], tally: Tally |
     for transform in transforms:
         frame = _apply(transform, following(frame, transform), watch)
     return frame
+
+
+def sink_rows(
+    frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec] = (), tally: Tally | None = None
+) -> DataFrame:
+    """The source's rows as the sink's table is to hold them, with what they do to it."""
+    return with_operations(shaped(without_marks(frame, sink), transforms, tally), sink)
 
 
 @singledispatch

@@ -59,7 +59,9 @@ def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, S
         _count_if(functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)).alias("extra"),
         _count_if(_op(frame) == IGNORE).alias("ignored"),
     )
-    changes = seen.frame
+    # The record itself, which may be large, is not carried along.
+    kept = [name for name in (OP, ORDER, UNCHANGED) if name in frame.columns]
+    changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
     last = _last(changes, keys).persist()

@@ -37,8 +37,13 @@ _BEFORE, _AFTER = 0, 1
 
 
 def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for."""
-    frame = _without_marks(_operations(frame, sink), sink)
+    """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for.
+
+    Plain rows have gone through :func:`without_marks` before.
+    """
+    frame = _operations(frame, sink)
+    if sink.change_format is not ChangeFormat.ROWS:
+        frame = _without_marks(frame, sink)
     new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}
     new[sink.time_column] = functions.current_timestamp()
     named = {name: column for name, column in new.items() if name is not None}
@@ -49,7 +54,7 @@ def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
 
 def without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """The same for rows that transforms are still to be applied to; those inside of envelopes are looked at afterwards."""
+    """Plain rows without marks, before transforms are applied to them; those in envelopes are looked at when they are out."""
     return _without_marks(frame, sink) if sink.change_format is ChangeFormat.ROWS else frame
 
 

@@ -7,27 +7,34 @@ ones, and must hold the same keys, row for row.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
+from operator import xor
+from threading import Lock
 from typing import Any
 
 import pyarrow
+from pyarrow import compute
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, Row, functions
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
 
-from frazil.engine.counting import Counted
 from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, bitmap_of
 from frazil.engine.schema import quoted
 from frazil.errors import Halted
 from frazil.model.changes import ChangeOptions
 
+# So many keys are handed to Iceberg, which leaves files unread by them; it takes longer to look at more than to read the files.
+MOST_KEYS_TO_PRUNE_BY = 10_000
+_PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
+_pruning_lock = Lock()
+
 # So many keys are sent to every executor; more are shuffled to where the rows are.
 MOST_KEYS_TO_BROADCAST = 5_000_000
 
-_FILE, _NUMBER, _POSITION, _SINCE, _SCOPE, _STRETCH, _BITS, _HASH = (
-    f"__{name}" for name in ("file", "number", "pos", "since", "scope", "stretch", "bits", "hash")
+_FILE, _NUMBER, _POSITION, _SINCE, _SCOPE, _WORD, _BITS, _HASH = (
+    f"__{name}" for name in ("file", "number", "pos", "since", "scope", "word", "bits", "hash")
 )
 
 
@@ -169,7 +176,8 @@ def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame
 def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Digest, Digest, dict[str, BitMap64]]:
     """What all rows are, what those are that came before a delete of their key, and the positions of these in their files.
 
-    In one pass over the keys of the rows. Executors make bitmaps of positions, so that little is left to bring here.
+    Executors make bitmaps of positions, so that little is left to bring here. To sum all rows up in a pass of its own takes
+    less than to observe them on their way to the join.
     """
     columns = deletes.columns
     held, have = scratch.facts(deletes), scratch.data_facts()
@@ -178,31 +186,56 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
     few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
     wanted = functions.broadcast(keys) if few else keys
     files = places.frame(scratch, have).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
-    read = rows.select(
+    here = rows.select(
         *[quoted(column) for column in columns],
         functions.col("_file").alias(_FILE),
         functions.col("_pos").alias(_POSITION),
-        _hash(columns).alias(_HASH),
     )
-    seen = Counted(read, *_summed(functions.col(_HASH)))
-    here = seen.frame
     same_key = reduce(Column.__and__, (_same(here, wanted, column) for column in columns))
-    met = here.join(wanted, same_key).select(_FILE, _POSITION, _HASH, _SINCE, _SCOPE)
+    hashed = functions.xxhash64(*[here[quoted(column)] for column in columns])
+    met = here.join(wanted, same_key).select(_FILE, _POSITION, hashed.alias(_HASH), _SINCE, _SCOPE)
     applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin(0, functions.col("__in"))
     dead = met.join(functions.broadcast(files), _FILE).where(applies).select(_NUMBER, _POSITION, _HASH)
     # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
     if len({fact.scope == "" for fact in held}) > 1:
         dead = dead.dropDuplicates([_NUMBER, _POSITION])
-    counted = functions.col(_POSITION) + 1
-    stretches = dead.groupBy(_NUMBER, functions.bitmap_bucket_number(counted).alias(_STRETCH)).agg(
-        functions.bitmap_construct_agg(functions.bitmap_bit_position(counted)).alias(_BITS), *_summed(functions.col(_HASH))
-    )
-    found: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
-    gone = Digest(0, 0)
-    for row in stretches.collect():
-        found[have[row[_NUMBER]].path].append((int(row[_STRETCH]), bytes(row[_BITS])))
-        gone += Digest.of(row)
-    return Digest.of(seen.get()), gone, {path: bitmap_of(bitmaps) for path, bitmaps in found.items()}
+    with _pruning(scratch.spark, _records(deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
+        found = _in_words(dead).toArrow()
+    gone = Digest(compute.sum(found["rows"]).as_py() or 0, reduce(xor, found["keys"].to_pylist(), 0))
+    bitmaps = {have[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
+    return _digest(rows, columns), gone, bitmaps
+
+
+def _in_words(dead: DataFrame) -> DataFrame:
+    """Positions as words of 64 bits, which Spark adds up without sorting, and which are less to bring here than rows."""
+    position = functions.col(_POSITION)
+    bit = functions.call_function("shiftleft", functions.lit(1).cast("long"), position.bitwiseAND(63).cast("int"))
+    words = dead.groupBy(_NUMBER, functions.shiftright(position, 6).alias(_WORD))
+    return words.agg(functions.bit_or(bit).alias(_BITS), *_summed(functions.col(_HASH)))
+
+
+def _by_number(found: pyarrow.Table) -> Iterator[tuple[int, pyarrow.Table]]:
+    ordered = found.sort_by(_NUMBER)
+    counts = compute.value_counts(ordered[_NUMBER]).to_pylist()
+    first = 0
+    for one in counts:
+        yield one["values"], ordered.slice(first, one["counts"])
+        first += one["counts"]
+
+
+@contextmanager
+def _pruning(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """Lets Spark hand keys that it joins with to the scan, or not. Several sinks of a session may settle at once."""
+    if wanted:
+        yield
+        return
+    with _pruning_lock:
+        before = spark.conf.get(_PRUNING)
+        spark.conf.set(_PRUNING, "false")
+        try:
+            yield
+        finally:
+            spark.conf.set(_PRUNING, before or "true")
 
 
 def _same(here: DataFrame, wanted: DataFrame, column: str) -> Column:

@@ -18,7 +18,8 @@ from frazil.sources.postgres.stream import ChangeStream
 
 _WAIT_SECONDS = 0.05
 # The end of the log may lie within a page's header, behind which nothing stands yet. When the server has said so long and so
-# often that it is where it was, nothing will come. One that does not answer is busy with a large transaction.
+# often that it is where it was, and waits for log itself, nothing will come. One that is busy with a large transaction may
+# answer, too, but does not wait.
 _STILL_SECONDS = 1.0
 _STILL_ANSWERS = 5
 
@@ -45,7 +46,7 @@ class _Stillness:
         self._answers = 0
 
     def lasts(self, stream: ChangeStream) -> bool:
-        """Whether nothing will come, by what the server answered up to now."""
+        """Whether nothing seems to come, by what the server answered up to now."""
         if stream.reached != self._reached:
             self._reached, self._since, self._answers = stream.reached, time.monotonic(), 0
         elif not stream.asked:
@@ -64,12 +65,14 @@ class ChangeReader:
         describe: Describe,
         spool_path: str | None,
         *,
+        server_waits: Callable[[], bool],
         stop_at_truncate: bool,
     ) -> None:
         self.stream = stream
         self.start = start
         self._followed = frozenset(followed)
         self._describe = describe
+        self._server_waits = server_waits
         self._stop_at_truncate = stop_at_truncate
         self._folder = tempfile.TemporaryDirectory(prefix="frazil-postgres-", dir=spool_path, ignore_cleanup_errors=True)
         self._spool = Spool(Path(self._folder.name))
@@ -99,8 +102,12 @@ class ChangeReader:
                 continue
             if self._transaction is not None:
                 continue
-            if max(self._end, self.stream.reached) >= target or still.lasts(self.stream):
+            if max(self._end, self.stream.reached) >= target:
                 break
+            if still.lasts(self.stream):
+                if self._server_waits():
+                    break
+                still = _Stillness()
             if not self.stream.asked:
                 self.stream.ask()
         if self._blocked is not None and not self._rows.total():

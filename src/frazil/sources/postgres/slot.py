@@ -59,6 +59,19 @@ def slot(connection: Connection, name: str) -> Slot | None:
     return Slot(plugin or "", database or "", lsn_number(confirmed) if confirmed else None, reader, status)
 
 
+# The names of both waits are written in different ways by different versions.
+_WAITS = """
+select coalesce(bool_or(lower(wait_event) in ('walsenderwaitforwal', 'walsendermain')), false)
+from pg_stat_activity where pid = (select active_pid from pg_replication_slots where slot_name = %s)
+"""
+
+
+def waits_for_log(connection: Connection, name: str) -> bool:
+    """Whether the server's process that reads for the slot has read all log that there is, and waits for more."""
+    row = connection.execute(_WAITS, (name,)).fetchone()
+    return row is not None and bool(row[0])
+
+
 def check(connection: Connection, spec: PostgresCdcSource, own_reader: int | None = None) -> None:
     """Raises a FrazilError for the first thing that keeps a source from following its tables. Changes nothing."""
     with asking(f"Looking at the database {spec.database}"):

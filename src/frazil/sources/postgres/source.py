@@ -265,6 +265,7 @@ class PostgresCdc:
             following,
             self._describe,
             self._spec.spool_path,
+            server_waits=lambda: self._asking_database(lambda database: slot.waits_for_log(database, self._spec.slot)),
             stop_at_truncate=self._spec.on_truncate == "stop",
         )
         return self._reader
