@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from frazil.sources.postgres.numbering import Attribute
 from frazil.sources.postgres.types import PgType
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -17,6 +18,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 class TableColumn:
     """A column of a table as it is now."""
 
+    number: int
     name: str
     type_oid: int
     type_modifier: int
@@ -69,8 +71,17 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = 
 """
 
 _COLUMNS = """
-select attname::text, atttypid::bigint, atttypmod from pg_attribute
+select attnum, attname::text, atttypid::bigint, atttypmod from pg_attribute
 where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum
+"""
+
+_ATTRIBUTES = """
+select attnum, case when attisdropped then '' else attname::text end, not attisdropped and attgenerated = ''
+from pg_attribute where attrelid = %s and attnum > 0 order by attnum
+"""
+
+_CHOSEN = """
+select r.prattrs::int2[] from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname = %s and r.prrelid = %s
 """
 
 # Only a type's own array type counts: vectors have elements too, and are written otherwise. So are arrays with another delimiter.
@@ -89,6 +100,19 @@ def table(connection: Connection, namespace: str, name: str) -> Table | None:
     oid, kind, identity, readable, primary_key = row
     columns = tuple(TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
     return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, columns)
+
+
+def attributes(connection: Connection, oid: int) -> tuple[Attribute, ...]:
+    """All columns that a table has or had."""
+    return tuple(Attribute(*row) for row in connection.execute(_ATTRIBUTES, (oid,)))
+
+
+def chosen(connection: Connection, publication: str, oid: int) -> tuple[int, ...] | None:
+    """The numbers of the columns that a publication lets through of a table; None when that is all."""
+    if connection.info.server_version < 150000:
+        return None
+    row = connection.execute(_CHOSEN, (publication, oid)).fetchone()
+    return None if row is None or row[0] is None else tuple(row[0])
 
 
 def pg_type(connection: Connection, oid: int) -> PgType | None:
