@@ -128,18 +128,18 @@ def _swapped(wanted: Mapping[int, str]) -> dict[str, int]:
     return {name: number for number, name in wanted.items()}
 
 
-def _in_order(wanted: Mapping[str, str], taken: Iterable[str]) -> tuple[RenameColumn, ...]:
+def _in_order(wanted: Mapping[str, str], have: Iterable[str]) -> tuple[RenameColumn, ...]:
     """Renames that can be made one after the other: a name is free before it is given again, by a detour where names go round."""
-    left, names = dict(wanted), set(taken)
+    left, names = dict(wanted), set(have)
     steps: list[RenameColumn] = []
     while left:
         old = next((old for old, new in left.items() if new not in names), None)
-        new = left.pop(old) if old is not None else None
-        if old is None or new is None:
+        if old is not None:
+            new = left.pop(old)
+        else:
             old, last = left.popitem()
-            new = next(
-                name for number in count() if (name := f"{old}__renamed{number or ''}") not in {*names, *left.values(), last}
-            )
+            taken = {*names, *left.values(), last}
+            new = next(name for number in count(1) if (name := f"{old}__{number}") not in taken)
             left[new] = last
         steps.append(RenameColumn(old, new))
         names = names - {old} | {new}

@@ -21,7 +21,7 @@ UPSERT = {"commit_mode": "upsert", "schema_evolution": "full"}
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return sqlite_lake(spark, tmp_path)
+    return sqlite_lake(spark, tmp_path).introduced()
 
 
 def filled(database: Database) -> None:
@@ -141,7 +141,7 @@ def test_other_modes_add_or_refuse_and_say_what_happened(database: Database, lak
     filled(database)
     strict = read(database, lake, commit_mode="upsert", schema_evolution="strict")
     database.run("alter table t rename a to x", "insert into t values (3, 'x3', 'b3')")
-    with pytest.raises(DataError, match="column 'x' .* which has it as 'a': the source has renamed it"):
+    with pytest.raises(DataError, match=r"column 'x' .* which has it as 'a': the source has renamed it"):
         run(strict, once=True)
     adding = lake.pipeline(described(database, "t"), commit_mode="upsert")
     assert "The source has renamed 'a' to 'x'" in plan_pipeline(adding, IMPATIENT).notes[0]

@@ -26,7 +26,10 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex)."""
+    """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex).
+
+    ``last`` is the highest number that a column was given.
+    """
 
     oid: int
     namespace: str
@@ -35,6 +38,7 @@ class Table:
     identity: str
     primary_key: tuple[str, ...]
     readable: bool
+    last: int
     columns: tuple[TableColumn, ...]
 
     @property
@@ -64,7 +68,7 @@ class Published:
 
 
 _TABLE = """
-select c.oid::bigint, c.relkind::text, c.relreplident::text, has_table_privilege(c.oid, 'select'),
+select c.oid::bigint, c.relkind::text, c.relreplident::text, has_table_privilege(c.oid, 'select'), c.relnatts,
   array(select a.attname::text from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey)
         where i.indrelid = c.oid and i.indisprimary)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
@@ -81,7 +85,8 @@ from pg_attribute where attrelid = %s and attnum > 0 order by attnum
 """
 
 _CHOSEN = """
-select r.prattrs::int2[] from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname = %s and r.prrelid = %s
+select r.prattrs::int2[] from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+where p.pubname = %s and r.prrelid = %s
 """
 
 # Only a type's own array type counts: vectors have elements too, and are written otherwise. So are arrays with another delimiter.
@@ -97,9 +102,9 @@ def table(connection: Connection, namespace: str, name: str) -> Table | None:
     row = connection.execute(_TABLE, (namespace, name)).fetchone()
     if row is None:
         return None
-    oid, kind, identity, readable, primary_key = row
+    oid, kind, identity, readable, last, primary_key = row
     columns = tuple(TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
-    return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, columns)
+    return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, last, columns)
 
 
 def attributes(connection: Connection, oid: int) -> tuple[Attribute, ...]:

@@ -8,8 +8,9 @@ before are the columns that the table had when it was last looked at. A number i
 
 from __future__ import annotations
 
+import base64
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
@@ -17,9 +18,8 @@ from frazil.sources.postgres.spool import Column, Columns
 
 # A table of which more columns were dropped than leave so many ways to read a list is followed by names alone.
 MOST_READINGS = 2_000
-
-Numbers = tuple[int | None, ...]
-"""The numbers of some columns; None where it cannot be told."""
+# Characters for the name of a column.
+_SUM = 4
 
 
 @dataclass(frozen=True)
@@ -33,108 +33,115 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns that a table had when it was last looked at: of which table, their numbers, and a sum of their names.
+    """The columns that a table had when it was last looked at: of which table, their numbers, and sums of their names.
 
-    The names themselves are known to the process that has seen them.
+    ``last`` is the highest number that is known to have been given by then.
     """
 
     oid: int
-    numbers: tuple[int, ...]
-    digest: str
-    names: tuple[str, ...] | None = None
+    last: int
+    sums: Mapping[int, str]
 
     @classmethod
-    def of(cls, oid: int, numbers: Sequence[int], names: Sequence[str]) -> Shape:
-        """Of columns that are known."""
-        return cls(oid, tuple(numbers), _digest(numbers, names), tuple(names))
+    def of(cls, oid: int, names: Mapping[int, str], last: int = 0) -> Shape:
+        """Of columns with these numbers and names."""
+        return cls(oid, max(last, *names, 0), {number: _sum(name) for number, name in names.items()})
 
     @classmethod
     def from_text(cls, text: str) -> Shape:
         """Reads what ``to_text`` wrote."""
-        oid, ranges, digest = text.split(":")
+        oid, last, ranges, sums = text.split(":")
         numbers: list[int] = []
         for one in filter(None, ranges.split(",")):
-            first, _, last = one.partition("-")
-            numbers += range(int(first), int(last or first) + 1)
-        return cls(int(oid), tuple(numbers), digest)
+            low, _, high = one.partition("-")
+            numbers += range(int(low), int(high or low) + 1)
+        return cls(int(oid), int(last), {number: sums[at * _SUM : (at + 1) * _SUM] for at, number in enumerate(numbers)})
 
     def to_text(self) -> str:
-        """Short, since it is part of every position: `16385:1-3,5:1c291ca3`."""
+        """Short, since it is part of every position: `16385:6:1-3,5:t7-D6Le-0Kt1w2Ry`."""
         ranges: list[tuple[int, int]] = []
-        for number in self.numbers:
+        for number in self.sums:
             if ranges and ranges[-1][1] == number - 1:
                 ranges[-1] = (ranges[-1][0], number)
             else:
                 ranges.append((number, number))
-        texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
-        return f"{self.oid}:{','.join(texts)}:{self.digest}"
-
-    def is_that_of(self, numbers: Sequence[int], names: Sequence[str]) -> bool:
-        """Whether these columns are the same, under the same names."""
-        return self.numbers == tuple(numbers) and self.digest == _digest(numbers, names)
-
-    def name_of(self, number: int) -> str | None:
-        """What a column was called, where that is known."""
-        if self.names is None or number not in self.numbers:
-            return None
-        return self.names[self.numbers.index(number)]
+        texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+        return f"{self.oid}:{self.last}:{','.join(texts)}:{''.join(self.sums.values())}"
 
     def may_have(self, number: int) -> bool:
         """Whether a column can have been there since: it was, or is younger."""
-        return number in self.numbers or number > max(self.numbers, default=0)
+        return number in self.sums or number > self.last
 
 
-def _digest(numbers: Sequence[int], names: Sequence[str]) -> str:
-    text = "\0".join(f"{number} {name}" for number, name in zip(numbers, names, strict=True))
-    return f"{zlib.crc32(text.encode()):08x}"
+def _sum(name: str) -> str:
+    return base64.urlsafe_b64encode(zlib.crc32(name.encode()).to_bytes(4))[:_SUM].decode()
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The numbers of some columns, None where it cannot be told. ``shape``: what is known from then on, if all is certain."""
+
+    numbers: tuple[int | None, ...]
+    shape: Shape | None = None
 
 
 def numbered(
-    names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None = None, chosen: Collection[int] | None = None
-) -> Numbers:
+    oid: int,
+    names: Sequence[str],
+    catalog: Sequence[Attribute],
+    before: Shape | None = None,
+    chosen: Collection[int] | None = None,
+) -> Numbered:
     """The numbers of a table's columns, which the log lists by these names.
 
     ``catalog`` has all columns as they are now, dropped ones too, ``before`` what the table had at some time before the change.
     ``chosen``: the publication lets only these columns through.
     """
+    before = before if before is not None and before.oid == oid else None
     if chosen is not None:
-        return _of_chosen(names, [one for one in catalog if one.number in chosen], before)
-    now = _as_now(names, catalog, before)
-    if now is not None:
-        # A column that was dropped and one that was added under its name look alike, as long as the log is behind: the one
-        # that is there now is meant or will be, and whoever knows the other one finds that it was replaced.
-        return now
-    readings = list(islice(_readings(len(names), catalog, before), MOST_READINGS + 1))
-    if not readings or len(readings) > MOST_READINGS:
-        return (None,) * len(names)
-    likely = [one for one in readings if before is not None and before.is_that_of(one, names)]
-    likely = likely or [one for one in readings if _explained(one, names, catalog, before)] or readings
-    return tuple(numbers[0] if len(set(numbers)) == 1 else None for numbers in zip(*likely, strict=True))
+        readings = _of_chosen(names, [one for one in catalog if one.number in chosen], before)
+    else:
+        readings = _likely(names, catalog, before)
+    if not readings:
+        return Numbered((None,) * len(names))
+    if len(readings) == 1:
+        last = before.last if before is not None else 0
+        return Numbered(readings[0], Shape.of(oid, dict(zip(readings[0], names, strict=True)), last))
+    # A column that was dropped and one that was added under its name look alike, as long as the log is behind: the one that is
+    # there now is meant or will be, and whoever knows the other one finds that it was replaced.
+    now = {one.name: one.number for one in catalog if one.name}
+    told = [(name, set(numbers)) for name, numbers in zip(names, zip(*readings, strict=True), strict=True)]
+    return Numbered(tuple(min(may) if len(may) == 1 else now.get(name) if now.get(name) in may else None for name, may in told))
 
 
-def _of_chosen(names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> Numbers:
+def _of_chosen(names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
     """A publication's choice may have been another one: that it was this one must be known, or all names must be right."""
-    numbers = [one.number for one in catalog]
-    if len(numbers) == len(names) and (
-        (before is not None and before.numbers == tuple(numbers)) or list(names) == [one.name for one in catalog]
-    ):
-        return tuple(numbers)
-    return (None,) * len(names)
+    numbers = tuple(one.number for one in catalog)
+    known = before is not None and tuple(before.sums) == numbers
+    return [numbers] if len(numbers) == len(names) and (known or list(names) == [one.name for one in catalog]) else []
 
 
-def _as_now(names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> tuple[int, ...] | None:
-    """The numbers if all names are those of now, and only columns are missing that may be younger."""
+def _likely(names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
+    """The columns that the names can mean: with names that they are known to have or to have had, if there are such."""
+    readings = list(islice(_readings(len(names), catalog, before), MOST_READINGS + 1))
+    if len(readings) > MOST_READINGS:
+        return _as_now(names, catalog)
+    now = {one.number: one.name for one in catalog if one.name}
+    then = before.sums if before is not None else {}
+
+    def is_known(number: int, name: str) -> bool:
+        return now.get(number) == name or then.get(number) == _sum(name)
+
+    return [one for one in readings if all(map(is_known, one, names))] or readings
+
+
+def _as_now(names: Sequence[str], catalog: Sequence[Attribute]) -> list[tuple[int, ...]]:
+    """The columns of now, if all names are theirs, and only younger ones are missing."""
     by_name = {one.name: one.number for one in catalog if one.name}
-    numbers = [by_name.get(name) for name in names]
-    found = [number for number in numbers if number is not None]
-    if len(found) < len(names) or found != sorted(found):
-        return None
+    found = tuple(by_name[name] for name in names if name in by_name)
     missing = [one.number for one in catalog if one.listed and one.number not in found]
-    return tuple(found) if all(number > max(found, default=0) and _may_miss(number, before) for number in missing) else None
-
-
-def _may_miss(number: int, before: Shape | None) -> bool:
-    return before is None or number not in before.numbers
+    right = len(found) == len(names) and found == tuple(sorted(found))
+    return [found] if right and all(number > max(found, default=0) for number in missing) else []
 
 
 def _readings(count: int, catalog: Sequence[Attribute], before: Shape | None) -> Iterator[tuple[int, ...]]:
@@ -142,20 +149,11 @@ def _readings(count: int, catalog: Sequence[Attribute], before: Shape | None) ->
     listed = [one.number for one in catalog if one.listed]
     others = [one.number for one in catalog if not one.listed and (before is None or before.may_have(one.number))]
     for had in range(min(count, len(listed)) + 1):
-        if not all(_may_miss(number, before) for number in listed[had:]):
+        if before is not None and any(number in before.sums for number in listed[had:]):
             continue
         older = [number for number in others if had == len(listed) or number < listed[had]]
         for more in combinations(older, count - had):
             yield tuple(sorted((*listed[:had], *more)))
-
-
-def _explained(numbers: Sequence[int], names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> bool:
-    """Whether each column has a name that it is known to have or to have had."""
-    now = {one.number: one.name for one in catalog if one.name}
-    return all(
-        name in (now.get(number), None if before is None else before.name_of(number))
-        for number, name in zip(numbers, names, strict=True)
-    )
 
 
 @dataclass(frozen=True)

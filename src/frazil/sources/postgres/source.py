@@ -20,7 +20,7 @@ from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.base import Lag, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
-from frazil.sources.postgres.catalog import Connection, Published, Table
+from frazil.sources.postgres.catalog import Connection, Published, Table, TableColumn
 from frazil.sources.postgres.changes import ChangeReader, Described
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.digest import digest
@@ -187,7 +187,7 @@ class PostgresCdc:
         end = place.with_refresh(name)
         if follows:
             # The columns of before the snapshot: what the log tells of them is younger.
-            shape = Shape.of(before.oid, *_numbers(self._columns_now(before, published)))
+            shape = Shape.of(before.oid, {one.number: one.name for one in _passed(before, published)}, before.last)
             end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()})
         return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
 
@@ -205,11 +205,9 @@ class PostgresCdc:
         return table
 
     def _columns_now(self, table: Table, published: Published | None) -> Columns:
-        passed = None if published is None else published.columns
         return tuple(
             Column(column.name, self._types.column_type(column.type_oid, column.type_modifier), _id(table.oid, column.number))
-            for column in table.columns
-            if passed is None or column.name in passed
+            for column in _passed(table, published)
         )
 
     def _look_up_type(self, oid: int) -> PgType | None:
@@ -280,21 +278,19 @@ class PostgresCdc:
         names = [column.name for column in relation.columns]
         attributes = self._asking_database(lambda database: catalog.attributes(database, relation.oid))
         chosen = self._asking_database(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
-        known = before if before is not None and before.oid == relation.oid else None
-        numbers = numbered(names, attributes, known, chosen)
+        found = numbered(relation.oid, names, attributes, before, chosen)
         columns = tuple(
             Column(
                 column.name,
                 self._types.column_type(column.type_oid, column.type_modifier),
                 None if number is None else _id(relation.oid, number),
             )
-            for column, number in zip(relation.columns, numbers, strict=True)
+            for column, number in zip(relation.columns, found.numbers, strict=True)
         )
         table = self._asking_database(lambda database: catalog.table(database, relation.namespace, relation.name))
         keys = () if table is None else self._key_columns(table)
-        told = [number for number in numbers if number is not None]
-        shape = Shape.of(relation.oid, told, names) if len(told) == len(names) else None
-        return Described(columns, tuple(column.name for column in columns if is_among(column, keys)) or tuple(names), shape)
+        key_names = tuple(column.name for column in columns if is_among(column, keys))
+        return Described(columns, key_names or tuple(names), found.shape)
 
     def _key_columns(self, table: Table) -> Columns:
         return tuple(column for column in self._columns_now(table, None) if column.name in table.primary_key)
@@ -465,8 +461,10 @@ def _id(oid: int, number: int) -> str:
     return f"{oid}.{number}"
 
 
-def _numbers(columns: Columns) -> tuple[list[int], list[str]]:
-    return [int((column.id or "").rpartition(".")[2]) for column in columns], [column.name for column in columns]
+def _passed(table: Table, published: Published | None) -> tuple[TableColumn, ...]:
+    """The columns that the publication lets through."""
+    names = None if published is None else published.columns
+    return tuple(column for column in table.columns if names is None or column.name in names)
 
 
 def _text(database: Connection, query: str) -> str:
