@@ -89,6 +89,8 @@ def test_two_tables_of_the_source_may_share_a_column() -> None:
     both = {**KNOWN, "8.1": (1,), "8.2": (2,)}
     found = followed({"id": "7.1", "x": "7.2", "a": "8.2"}, FIELDS, both, renames=True)
     assert (found.renames, found.new, found.replaced) == ((), {"7.2": "x"}, ())
+    first = followed({"id": "7.1", "x": "7.2", "a": "8.2"}, FIELDS, KNOWN, renames=True)
+    assert (first.renames, first.new, first.known["8.2"]) == ((), {"7.2": "x"}, (2,))
 
 
 def test_what_is_gone_from_the_table_is_forgotten() -> None:

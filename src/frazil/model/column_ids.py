@@ -103,6 +103,8 @@ def _wanted(given: Mapping[str, str], fields: Mapping[str, int], known: Known) -
             stay.add(fields[name])
         elif had:
             wishes.setdefault(had[-1], []).append(name)
+        elif name in fields and _others(fields[name], column, known):
+            stay.add(fields[name])  # another relation's rows still come under this name
     wanted = {number: names[0] for number, names in wishes.items() if len(names) == 1 and number not in stay}
     while blocked := [number for number, name in wanted.items() if name in fields and fields[name] not in wanted]:
         for number in blocked:

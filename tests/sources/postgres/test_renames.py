@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
 from frazil.engine.plan import plan_pipeline
 from frazil.errors import DataError, Halted
 from frazil.model.pipeline import PipelineSpec
-from sources.postgres.databases import Database
+from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 
+Watch = Callable[..., ArrowReader]
+
+REPLACED = "alter table t drop b, add b text"
 UPSERT = {"commit_mode": "upsert", "schema_evolution": "full"}
 
 
@@ -160,7 +164,7 @@ def test_other_modes_add_or_refuse_and_say_what_happened(database: Database, lak
 
 def test_a_table_of_before_is_taken_by_names(database: Database, lake: Lake) -> None:
     filled(database)
-    pipeline = read(database, lake)
+    pipeline = read(database, lake, schema_evolution="full")
     (known,) = [name for name in lake.properties() if name.startswith("frazil.columns.")]
     lake.spark.sql(f"alter table {lake.name}.db.t unset tblproperties ('{known}')")
     database.run("insert into t values (3, 'a3', 'b3')")
@@ -169,6 +173,57 @@ def test_a_table_of_before_is_taken_by_names(database: Database, lake: Lake) -> 
     database.run("alter table t rename a to x", "insert into t values (4, 'x4', 'b4')")
     run(pipeline, once=True)
     assert_same(database, lake)
+
+
+def shapes(reader: ArrowReader) -> list[dict[str, str | None]]:
+    """The columns of the changes that the reader has before it, with their numbers."""
+    assert reader.source._reader is not None
+    files = reader.source._reader.files()
+    return [{column.name: column.id and column.id.rpartition(".")[2] for column in file.columns} for file in files]
+
+
+def test_changes_of_before_and_after_a_replaced_column_are_slices_of_their_own(database: Database, watch: Watch) -> None:
+    filled(database)
+    reader = watch("t")
+    reader.all_changes()
+    database.run("insert into t values (3, 'a3', 'b3')")
+    assert reader.plan() is not None
+    database.run(REPLACED, "insert into t values (5, 'a5', 'new')")
+    assert reader.changes() == [("insert", 3, "a3", "b3")]
+    assert reader.plan() is not None
+    assert shapes(reader) == [{"id": "1", "a": "2", "b": "4"}]
+    assert reader.changes() == [("insert", 5, "a5", "new")]
+    assert reader.plan() is None
+    with database.connection.transaction():
+        database.run("insert into t values (6, 'a6', 'b6')", "alter table t drop b, add b int", "insert into t values (7, '', 7)")
+    with pytest.raises(Halted, match="A transaction gave the name of a column") as caught:
+        reader.plan()
+    assert caught.value.code == "column-replaced"
+
+
+def test_what_a_publication_lets_through_is_numbered_too(database: Database, watch: Watch) -> None:
+    database.run(
+        "create table few (id int primary key, hidden text, a text, twice int generated always as (id * 2) stored)",
+        "create table parts (gone int, id int, a text, primary key (id)) partition by range (id)",
+        "create table parts_1 partition of parts for values from (0) to (100)",
+        "create table parts_2 (a text, unlike int, id int not null)",
+        "alter table parts_2 drop unlike",
+        "alter table parts drop gone",
+        "alter table parts attach partition parts_2 for values from (100) to (200)",
+        "create publication chosen for table few (id, a), parts with (publish_via_partition_root)",
+    )
+    reader = watch("few", "parts", publication="chosen")
+    reader.all_changes()
+    database.run("insert into few values (1, 'h', 'a')", "insert into parts values (1, 'a'), (101, 'a')")
+    database.run("alter table few rename a to x", "alter table parts rename a to x")
+    database.run("insert into few values (2, 'h', 'a')", "insert into parts values (2, 'a'), (102, 'a')")
+    assert reader.plan() is not None
+    found = shapes(reader)
+    assert {"id": "1", "a": "3"} in found
+    assert {"id": "1", "x": "3"} in found
+    assert {"id": "2", "a": "3"} in found
+    assert {"id": "2", "x": "3"} in found
+    assert len(found) == 4
 
 
 def test_tables_of_a_route_follow_their_own(database: Database, lake: Lake) -> None:

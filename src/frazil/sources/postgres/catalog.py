@@ -80,7 +80,7 @@ where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' or
 """
 
 _ATTRIBUTES = """
-select attnum, case when attisdropped then '' else attname::text end, not attisdropped and attgenerated = ''
+select attnum, case when attisdropped then '' else attname::text end, atttypid::bigint, not attisdropped and attgenerated = ''
 from pg_attribute where attrelid = %s and attnum > 0 order by attnum
 """
 

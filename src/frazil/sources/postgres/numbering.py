@@ -22,18 +22,23 @@ MOST_READINGS = 2_000
 _SUM = 4
 
 
+Named = tuple[str, int]
+"""A column's name, and the number of its type."""
+
+
 @dataclass(frozen=True)
 class Attribute:
     """A column of the catalog. ``listed``: the log has it as long as it is there, which it may not be any more."""
 
     number: int
     name: str
+    type_oid: int
     listed: bool
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns that a table had when it was last looked at: of which table, their numbers, and sums of their names.
+    """The columns that a table had when it was last looked at: of which table, their numbers, and sums of their names and types.
 
     ``last`` is the highest number that is known to have been given by then.
     """
@@ -43,9 +48,9 @@ class Shape:
     sums: Mapping[int, str]
 
     @classmethod
-    def of(cls, oid: int, names: Mapping[int, str], last: int = 0) -> Shape:
-        """Of columns with these numbers and names."""
-        return cls(oid, max(last, *names, 0), {number: _sum(name) for number, name in names.items()})
+    def of(cls, oid: int, columns: Mapping[int, Named], last: int = 0) -> Shape:
+        """Of columns with these numbers."""
+        return cls(oid, max(last, *columns, 0), {number: _sum(column) for number, column in columns.items()})
 
     @classmethod
     def from_text(cls, text: str) -> Shape:
@@ -73,8 +78,9 @@ class Shape:
         return number in self.sums or number > self.last
 
 
-def _sum(name: str) -> str:
-    return base64.urlsafe_b64encode(zlib.crc32(name.encode()).to_bytes(4))[:_SUM].decode()
+def _sum(column: Named) -> str:
+    name, type_oid = column
+    return base64.urlsafe_b64encode(zlib.crc32(f"{type_oid} {name}".encode()).to_bytes(4))[:_SUM].decode()
 
 
 @dataclass(frozen=True)
@@ -87,60 +93,61 @@ class Numbered:
 
 def numbered(
     oid: int,
-    names: Sequence[str],
+    columns: Sequence[Named],
     catalog: Sequence[Attribute],
     before: Shape | None = None,
     chosen: Collection[int] | None = None,
 ) -> Numbered:
-    """The numbers of a table's columns, which the log lists by these names.
+    """The numbers of a table's columns, which the log lists in this way.
 
     ``catalog`` has all columns as they are now, dropped ones too, ``before`` what the table had at some time before the change.
     ``chosen``: the publication lets only these columns through.
     """
     before = before if before is not None and before.oid == oid else None
     if chosen is not None:
-        readings = _of_chosen(names, [one for one in catalog if one.number in chosen], before)
+        readings = _of_chosen(columns, [one for one in catalog if one.number in chosen], before)
     else:
-        readings = _likely(names, catalog, before)
+        readings = _likely(columns, catalog, before)
     if not readings:
-        return Numbered((None,) * len(names))
+        return Numbered((None,) * len(columns))
     if len(readings) == 1:
         last = before.last if before is not None else 0
-        return Numbered(readings[0], Shape.of(oid, dict(zip(readings[0], names, strict=True)), last))
+        return Numbered(readings[0], Shape.of(oid, dict(zip(readings[0], columns, strict=True)), last))
     # A column that was dropped and one that was added under its name look alike, as long as the log is behind: the one that is
     # there now is meant or will be, and whoever knows the other one finds that it was replaced.
     now = {one.name: one.number for one in catalog if one.name}
-    told = [(name, set(numbers)) for name, numbers in zip(names, zip(*readings, strict=True), strict=True)]
+    told = [(name, set(numbers)) for (name, _), numbers in zip(columns, zip(*readings, strict=True), strict=True)]
     return Numbered(tuple(min(may) if len(may) == 1 else now.get(name) if now.get(name) in may else None for name, may in told))
 
 
-def _of_chosen(names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
+def _of_chosen(columns: Sequence[Named], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
     """A publication's choice may have been another one: that it was this one must be known, or all names must be right."""
     numbers = tuple(one.number for one in catalog)
     known = before is not None and tuple(before.sums) == numbers
-    return [numbers] if len(numbers) == len(names) and (known or list(names) == [one.name for one in catalog]) else []
+    right = [name for name, _ in columns] == [one.name for one in catalog]
+    return [numbers] if len(numbers) == len(columns) and (known or right) else []
 
 
-def _likely(names: Sequence[str], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
-    """The columns that the names can mean: with names that they are known to have or to have had, if there are such."""
-    readings = list(islice(_readings(len(names), catalog, before), MOST_READINGS + 1))
+def _likely(columns: Sequence[Named], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
+    """The columns that the names can mean: with names and types that they are known to have or to have had, if there are such."""
+    readings = list(islice(_readings(len(columns), catalog, before), MOST_READINGS + 1))
     if len(readings) > MOST_READINGS:
-        return _as_now(names, catalog)
-    now = {one.number: one.name for one in catalog if one.name}
+        return _as_now(columns, catalog)
+    now = {one.number: (one.name, one.type_oid) for one in catalog if one.name}
     then = before.sums if before is not None else {}
 
-    def is_known(number: int, name: str) -> bool:
-        return now.get(number) == name or then.get(number) == _sum(name)
+    def is_known(number: int, column: Named) -> bool:
+        return now.get(number) == column or then.get(number) == _sum(column)
 
-    return [one for one in readings if all(map(is_known, one, names))] or readings
+    return [one for one in readings if all(map(is_known, one, columns))] or readings
 
 
-def _as_now(names: Sequence[str], catalog: Sequence[Attribute]) -> list[tuple[int, ...]]:
+def _as_now(columns: Sequence[Named], catalog: Sequence[Attribute]) -> list[tuple[int, ...]]:
     """The columns of now, if all names are theirs, and only younger ones are missing."""
     by_name = {one.name: one.number for one in catalog if one.name}
-    found = tuple(by_name[name] for name in names if name in by_name)
+    found = tuple(by_name[name] for name, _ in columns if name in by_name)
     missing = [one.number for one in catalog if one.listed and one.number not in found]
-    right = len(found) == len(names) and found == tuple(sorted(found))
+    right = len(found) == len(columns) and found == tuple(sorted(found))
     return [found] if right and all(number > max(found, default=0) for number in missing) else []
 
 

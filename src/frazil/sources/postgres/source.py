@@ -187,7 +187,9 @@ class PostgresCdc:
         end = place.with_refresh(name)
         if follows:
             # The columns of before the snapshot: what the log tells of them is younger.
-            shape = Shape.of(before.oid, {one.number: one.name for one in _passed(before, published)}, before.last)
+            shape = Shape.of(
+                before.oid, {one.number: (one.name, one.type_oid) for one in _passed(before, published)}, before.last
+            )
             end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()})
         return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
 
@@ -275,10 +277,10 @@ class PostgresCdc:
         return self._reader
 
     def _describe(self, relation: Relation, before: Shape | None) -> Described:
-        names = [column.name for column in relation.columns]
+        listed = [(column.name, column.type_oid) for column in relation.columns]
         attributes = self._asking_database(lambda database: catalog.attributes(database, relation.oid))
         chosen = self._asking_database(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
-        found = numbered(relation.oid, names, attributes, before, chosen)
+        found = numbered(relation.oid, listed, attributes, before, chosen)
         columns = tuple(
             Column(
                 column.name,
@@ -290,7 +292,7 @@ class PostgresCdc:
         table = self._asking_database(lambda database: catalog.table(database, relation.namespace, relation.name))
         keys = () if table is None else self._key_columns(table)
         key_names = tuple(column.name for column in columns if is_among(column, keys))
-        return Described(columns, key_names or tuple(names), found.shape)
+        return Described(columns, key_names or tuple(column.name for column in columns), found.shape)
 
     def _key_columns(self, table: Table) -> Columns:
         return tuple(column for column in self._columns_now(table, None) if column.name in table.primary_key)
