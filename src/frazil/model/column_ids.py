@@ -69,7 +69,10 @@ def followed(given: Mapping[str, str], fields: Mapping[str, int], known: Known, 
     column that stays: that one would be mixed with it.
     """
     wanted = _wanted(given, fields, known) if renames else {}
-    after = {**{name: number for name, number in fields.items() if number not in wanted}, **_swapped(wanted)}
+    after = {
+        **{name: number for name, number in fields.items() if number not in wanted},
+        **{name: number for number, name in wanted.items()},
+    }
     names = {number: name for name, number in fields.items()}
     found: dict[str, tuple[int, ...]] = {
         column: tuple(number for number in numbers if number in names) for column, numbers in known.items()
@@ -124,10 +127,6 @@ def _others(number: int, column: str, known: Known) -> list[str]:
 
 def _relation(column: str) -> str:
     return column.rpartition(".")[0]
-
-
-def _swapped(wanted: Mapping[int, str]) -> dict[str, int]:
-    return {name: number for number, name in wanted.items()}
 
 
 def _in_order(wanted: Mapping[str, str], have: Iterable[str]) -> tuple[RenameColumn, ...]:
