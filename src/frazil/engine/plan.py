@@ -95,7 +95,7 @@ def _plan(
     start = state.end if state else None
     ahead = look(source, start, sink.rows_per_batch)
     frame = None if ahead.rows is None else sink_rows(ahead.rows, sink, pipeline.transforms)
-    columns, changes, notes = _columns(sink, frame, table)
+    columns, changes, notes = _columns(sink, pipeline.sink_id, frame, table)
     partition, old_partition = _partition(sink, table, changes)
     return PipelinePlan(
         pipeline=pipeline.name,
@@ -120,7 +120,7 @@ def _plan(
 
 
 def _columns(
-    sink: SinkSpec, frame: DataFrame | None, table: IcebergTable | None
+    sink: SinkSpec, sink_id: str, frame: DataFrame | None, table: IcebergTable | None
 ) -> tuple[tuple[PlannedColumn, ...], tuple[TableChange, ...], tuple[str, ...]]:
     if table is None:
         schema = sink.declared_schema or (target.frame_schema(frame) if frame is not None else None)
@@ -129,10 +129,12 @@ def _columns(
         partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
         return tuple(PlannedColumn(c.name, str(c.type), c.required, "create") for c in schema.fields), (), ()
     if frame is not None:
-        changes = target.fit(table, sink, frame).evolution
-    else:
-        repartitioning = target.repartitioning(sink, table.partition)
-        changes = () if repartitioning is None else (repartitioning,)
+        fit = target.fit(table, sink, sink_id, frame)
+        told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
+        notes = tuple(told.format(old, new) for new, old in fit.apart.items())
+        return planned_columns(table.schema, fit.evolution), fit.evolution, notes
+    repartitioning = target.repartitioning(sink, table.partition)
+    changes = () if repartitioning is None else (repartitioning,)
     return planned_columns(table.schema, changes), changes, ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ KEY_MARK = "frazil.key"
 """What a source writes into the metadata of the columns that identify its rows. It stays with them when they are renamed."""
 KEYS_MARK = "frazil.keys"
 """What a source of envelopes writes into the metadata of :data:`OP`: the names of these columns inside of them."""
+COLUMN_MARK = "frazil.column"
+"""What a source writes into the metadata of a column that it knows by more than its name: an id that stays when that changes."""
 ERROR_TYPE = "struct<stage: string, code: string, text: string>"
 
 RECORD_MARK = "[frazil-record] "
@@ -63,6 +66,13 @@ def hidden_columns(frame: DataFrame) -> list[str]:
 def told_keys(frame: DataFrame) -> tuple[str, ...]:
     """The columns that identify a row, as far as the source says so."""
     return tuple(name for name in data_columns(frame) if frame.schema[name].metadata.get(KEY_MARK))
+
+
+def told_ids(frame: DataFrame) -> dict[str, str]:
+    """The columns that the source knows by an id, with that. An id that several have, of which one is a copy, tells nothing."""
+    marked = {name: frame.schema[name].metadata.get(COLUMN_MARK) for name in data_columns(frame)}
+    times = Counter(marked.values())
+    return {name: column for name, column in marked.items() if column is not None and times[column] == 1}
 
 
 def schema_of(frame: DataFrame) -> StructType:

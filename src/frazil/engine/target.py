@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
@@ -22,6 +22,7 @@ from frazil.engine.schema import (
     alignment,
     hidden_columns,
     schema_of,
+    told_ids,
     told_keys,
     unchanged,
 )
@@ -29,6 +30,7 @@ from frazil.engine.types import require_writable
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.coercion import admitted, require_casts, with_error_columns
+from frazil.model.column_ids import COLUMNS_PREFIX, ColumnIds, Following, columns_property, followed, known_from_json
 from frazil.model.commit import STATE_PREFIX
 from frazil.model.dead_letters import OnError
 from frazil.model.evolution import (
@@ -45,7 +47,7 @@ from frazil.model.evolution import (
     renamed,
     required_paths,
 )
-from frazil.model.evolving import PartitionEvolution
+from frazil.model.evolving import PartitionEvolution, SchemaEvolution
 from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, PartitionStrategy, SinkSpec
 from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type, schema_json
 
@@ -209,7 +211,8 @@ class Meeting:
     """What decides how data goes into a table: the columns of both, and the table's partitioning.
 
     ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` those
-    that identify a row as far as the source says so.
+    that identify a row as far as the source says so. ``ids`` are the columns that the source knows by more than their names, and
+    ``known`` is what the table remembers of them.
     """
 
     data: StructType
@@ -218,6 +221,8 @@ class Meeting:
     nulls: frozenset[str]
     hidden: frozenset[str]
     told: tuple[str, ...]
+    ids: Mapping[str, str]
+    known: str | None
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,8 @@ class Fit:
     """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
 
     ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``error`` says of a row
-    that it cannot be written, where such rows are left out.
+    that it cannot be written, where such rows are left out. ``ids`` is what the table is to remember of its source's columns,
+    where that is new; ``apart`` are those that the source has renamed and the table has under the name of before, too.
     """
 
     met: Meeting
@@ -235,6 +241,8 @@ class Fit:
     schema: StructType
     partition: Partition
     keys: tuple[str, ...]
+    ids: ColumnIds | None = None
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -273,17 +281,25 @@ class Fit:
 
 
 def fit(
-    table: IcebergTable, sink: SinkSpec, frame: DataFrame, last: Fit | None = None, nulls: frozenset[str] = frozenset()
+    table: IcebergTable,
+    sink: SinkSpec,
+    sink_id: str,
+    frame: DataFrame,
+    *,
+    last: Fit | None = None,
+    nulls: frozenset[str] = frozenset(),
 ) -> Fit:
     """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
     have, before, data = table.schema, table.partition, schema_of(frame)
-    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame))
+    ids = told_ids(frame)
+    known = table.property_text(columns_property(sink_id)) if ids else None
+    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame), ids, known)
     if last is not None and last.met == met:
         return last
     _require_distinct(data)
-    renames = [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
-    incoming = admitted(evolved(have, renames), data, sink)
-    changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls))
+    following = _following(table, sink, sink_id, met)
+    incoming = admitted(evolved(have, (*_by_aliases(sink), *following.renames)), data, sink)
+    changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls, following))
     schema = evolved(have, changes)
     require_writable(schema, table.format_version)
     require_casts(schema, data, sink)
@@ -293,10 +309,37 @@ def fit(
     if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
         partition_json(partition.fields, schema, schema_json(schema))
         changes = (*changes, partition)
-    keys = _keys_of(table, sink, schema, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
+    had = tuple(renamed(name, changes) for name in table.identifier_fields)
+    keys = _keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
     aligned = alignment(data, schema, sink, keys=keys, unless=_meaningless(met.hidden), hidden=met.hidden, rejects=rejects)
-    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_after(before, changes), keys)
+    kept = ColumnIds(columns_property(sink_id), following.known, following.new)
+    news = kept if following.new or following.known != known_from_json(known) else None
+    partition_then = partition_after(before, changes)
+    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, following.apart)
+
+
+def _by_aliases(sink: SinkSpec) -> list[RenameColumn]:
+    return [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
+
+
+def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, met: Meeting) -> Following:
+    """What the ids of the source's columns say: which were renamed. A name that another column has now is not written to."""
+    if not met.ids:
+        return Following(known_from_json(met.known))
+    fields = {renamed(name, _by_aliases(sink)): number for name, number in table.field_ids.items()}
+    renames = sink.schema_evolution is SchemaEvolution.FULL
+    following = followed(met.ids, fields, known_from_json(met.known), renames=renames)
+    if following.replaced:
+        name = following.replaced[0]
+        raise Halted(
+            "column-replaced",
+            f"The column {name!r} of the source is not the one that {sink.full_name} has under this name: that one was dropped "
+            "or renamed, and another one has its name now. Their values would be mixed.",
+            fix=f"To keep them apart, rename the table's column: ALTER TABLE ... RENAME COLUMN {name} TO ... To have both in one "
+            f"column, forget what is known: ALTER TABLE ... UNSET TBLPROPERTIES ('{columns_property(sink_id)}').",
+        )
+    return following
 
 
 def _meaningless(hidden: Collection[str]) -> Callable[[str], SparkColumn] | None:
@@ -311,9 +354,9 @@ def _meaningless(hidden: Collection[str]) -> Callable[[str], SparkColumn] | None
     return said
 
 
-def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str]) -> Rules:
+def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following: Following) -> Rules:
     """What the sink lets happen to the table. Columns are named as they are after renames."""
-    renames = [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
+    renames = [*_by_aliases(sink), *following.renames]
     keys = {renamed(name, renames) for name in table.identifier_fields}
     wanted = {key if sink.case_sensitive else key.lower() for key in sink.key_fields}
     names = [renamed(column.name, renames) for column in table.schema.fields]
@@ -326,6 +369,8 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str]) -> Rules:
         held=frozenset(renamed(path, renames) for path in table.held_columns),
         nulls=nulls,
         row_by_row=sink.error_handling is OnError.DEAD_LETTER,
+        renames=following.renames,
+        apart=following.apart,
     )
 
 
@@ -378,7 +423,7 @@ def explain_staging(fault: JavaFault) -> FrazilError:
 def _require_properties(sink: SinkSpec) -> None:
     """Properties that Iceberg keeps for itself, or frazil, are not the user's to set."""
     for name in sink.write_properties:
-        if name in _RESERVED or name.startswith(STATE_PREFIX):
+        if name in _RESERVED or name.startswith((STATE_PREFIX, COLUMNS_PREFIX)):
             fix = "Use the option format_version." if name == "format-version" else "Leave it out."
             raise ConfigError("write-property", f"write_properties: {name} is not a property that can be set.", fix=fix)
 
@@ -401,8 +446,8 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
         )
 
 
-def _keys_of(table: IcebergTable, sink: SinkSpec, schema: StructType, told: tuple[str, ...]) -> tuple[str, ...]:
-    if sink.key_fields or not (had := table.identifier_fields):
+def _keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], told: tuple[str, ...]) -> tuple[str, ...]:
+    if sink.key_fields or not had:
         return key_columns(sink, schema, told)
     if told and set(told) != set(had):
         raise Halted(

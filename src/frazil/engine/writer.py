@@ -282,7 +282,7 @@ class SinkWriter:
         self._patiently(table.look)
         source, tally = frame, Tally()
         frame = self._filled(self._shaped(frame, tally), table)
-        self._fit = fit = target.fit(table, self.sink, frame, self._fit, self._nulls)
+        self._fit = fit = target.fit(table, self.sink, self.sink_id, frame, last=self._fit, nulls=self._nulls)
         self._seen = self._seen or table.base
         ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
         wrong = None
@@ -296,6 +296,7 @@ class SinkWriter:
             raise
         except Exception as error:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
+        written = replace(written, change=replace(written.change, columns=self._fit.ids))
         counts = written.counts
         rejected = int(wrong.get()["rows"]) if wrong is not None else 0
         counts = replace(counts, read=counts.read + rejected, dead_lettered=rejected)

@@ -103,6 +103,8 @@ class Rules:
     ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
     ``held``: paths of those that the table is partitioned or sorted by, or was. ``nulls``: paths at which the data has nulls.
     ``row_by_row``: rows whose values do not fit are left out, so that types which do not fit are no reason to stop.
+    ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those that it has
+    renamed and the table does not follow, by their new names.
     """
 
     mode: SchemaEvolution = SchemaEvolution.ADD_COLUMNS
@@ -113,6 +115,8 @@ class Rules:
     held: frozenset[str] = frozenset()
     nulls: frozenset[str] = frozenset()
     row_by_row: bool = False
+    renames: tuple[RenameColumn, ...] = ()
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     def insists_on(self, name: str) -> bool:
         """Whether a column must have a value in every row."""
@@ -122,7 +126,7 @@ class Rules:
 
 def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[ColumnChange, ...]:
     """What must change in the table before the data can be written; a DataError where the mode does not allow it."""
-    renames = _renames(table, rules.aliases)
+    renames = (*alias_renames(table, rules.aliases), *rules.renames)
     table = evolved(table, renames)
     found = difference(table, as_declared(data, table, rules))
     drops = _drops(table, data, rules)
@@ -145,14 +149,16 @@ def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], rules: R
     if rules.mode is SchemaEvolution.STRICT and (found.added or mismatched):
         raise DataError(
             "schema-strict",
-            f"Schema evolution not allowed in strict mode: {_told(found.added, mismatched)}",
-            fix="Set schema_evolution: add_columns, or change the table.",
+            f"Schema evolution not allowed in strict mode: {_told(found.added, mismatched, rules.apart)}",
+            fix="Set schema_evolution: full to rename it, or change the table."
+            if any(one.path in rules.apart for one in found.added)
+            else "Set schema_evolution: add_columns, or change the table.",
         )
     if mismatched and not rules.row_by_row:
         fix = "Declare the column's type in the sink's schema to have values converted, or change the table."
         raise DataError(
             "schema-mismatch",
-            f"The data does not fit the table: {_told((), mismatched)}",
+            f"The data does not fit the table: {_told((), mismatched, {})}",
             fix=f"Set schema_evolution: type_widen to widen the column. {fix}" if _widened(mismatched) else fix,
         )
 
@@ -162,7 +168,7 @@ def _widened(mismatched: Iterable[Mismatch]) -> tuple[WidenColumn, ...]:
     return tuple(WidenColumn(m.path, m.table, kind) for m, kind in wider if kind is not None)
 
 
-def _renames(table: StructType, aliases: Mapping[str, tuple[str, ...]]) -> tuple[RenameColumn, ...]:
+def alias_renames(table: StructType, aliases: Mapping[str, tuple[str, ...]]) -> tuple[RenameColumn, ...]:
     """The columns that are in the table under an earlier name."""
     names = {column.name for column in table.fields}
     renames = []
@@ -197,8 +203,12 @@ def _drops(table: StructType, data: StructType, rules: Rules) -> tuple[DropColum
     return tuple(DropColumn(name) for name in gone)
 
 
-def _told(added: Sequence[AddColumn], mismatched: Sequence[Mismatch]) -> str:
-    parts = [f"column {a.path!r} ({a.column.type}) is not in the table" for a in added]
+def _told(added: Sequence[AddColumn], mismatched: Sequence[Mismatch], apart: Mapping[str, str]) -> str:
+    parts = [
+        f"column {a.path!r} ({a.column.type}) is not in the table"
+        + (f", which has it as {apart[a.path]!r}: the source has renamed it" if a.path in apart else "")
+        for a in added
+    ]
     parts += [f"column {m.path!r} is {m.data} in the data and {m.table} in the table" for m in mismatched]
     return "; ".join(parts)
 

@@ -14,6 +14,7 @@ from frazil.model.evolution import (
     TableChange,
     WidenColumn,
     evolved,
+    renamed,
 )
 from frazil.model.types import Column, StructType
 
@@ -36,7 +37,7 @@ class PlannedColumn:
 
 def planned_columns(table: StructType, changes: Sequence[TableChange]) -> tuple[PlannedColumn, ...]:
     """The table's columns as they would be, then what changes inside of them, then what would go."""
-    old_names = {change.name: change.path for change in changes if isinstance(change, RenameColumn)}
+    old_names = {renamed(column.name, changes): column.name for column in table.fields}
     now = {column.name: column for column in table.fields}
     after = evolved(table, changes)
     kept = [_planned(column, old_names.get(column.name, column.name), now, changes) for column in after.fields]
@@ -59,7 +60,7 @@ def _path(change: TableChange) -> str | None:
 
 
 def _planned(column: Column, old_name: str, now: Mapping[str, Column], changes: Sequence[TableChange]) -> PlannedColumn:
-    about = [_WORDS[type(change)] for change in changes if _path(change) == column.name and type(change) in _WORDS]
+    about = list(dict.fromkeys(_WORDS[type(c)] for c in changes if _path(c) == column.name and type(c) in _WORDS))
     old = now.get(old_name, column)
     widened = any(isinstance(change, WidenColumn) and change.path == column.name for change in changes)
     return PlannedColumn(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from frazil.engine.catalogs import warehouse_uri
 from frazil.errors import FrazilError
 from frazil.model.catalog import CatalogType
+from frazil.model.column_ids import COLUMNS_PREFIX
 from frazil.model.commit import STATE_PREFIX, SinkState
 from frazil.model.secrets import masked
 from frazil.model.sink import SinkSpec
@@ -171,7 +172,7 @@ def _metadata_names(folder: str, version: int) -> tuple[str, str]:
 def facts_of(table: Table, name: str) -> TableFacts:
     """The facts of an open table."""
     schema = table.schema()
-    own = {key: value for key, value in table.properties.items() if not key.startswith(STATE_PREFIX)}
+    own = {key: value for key, value in table.properties.items() if not key.startswith((STATE_PREFIX, COLUMNS_PREFIX))}
     head = table.current_snapshot()
     snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms))
     return TableFacts(

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from frazil.errors import DataError, FrazilError, Halted, Retryable
+from frazil.model.column_ids import ColumnIds
 from frazil.model.evolution import TableChange
 
 
@@ -227,7 +228,8 @@ class RowChanges:
 class Change:
     """All that one commit changes: the table's columns and specs first, then its properties, then its files.
 
-    ``summary`` goes into the snapshot's summary beside the ledger's own entries.
+    ``summary`` goes into the snapshot's summary beside the ledger's own entries. ``columns`` is what the table is to remember
+    of its source's columns; those that the evolution adds get their ids with it.
     """
 
     operation: Operation
@@ -235,3 +237,4 @@ class Change:
     evolution: tuple[TableChange, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
+    columns: ColumnIds | None = None

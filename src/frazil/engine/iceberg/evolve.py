@@ -24,7 +24,8 @@ from frazil.model.types import Column
 def evolve(jvm: Jvm, transaction: Any, changes: Sequence[TableChange]) -> None:
     """Makes the changes in the transaction, whose metadata has them from then on; the table itself is not changed."""
     # Iceberg looks names up in the schema that an update began with, and the other changes name columns by their new names.
-    _update_columns(jvm, transaction, [change for change in changes if isinstance(change, RenameColumn)])
+    for renames in _steps([change for change in changes if isinstance(change, RenameColumn)]):
+        _update_columns(jvm, transaction, renames)
     others = (AddColumn, WidenColumn, MakeOptional, DropColumn)
     _update_columns(jvm, transaction, [change for change in changes if isinstance(change, others)])
     for change in changes:
@@ -35,6 +36,16 @@ def evolve(jvm: Jvm, transaction: Any, changes: Sequence[TableChange]) -> None:
         for field in list(items(transaction.table().spec().fields())):
             update.removeField(field.name())
         update.addNonDefaultSpec().commit()
+
+
+def _steps(renames: Iterable[RenameColumn]) -> list[list[RenameColumn]]:
+    """The renames in as few updates as can be: a name that is given away and taken again is so in different ones."""
+    steps: list[list[RenameColumn]] = []
+    for change in renames:
+        if not steps or {change.path, change.name} & {name for one in steps[-1] for name in (one.path, one.name)}:
+            steps.append([])
+        steps[-1].append(change)
+    return steps
 
 
 def _update_columns(jvm: Jvm, transaction: Any, changes: Iterable[TableChange]) -> None:

@@ -55,6 +55,10 @@ class Jvm:
         """The Java type of a column; its nested fields get their ids when the table takes it."""
         return self.schema_from_json(json.dumps(schema_json(StructType((column,))))).findType(1)
 
+    def field_ids(self, schema: Any) -> dict[str, int]:
+        """The ids of a schema's columns, by their names; not those within them."""
+        return {field["name"]: field["id"] for field in json.loads(self.schema_to_json(schema))["fields"]}
+
     def view(self, table: Any, metadata: Any) -> Any:
         """A table that cannot be committed to: the files of another, under metadata that only this process knows."""
         operations = self.iceberg.StaticTableOperations(metadata, table.io(), table.locationProvider())

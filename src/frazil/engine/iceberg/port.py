@@ -71,9 +71,13 @@ class IcebergPort:
         """Step 7."""
         metadata, transaction = view.base
         properties = dict(intent.change.properties) if intent.change is not None else {}
+        columns = intent.change.columns if intent.change is not None else None
         with attempt_errors(self._address):
             # The transaction's metadata has the columns and specs that `apply` added to it, if any.
-            builder = self._jvm.build_metadata_from(transaction.table().operations().current())
+            changed = transaction.table().operations().current()
+            if columns is not None:
+                properties[columns.property] = columns.to_json(self._jvm.field_ids(changed.schema()))
+            builder = self._jvm.build_metadata_from(changed)
             builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
             builder = builder.setProperties(properties | {self._property: state.to_json()})
             self._operations.commit(metadata, builder.build())

@@ -31,6 +31,7 @@ class _Layout:
 
     ids: tuple[int, int]
     schema: StructType
+    field_ids: Mapping[str, int]
     partition: tuple[tuple[str, str], ...]
 
 
@@ -50,6 +51,11 @@ class IcebergTable:
     def schema(self) -> StructType:
         """The current columns."""
         return self._layout.schema
+
+    @property
+    def field_ids(self) -> Mapping[str, int]:
+        """The ids of the current columns, by their names."""
+        return self._layout.field_ids
 
     @property
     def partition(self) -> tuple[tuple[str, str], ...]:
@@ -83,7 +89,7 @@ class IcebergTable:
             columns = type_from_json(json.loads(self._jvm.schema_to_json(schema)))
             if not isinstance(columns, StructType):
                 raise TypeError(columns)
-            self._read_layout = _Layout(ids, columns, _partition(schema, metadata.spec()))
+            self._read_layout = _Layout(ids, columns, self._jvm.field_ids(schema), _partition(schema, metadata.spec()))
         return self._read_layout
 
     @property
@@ -106,6 +112,11 @@ class IcebergTable:
     def properties(self) -> dict[str, str]:
         """The table's properties."""
         return {str(key): str(value) for key, value in dict(self._table.properties()).items()}
+
+    def property_text(self, name: str) -> str | None:
+        """One of the table's properties."""
+        value = self._operations.current().properties().get(name)
+        return None if value is None else str(value)
 
     @property
     def format_version(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from frazil.sources.postgres.numbering import Attribute
 from frazil.sources.postgres.types import PgType
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -17,6 +18,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 class TableColumn:
     """A column of a table as it is now."""
 
+    number: int
     name: str
     type_oid: int
     type_modifier: int
@@ -24,7 +26,10 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex)."""
+    """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex).
+
+    ``last`` is the highest number that a column was given.
+    """
 
     oid: int
     namespace: str
@@ -33,6 +38,7 @@ class Table:
     identity: str
     primary_key: tuple[str, ...]
     readable: bool
+    last: int
     columns: tuple[TableColumn, ...]
 
     @property
@@ -62,15 +68,25 @@ class Published:
 
 
 _TABLE = """
-select c.oid::bigint, c.relkind::text, c.relreplident::text, has_table_privilege(c.oid, 'select'),
+select c.oid::bigint, c.relkind::text, c.relreplident::text, has_table_privilege(c.oid, 'select'), c.relnatts,
   array(select a.attname::text from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey)
         where i.indrelid = c.oid and i.indisprimary)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 
 _COLUMNS = """
-select attname::text, atttypid::bigint, atttypmod from pg_attribute
+select attnum, attname::text, atttypid::bigint, atttypmod from pg_attribute
 where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum
+"""
+
+_ATTRIBUTES = """
+select attnum, case when attisdropped then '' else attname::text end, atttypid::bigint, not attisdropped and attgenerated = ''
+from pg_attribute where attrelid = %s and attnum > 0 order by attnum
+"""
+
+_CHOSEN = """
+select r.prattrs::int2[] from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+where p.pubname = %s and r.prrelid = %s
 """
 
 # Only a type's own array type counts: vectors have elements too, and are written otherwise. So are arrays with another delimiter.
@@ -86,9 +102,22 @@ def table(connection: Connection, namespace: str, name: str) -> Table | None:
     row = connection.execute(_TABLE, (namespace, name)).fetchone()
     if row is None:
         return None
-    oid, kind, identity, readable, primary_key = row
+    oid, kind, identity, readable, last, primary_key = row
     columns = tuple(TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
-    return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, columns)
+    return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, last, columns)
+
+
+def attributes(connection: Connection, oid: int) -> tuple[Attribute, ...]:
+    """All columns that a table has or had."""
+    return tuple(Attribute(*row) for row in connection.execute(_ATTRIBUTES, (oid,)))
+
+
+def chosen(connection: Connection, publication: str, oid: int) -> tuple[int, ...] | None:
+    """The numbers of the columns that a publication lets through of a table; None when that is all."""
+    if connection.info.server_version < 150000:
+        return None
+    row = connection.execute(_CHOSEN, (publication, oid)).fetchone()
+    return None if row is None or row[0] is None else tuple(row[0])
 
 
 def pg_type(connection: Connection, oid: int) -> PgType | None:

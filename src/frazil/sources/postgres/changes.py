@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from frazil.errors import FrazilError, Halted
 from frazil.sources.postgres import protocol
+from frazil.sources.postgres.numbering import Shape, united
 from frazil.sources.postgres.position import Place
 from frazil.sources.postgres.protocol import Begin, Relation
 from frazil.sources.postgres.spool import Columns, Spool, SpoolFile
@@ -23,18 +24,32 @@ _WAIT_SECONDS = 0.05
 _STILL_SECONDS = 1.0
 _STILL_ANSWERS = 5
 
-Describe = Callable[[Relation], tuple[Columns, tuple[str, ...]]]
-"""The columns of a table that the log tells of, and its key."""
+
+@dataclass(frozen=True)
+class Described:
+    """A table that the log tells of: its columns, those of them that are its key, and what is known if all of them are."""
+
+    columns: Columns
+    keys: tuple[str, ...]
+    shape: Shape | None
+
+
+Describe = Callable[[Relation, Shape | None], Described]
+"""Looks at a table that the log tells of, with what was known of it before."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What was read so far after a place: whole transactions up to ``end``. ``blocked``: nothing more will come."""
+    """What was read so far after a place: whole transactions up to ``end``. ``blocked``: nothing more will come.
+
+    ``shapes`` are the columns that tables have there.
+    """
 
     end: int
     rows: Counter[str]
     oldest_us: int | None
     blocked: bool
+    shapes: Mapping[str, str]
 
 
 class _Stillness:
@@ -77,6 +92,7 @@ class ChangeReader:
         self._folder = tempfile.TemporaryDirectory(prefix="frazil-postgres-", dir=spool_path, ignore_cleanup_errors=True)
         self._spool = Spool(Path(self._folder.name))
         self._names: dict[int, str] = {}
+        self._shapes = {name: Shape.from_text(text) for name, text in start.shapes.items()}
         self._unseen: list[bytes] = []
         self._transaction: Begin | None = None
         self._skipped: frozenset[str] = frozenset()
@@ -112,7 +128,13 @@ class ChangeReader:
                 self.stream.ask()
         if self._blocked is not None and not self._rows.total():
             raise self._blocked
-        return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self._blocked is not None)
+        shapes = {name: shape.to_text() for name, shape in self._shapes.items()}
+        return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self.blocked, shapes=shapes)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it cannot read on before what it has is committed, if at all."""
+        return self._blocked is not None
 
     def _enough(self, limit: int, exactly: int | None) -> bool:
         if self._blocked is not None:
@@ -134,7 +156,7 @@ class ChangeReader:
                 self._relation(protocol.relation(message))
             elif kind == protocol.TRUNCATE:
                 self._truncate(protocol.truncated(message))
-            if kind in (protocol.COMMIT, protocol.TRUNCATE) and self._enough(limit, exactly):
+            if kind in (protocol.COMMIT, protocol.TRUNCATE, protocol.RELATION) and self._enough(limit, exactly):
                 self._unseen = messages[number + 1 :]
                 return
 
@@ -171,9 +193,20 @@ class ChangeReader:
                     fix="Rename the stream, with a new sink id to read the table anew, or give the table its name back.",
                 )
             return
-        columns, keys = self._describe(relation)
+        found = self._describe(relation, self._shapes.get(relation.full_name))
+        if united([found.columns, *self._spool.shapes(relation.oid)]) is None:
+            # Changes of before and after cannot be in one frame: those of before are a slice of their own.
+            self._blocked = Halted(
+                "column-replaced",
+                f"A transaction gave the name of a column of {relation.full_name} to another one, and changed rows before and "
+                "after that. Their values would be mixed.",
+                fix="Read the table anew, with a new sink id.",
+            )
+            return
+        if found.shape is not None:
+            self._shapes[relation.full_name] = found.shape
         self._names[relation.oid] = relation.full_name
-        self._spool.describe(relation, columns, keys)
+        self._spool.describe(relation, found.columns, found.keys)
 
     def _truncate(self, oids: tuple[int, ...]) -> None:
         emptied = [self._names[oid] for oid in oids if oid in self._names and self._names[oid] not in self._skipped]

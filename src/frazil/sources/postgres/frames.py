@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from frazil.sources.postgres.numbering import united
 from frazil.sources.postgres.snapshot import PageRange, SnapshotRead
-from frazil.sources.postgres.spool import META, Columns, SpoolFile
+from frazil.sources.postgres.spool import META, Column, Columns, SpoolFile
 from frazil.sources.postgres.types import ColumnType, widened
 
 HIDDEN = "__frazil_"
-_KEY = {"frazil.key": True}
+_KEY, _COLUMN = "frazil.key", "frazil.column"
 
 
 def stored_schema(columns: Columns) -> str:
@@ -35,15 +36,15 @@ def change_frame(
     otherwise: Columns,
     *,
     before: int | None = None,
-    keys: Collection[str] = (),
+    keys: Columns = (),
 ) -> DataFrame:
     """The changes in these files up to a place in the log; of a table that has none, no rows, with the columns ``otherwise``."""
     by_columns: dict[Columns, list[str]] = {}
     for file in files:
-        by_columns.setdefault(file.columns, []).append(file.path.as_uri())
+        by_columns[file.columns] = [*by_columns.pop(file.columns, []), file.path.as_uri()]
     # The columns as they were last come first.
     shapes = list(reversed(by_columns)) or [otherwise]
-    shown = Shown(table, _types(shapes), frozenset(keys), any(file.partial for file in files))
+    shown = Shown.of(table, shapes, keys, partial=any(file.partial for file in files))
     frames: list[DataFrame] = []
     for columns in shapes:
         if columns in by_columns:
@@ -58,36 +59,47 @@ def change_frame(
     return reduce(DataFrame.unionAll, frames)
 
 
-def _types(shapes: Sequence[Columns]) -> dict[str, ColumnType]:
-    types: dict[str, ColumnType] = {}
-    for columns in shapes:
-        for column in columns:
-            known = types.get(column.name)
-            types[column.name] = column.type if known is None else widened(known, column.type)
-    return types
+def is_among(column: Column, others: Columns) -> bool:
+    """Whether a column is one of some others, by what is known of both."""
+    return any(column.name == one.name if None in (column.id, one.id) else column.id == one.id for one in others)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """How stored rows of a table are shown: its columns, of whatever types hold all that was stored, with a mark on the keys.
+    """How stored rows of a table are shown: its columns, of whatever types hold all that was stored, with marks on them.
 
-    ``partial``: whether there are rows that lack values which did not change.
+    ``names`` are those under which columns of some time are shown. ``partial``: whether there are rows that lack values which
+    did not change.
     """
 
     table: str
     types: dict[str, ColumnType]
-    keys: frozenset[str]
+    marks: dict[str, dict[str, Any]]
+    names: dict[Columns, tuple[str, ...]]
     partial: bool = False
+
+    @classmethod
+    def of(cls, table: str, shapes: Sequence[Columns], keys: Columns, *, partial: bool = False) -> Shown:
+        """For rows that were stored with the columns of these times, of which the last comes first."""
+        whole = united(shapes)
+        assert whole is not None, "a slice ends before a name goes to another column"
+        types: dict[str, ColumnType] = {}
+        for columns, names in zip(shapes, whole.names, strict=True):
+            for column, name in zip(columns, names, strict=True):
+                types[name] = widened(types[name], column.type) if name in types else column.type
+        marks = {column.name: _marks(column, keys) for column in whole.columns}
+        return cls(table, types, marks, dict(zip(shapes, whole.names, strict=True)), partial)
 
     def frame(self, stored: DataFrame, columns: Columns) -> DataFrame:
         """Rows that were stored with these columns."""
-        numbers = {column.name: number for number, column in enumerate(columns)}
-        own = {column.name: column.type for column in columns}
+        names = self.names[columns]
+        numbers = {name: number for number, name in enumerate(names)}
+        own = {name: column.type for name, column in zip(names, columns, strict=True)}
         data = {
             name: _as(sf.col(f"c{numbers[name]}"), own[name], kind) if name in numbers else sf.lit(None).cast(kind.spark)
             for name, kind in self.types.items()
         }
-        row = sf.struct(*[sf.col(f"c{number}").alias(name) for name, number in numbers.items()])
+        row = sf.struct(*[sf.col(f"c{number}").alias(column.name) for number, column in enumerate(columns)])
         change = sf.struct(sf.col("op"), sf.lit(self.table).alias("table"), _lsn_text().alias("lsn"), row.alias("row"))
         # Spark computes only what is asked for: where no row goes astray, these texts cost nothing.
         raw = sf.coalesce(sf.col("raw"), sf.to_json(change, {"ignoreNullFields": "false"}).cast("binary"))
@@ -103,9 +115,23 @@ class Shown:
             "raw": raw,
         }
         if self.partial:
-            hidden["unchanged"] = sf.col("unchanged")
-        shown = [column.alias(name, metadata=_KEY if name in self.keys else {}) for name, column in data.items()]
+            hidden["unchanged"] = _under(names, columns)
+        shown = [column.alias(name, metadata=self.marks[name]) for name, column in data.items()]
         return stored.select(*shown, *[column.alias(f"{HIDDEN}{name}") for name, column in hidden.items()])
+
+
+def _marks(column: Column, keys: Columns) -> dict[str, Any]:
+    marks: dict[str, Any] = {} if column.id is None else {_COLUMN: column.id}
+    return marks | {_KEY: True} if is_among(column, keys) else marks
+
+
+def _under(names: Sequence[str], columns: Columns) -> SparkColumn:
+    """The names of values that were not sent, as they are shown."""
+    pairs = [(column.name, name) for name, column in zip(names, columns, strict=True) if column.name != name]
+    if not pairs:
+        return sf.col("unchanged")
+    new = sf.create_map(*[sf.lit(text) for pair in pairs for text in pair])
+    return sf.transform("unchanged", lambda name: sf.coalesce(new[name], name))
 
 
 def _as(column: SparkColumn, own: ColumnType, wanted: ColumnType) -> SparkColumn:
@@ -123,7 +149,7 @@ class _Hand(InputPartition):
 
 
 def snapshot_frame(
-    spark: SparkSession, job: SnapshotRead, hands: Sequence[tuple[PageRange, ...]], keys: Collection[str] = ()
+    spark: SparkSession, job: SnapshotRead, hands: Sequence[tuple[PageRange, ...]], keys: Columns = ()
 ) -> DataFrame:
     """The rows of a table, read by the executors, each hand by a task and a connection of its own."""
 
@@ -150,4 +176,4 @@ def snapshot_frame(
 
     spark.dataSource.register(Source)
     stored = spark.read.format(unique).load()
-    return Shown(job.table, _types([job.columns]), frozenset(keys)).frame(stored, job.columns)
+    return Shown.of(job.table, [job.columns], keys).frame(stored, job.columns)

@@ -46,7 +46,7 @@ class Place:
     """A place in a database's history.
 
     ``streams`` are the tables whose snapshot is behind this place, ``seen`` what the snapshots saw of the log that is still
-    to come, ``refreshed`` how often each table that is read whole was read.
+    to come, ``refreshed`` how often each table that is read whole was read, ``shapes`` the columns that tables had there.
     """
 
     system: str
@@ -54,6 +54,7 @@ class Place:
     streams: frozenset[str] = frozenset()
     seen: Mapping[str, Seen] = field(default_factory=dict)
     refreshed: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, lsn: int) -> Place:
         """Further on in the log."""
@@ -70,6 +71,10 @@ class Place:
         """When a table was read whole once more."""
         return replace(self, refreshed={**self.refreshed, stream: self.refreshed.get(stream, 0) + 1})
 
+    def with_shapes(self, shapes: Mapping[str, str]) -> Place:
+        """When it is known which columns some tables have."""
+        return replace(self, shapes={**self.shapes, **shapes})
+
     def to_position(self) -> Position:
         """As it stands in the ledger."""
         value: dict[str, Any] = {"system": self.system}
@@ -81,6 +86,8 @@ class Place:
             value["seen"] = {name: [seen.to_text(), lsn_text(seen.until)] for name, seen in sorted(self.seen.items())}
         if self.refreshed:
             value["refreshed"] = dict(sorted(self.refreshed.items()))
+        if self.shapes:
+            value["shapes"] = dict(sorted(self.shapes.items()))
         return position(value)
 
     @classmethod
@@ -90,6 +97,7 @@ class Place:
         try:
             seen = {name: Seen.from_text(xids, lsn_number(until)) for name, (xids, until) in raw.get("seen", {}).items()}
             lsn = lsn_number(raw["lsn"]) if "lsn" in raw else None
-            return cls(str(raw["system"]), lsn, frozenset(raw.get("streams", ())), seen, dict(raw.get("refreshed", {})))
+            told = [dict(raw.get(name, {})) for name in ("refreshed", "shapes")]
+            return cls(str(raw["system"]), lsn, frozenset(raw.get("streams", ())), seen, *told)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unknown_position(text, _WHAT) from error

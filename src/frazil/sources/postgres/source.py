@@ -20,11 +20,12 @@ from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.base import Lag, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
-from frazil.sources.postgres.catalog import Connection, Published, Table
-from frazil.sources.postgres.changes import ChangeReader
+from frazil.sources.postgres.catalog import Connection, Published, Table, TableColumn
+from frazil.sources.postgres.changes import ChangeReader, Described
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.digest import digest
-from frazil.sources.postgres.frames import change_frame, snapshot_frame
+from frazil.sources.postgres.frames import change_frame, is_among, snapshot_frame
+from frazil.sources.postgres.numbering import Shape, numbered
 from frazil.sources.postgres.position import Place
 from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
 from frazil.sources.postgres.snapshot import ExportedSnapshot, PageRange, SnapshotRead, await_writers, dealt, page_ranges
@@ -174,15 +175,22 @@ class PostgresCdc:
         published = self._published(name) if follows else None
         if follows:
             self._asking_database(lambda database: await_writers(database, spec.snapshot_wait_secs))
-        self._exported = exported = ExportedSnapshot(self._login)
         table = self._table(stream)
+        self._exported = exported = ExportedSnapshot(self._login)
+        before, table = table, self._table(stream)
         leaves = self._asking_database(lambda database: catalog.leaves(database, table))
         rows = self._asking_database(lambda database: catalog.estimated_rows(database, [leaf for leaf, _ in leaves]))
         columns = self._columns_now(table, published)
         row_filter = published.row_filter if published is not None else None
         job = SnapshotRead(self._login, exported.name, name, columns, row_filter, place.lsn or 0)
         hands = dealt(page_ranges(leaves, spec.snapshot_chunk_mb), spec.snapshot_connections or self._cores())
-        end = place.with_snapshot(name, exported.seen) if follows else place.with_refresh(name)
+        end = place.with_refresh(name)
+        if follows:
+            # The columns of before the snapshot: what the log tells of them is younger.
+            shape = Shape.of(
+                before.oid, {one.number: (one.name, one.type_oid) for one in _passed(before, published)}, before.last
+            )
+            end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()})
         return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
 
     def _cores(self) -> int:
@@ -199,11 +207,9 @@ class PostgresCdc:
         return table
 
     def _columns_now(self, table: Table, published: Published | None) -> Columns:
-        passed = None if published is None else published.columns
         return tuple(
-            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier))
-            for column in table.columns
-            if passed is None or column.name in passed
+            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier), _id(table.oid, column.number))
+            for column in _passed(table, published)
         )
 
     def _look_up_type(self, oid: int) -> PgType | None:
@@ -233,7 +239,7 @@ class PostgresCdc:
                 return None
         detail = ChangesPart(end, filled.rows)
         full = rows >= limit or filled.blocked
-        return Slice(start, place.after(end).to_position(), rows, full=full, detail=detail)
+        return Slice(start, place.after(end).with_shapes(filled.shapes).to_position(), rows, full=full, detail=detail)
 
     def _reader_at(self, place: Place, following: Mapping[str, CdcStream]) -> ChangeReader:
         """The reader that goes on from a place: the one that is there, or a new one."""
@@ -241,7 +247,8 @@ class PostgresCdc:
         if reader is not None:
             if reader.start == place:
                 return reader
-            if planned is not None and isinstance(planned.detail, ChangesPart) and planned.end == place.to_position():
+            done = planned is not None and isinstance(planned.detail, ChangesPart) and planned.end == place.to_position()
+            if done and not reader.blocked:
                 reader.forget(place)
                 return reader
             self._close_reader()
@@ -270,13 +277,26 @@ class PostgresCdc:
         )
         return self._reader
 
-    def _describe(self, relation: Relation) -> tuple[Columns, tuple[str, ...]]:
+    def _describe(self, relation: Relation, before: Shape | None) -> Described:
+        listed = [(column.name, column.type_oid) for column in relation.columns]
+        attributes = self._asking_database(lambda database: catalog.attributes(database, relation.oid))
+        chosen = self._asking_database(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
+        found = numbered(relation.oid, listed, attributes, before, chosen)
         columns = tuple(
-            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier)) for column in relation.columns
+            Column(
+                column.name,
+                self._types.column_type(column.type_oid, column.type_modifier),
+                None if number is None else _id(relation.oid, number),
+            )
+            for column, number in zip(relation.columns, found.numbers, strict=True)
         )
         table = self._asking_database(lambda database: catalog.table(database, relation.namespace, relation.name))
-        keys = table.primary_key if table is not None else ()
-        return columns, keys or tuple(column.name for column in relation.columns)
+        keys = () if table is None else self._key_columns(table)
+        key_names = tuple(column.name for column in columns if is_among(column, keys))
+        return Described(columns, key_names or tuple(column.name for column in columns), found.shape)
+
+    def _key_columns(self, table: Table) -> Columns:
+        return tuple(column for column in self._columns_now(table, None) if column.name in table.primary_key)
 
     def _log_end(self) -> int:
         return self._asking_database(lambda database: lsn_number(_text(database, "select pg_current_wal_insert_lsn()::text")))
@@ -349,7 +369,7 @@ class PostgresCdc:
         stream = self._only_stream()
         now = self._table(stream)
         columns = self._columns_now(now, self._published(stream.full_name))
-        return change_frame(self._spark, (), stream.full_name, columns, keys=now.primary_key)
+        return change_frame(self._spark, (), stream.full_name, columns, keys=self._key_columns(now))
 
     def read_each(self, part: Slice) -> list[DataFrame]:
         """The rows of each table that has some."""
@@ -359,7 +379,7 @@ class PostgresCdc:
         """The rows of one table in a slice, with its columns. ``stream`` is `namespace.name`."""
         now = self._table(next(one for one in self.streams if one.full_name == stream))
         if isinstance(part.detail, SnapshotPart) and part.detail.job.table == stream:
-            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, now.primary_key)
+            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, self._key_columns(now))
         files: tuple[SpoolFile, ...] = ()
         before = None
         if isinstance(part.detail, ChangesPart):
@@ -368,7 +388,7 @@ class PostgresCdc:
             files, before = self._reader.files(), part.detail.end
         own = [file for file in files if file.table == stream]
         otherwise = () if own else self._columns_now(now, self._published(stream))
-        return change_frame(self._spark, own, stream, otherwise, before=before, keys=now.primary_key)
+        return change_frame(self._spark, own, stream, otherwise, before=before, keys=self._key_columns(now))
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -438,6 +458,16 @@ class PostgresCdc:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _id(oid: int, number: int) -> str:
+    return f"{oid}.{number}"
+
+
+def _passed(table: Table, published: Published | None) -> tuple[TableColumn, ...]:
+    """The columns that the publication lets through."""
+    names = None if published is None else published.columns
+    return tuple(column for column in table.columns if names is None or column.name in names)
 
 
 def _text(database: Connection, query: str) -> str:

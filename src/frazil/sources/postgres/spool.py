@@ -40,10 +40,11 @@ META: tuple[tuple[str, pa.DataType, str], ...] = (
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table at one time of its life."""
+    """A column of a table at one time of its life. ``id``: what it is whatever its name, where that is known."""
 
     name: str
     type: ColumnType
+    id: str | None = None
 
 
 Columns = tuple[Column, ...]
@@ -155,6 +156,14 @@ class Spool:
         partial = table["unchanged"].null_count < len(table)
         self.files.append(SpoolFile(pending.relation.full_name, pending.columns, path, partial))
         pending.clear()
+
+    def shapes(self, oid: int) -> list[Columns]:
+        """The columns of the changes of a table that are here, the newest first."""
+        pending = self._pending.get(oid)
+        if pending is None:
+            return []
+        written = [file.columns for file in reversed(self.files) if file.table == pending.relation.full_name]
+        return list(dict.fromkeys([*([pending.columns] if pending.messages else []), *written]))
 
     def clear(self) -> None:
         """Forgets everything but what the tables look like."""

@@ -1,0 +1,204 @@
+"""Which columns of the database a table's changes are about: the log tells names, and a name may pass from column to column.
+
+A column has a number that it keeps for good: a new column gets the next one, and that of a dropped column is never given
+again. The log lists the columns that a table had at the time of a change in the order of their numbers, without these. The
+catalog has the numbers, but as of now: columns may have been renamed, dropped and added since. What is known of the time
+before are the columns that the table had when it was last looked at. A number is given where only one column can be meant.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+
+from frazil.sources.postgres.spool import Column, Columns
+
+# A table of which more columns were dropped than leave so many ways to read a list is followed by names alone.
+MOST_READINGS = 2_000
+# Characters for the name of a column.
+_SUM = 4
+
+
+Named = tuple[str, int]
+"""A column's name, and the number of its type."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column of the catalog. ``listed``: the log has it as long as it is there, which it may not be any more."""
+
+    number: int
+    name: str
+    type_oid: int
+    listed: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns that a table had when it was last looked at: of which table, their numbers, and sums of their names and types.
+
+    ``last`` is the highest number that is known to have been given by then.
+    """
+
+    oid: int
+    last: int
+    sums: Mapping[int, str]
+
+    @classmethod
+    def of(cls, oid: int, columns: Mapping[int, Named], last: int = 0) -> Shape:
+        """Of columns with these numbers."""
+        return cls(oid, max(last, *columns, 0), {number: _sum(column) for number, column in columns.items()})
+
+    @classmethod
+    def from_text(cls, text: str) -> Shape:
+        """Reads what ``to_text`` wrote."""
+        oid, last, ranges, sums = text.split(":")
+        numbers: list[int] = []
+        for one in filter(None, ranges.split(",")):
+            low, _, high = one.partition("-")
+            numbers += range(int(low), int(high or low) + 1)
+        return cls(int(oid), int(last), {number: sums[at * _SUM : (at + 1) * _SUM] for at, number in enumerate(numbers)})
+
+    def to_text(self) -> str:
+        """Short, since it is part of every position: `16385:6:1-3,5:t7-D6Le-0Kt1w2Ry`."""
+        ranges: list[tuple[int, int]] = []
+        for number in self.sums:
+            if ranges and ranges[-1][1] == number - 1:
+                ranges[-1] = (ranges[-1][0], number)
+            else:
+                ranges.append((number, number))
+        texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+        return f"{self.oid}:{self.last}:{','.join(texts)}:{''.join(self.sums.values())}"
+
+    def may_have(self, number: int) -> bool:
+        """Whether a column can have been there since: it was, or is younger."""
+        return number in self.sums or number > self.last
+
+
+def _sum(column: Named) -> str:
+    name, type_oid = column
+    return base64.urlsafe_b64encode(zlib.crc32(f"{type_oid} {name}".encode()).to_bytes(4))[:_SUM].decode()
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The numbers of some columns, None where it cannot be told. ``shape``: what is known from then on, if all is certain."""
+
+    numbers: tuple[int | None, ...]
+    shape: Shape | None = None
+
+
+def numbered(
+    oid: int,
+    columns: Sequence[Named],
+    catalog: Sequence[Attribute],
+    before: Shape | None = None,
+    chosen: Collection[int] | None = None,
+) -> Numbered:
+    """The numbers of a table's columns, which the log lists in this way.
+
+    ``catalog`` has all columns as they are now, dropped ones too, ``before`` what the table had at some time before the change.
+    ``chosen``: the publication lets only these columns through.
+    """
+    before = before if before is not None and before.oid == oid else None
+    if chosen is not None:
+        readings = _of_chosen(columns, [one for one in catalog if one.number in chosen], before)
+    else:
+        readings = _likely(columns, catalog, before)
+    if not readings:
+        return Numbered((None,) * len(columns))
+    if len(readings) == 1:
+        last = before.last if before is not None else 0
+        return Numbered(readings[0], Shape.of(oid, dict(zip(readings[0], columns, strict=True)), last))
+    # A column that was dropped and one that was added under its name look alike, as long as the log is behind: the one that is
+    # there now is meant or will be, and whoever knows the other one finds that it was replaced.
+    now = {one.name: one.number for one in catalog if one.name}
+    told = [(name, set(numbers)) for (name, _), numbers in zip(columns, zip(*readings, strict=True), strict=True)]
+    return Numbered(tuple(min(may) if len(may) == 1 else now.get(name) if now.get(name) in may else None for name, may in told))
+
+
+def _of_chosen(columns: Sequence[Named], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
+    """A publication's choice may have been another one: that it was this one must be known, or all names must be right."""
+    numbers = tuple(one.number for one in catalog)
+    known = before is not None and tuple(before.sums) == numbers
+    right = [name for name, _ in columns] == [one.name for one in catalog]
+    return [numbers] if len(numbers) == len(columns) and (known or right) else []
+
+
+def _likely(columns: Sequence[Named], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:
+    """The columns that the names can mean: with names and types that they are known to have or to have had, if there are such."""
+    readings = list(islice(_readings(len(columns), catalog, before), MOST_READINGS + 1))
+    if len(readings) > MOST_READINGS:
+        return _as_now(columns, catalog)
+    now = {one.number: (one.name, one.type_oid) for one in catalog if one.name}
+    then = before.sums if before is not None else {}
+
+    def is_known(number: int, column: Named) -> bool:
+        return now.get(number) == column or then.get(number) == _sum(column)
+
+    return [one for one in readings if all(map(is_known, one, columns))] or readings
+
+
+def _as_now(columns: Sequence[Named], catalog: Sequence[Attribute]) -> list[tuple[int, ...]]:
+    """The columns of now, if all names are theirs, and only younger ones are missing."""
+    by_name = {one.name: one.number for one in catalog if one.name}
+    found = tuple(by_name[name] for name, _ in columns if name in by_name)
+    missing = [one.number for one in catalog if one.listed and one.number not in found]
+    right = len(found) == len(columns) and found == tuple(sorted(found))
+    return [found] if right and all(number > max(found, default=0) for number in missing) else []
+
+
+def _readings(count: int, catalog: Sequence[Attribute], before: Shape | None) -> Iterator[tuple[int, ...]]:
+    """All sets of so many columns that the table can have had: those of now up to the youngest of then, and some others."""
+    listed = [one.number for one in catalog if one.listed]
+    others = [one.number for one in catalog if not one.listed and (before is None or before.may_have(one.number))]
+    for had in range(min(count, len(listed)) + 1):
+        if before is not None and any(number in before.sums for number in listed[had:]):
+            continue
+        older = [number for number in others if had == len(listed) or number < listed[had]]
+        for more in combinations(older, count - had):
+            yield tuple(sorted((*listed[:had], *more)))
+
+
+@dataclass(frozen=True)
+class United:
+    """Columns of several times of a table's life as one list: each under the last name that it had.
+
+    ``names`` tells for each of these times the names under which its columns are in the list.
+    """
+
+    columns: Columns
+    names: tuple[tuple[str, ...], ...]
+
+
+def united(shapes: Sequence[Columns]) -> United | None:
+    """The columns of all ``shapes``, of which the newest comes first; None when two different ones would have the same name."""
+    by_id: dict[str, str] = {}
+    by_name: dict[str, Column] = {}
+    names: list[tuple[str, ...]] = []
+    for columns in shapes:
+        own: list[str] = []
+        for column in columns:
+            name = by_id.get(column.id or "", column.name)
+            held = by_name.get(name)
+            if held is not None and _differ(held, column):
+                return None
+            if held is None:
+                by_name[name] = column
+            if column.id is not None:
+                by_id.setdefault(column.id, name)
+            own.append(name)
+        if len(set(own)) < len(own):
+            return None
+        names.append(tuple(own))
+    return United(tuple(by_name.values()), tuple(names))
+
+
+def _differ(one: Column, other: Column) -> bool:
+    """Whether two are known to be different columns of one table. A table that was made anew has columns of the same names."""
+    if one.id is None or other.id is None or one.id == other.id:
+        return False
+    return one.id.partition(".")[0] == other.id.partition(".")[0]
