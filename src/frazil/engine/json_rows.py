@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
@@ -9,6 +10,8 @@ from py4j.java_gateway import JavaPackage
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
+
+READER = "frazil.JsonRows"
 
 
 def json_rows(spark: SparkSession, messages: Column, carrier: StructType, root: str = "") -> Column | None:
@@ -19,8 +22,7 @@ def json_rows(spark: SparkSession, messages: Column, carrier: StructType, root: 
     """
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    names: Any = spark._jvm
-    reader = names.frazil.JsonRows
+    reader: Any = reduce(getattr, READER.split("."), spark._jvm)
     # A name that the JVM does not know is taken for a package's.
     if isinstance(reader, JavaPackage):
         return None
