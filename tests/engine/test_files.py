@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
 import frazil
 from engine.lakes import Lake, run
-from frazil.engine.session import OWN_JARS
 
 MB = 1024 * 1024
 
@@ -65,12 +62,6 @@ def test_brotli_is_refused_by_a_session_without_its_codec(lake: Lake) -> None:
     with pytest.raises(frazil.EnvironmentFault, match="without the codec for brotli"):
         lake.sink("select 1 id", compression="brotli").write()
     assert lake.count() == 0
-
-
-def test_the_shipped_brotli_codec_is_made_from_the_source_beside_it() -> None:
-    source = OWN_JARS["brotli"].with_name("BrotliCodec.java").read_bytes()
-    manifest = ZipFile(OWN_JARS["brotli"]).read("META-INF/MANIFEST.MF").decode()
-    assert f"Source: {hashlib.sha256(source).hexdigest()}" in manifest, "run scripts/build_brotli_codec.py"
 
 
 @pytest.mark.parametrize(("file_format", "files", "largest"), [("parquet", 4, 2 * MB), ("avro", 4, 2 * MB), ("orc", 3, 4 * MB)])

@@ -26,7 +26,8 @@ ALLOWED = {
     "model": BASE,
     # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
     # A message's values become those of declared columns as a row's do.
-    "sources": ("frazil.engine.types", "frazil.engine.schema", "frazil.engine.kafka", *MODEL),
+    # Plain JSON messages are read by frazil's own Java.
+    "sources": ("frazil.engine.types", "frazil.engine.schema", "frazil.engine.kafka", "frazil.engine.json_rows", *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
@@ -37,7 +38,7 @@ ALLOWED = {
 }
 
 RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka")
+JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.json_rows")
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from frazil.engine import jars as subject
 from frazil.engine.jars import Jar, component_jars, components, ensure_jars, missing_jars, proxy_options, read_lock
+from frazil.engine.session import OWN_JARS
 from frazil.errors import EnvironmentFault, UsageError
 
 SETTINGS = """<ivysettings>
@@ -199,6 +202,15 @@ def test_every_lock_line_is_a_digest_and_the_path_of_a_jar() -> None:
         for line, jar in zip(lock.read_text().splitlines(), read_lock(lock), strict=True):
             assert len(bytes.fromhex(jar.sha256)) == 32, line
             assert line.endswith(f"/{jar.module}/{jar.revision}/{jar.file_name}"), line
+
+
+def test_the_shipped_jars_are_made_from_the_sources_beside_them() -> None:
+    told = {}
+    for jar in OWN_JARS.values():
+        manifest = ZipFile(jar).read("META-INF/MANIFEST.MF").decode()
+        told |= dict(re.findall(r"Name: (\S+)\nSource: (\w+)", manifest))
+    sources = {path for jar in OWN_JARS.values() for path in jar.parent.glob("*.java")}
+    assert told == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sources}, "run scripts/build_jars.py"
 
 
 def test_components_that_are_named_twice_are_read_once() -> None:

@@ -28,8 +28,9 @@ from frazil.model.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What no repository has and is shipped instead, by the component that it belongs to; scripts/build_brotli_codec.py makes it.
-OWN_JARS = {"brotli": Path(__file__).parent / "jvm" / "brotli-codec.jar"}
+# What no repository has and is shipped instead, by the component that it belongs to; scripts/build_jars.py makes them.
+_JVM = Path(__file__).parent / "jvm"
+OWN_JARS = {"core": _JVM / "json-rows.jar", "brotli": _JVM / "brotli-codec.jar"}
 
 # Pipelines run in threads of their own; two of them must not describe their catalogs in the same session at once.
 _choosing = threading.Lock()

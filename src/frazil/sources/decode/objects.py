@@ -3,6 +3,8 @@
 Spark reads the first value of a text and leaves the rest, takes Python's NaN and single quotes, replaces half characters, makes
 the nearest double of a large integer and infinity of a larger one. A message is therefore read inside an object of frazil's own,
 whose end must be seen, and numbers are looked at once more.
+
+That is slow, and nearly all messages are plain: a quick reader takes those first, and what it leaves is read with care.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
@@ -28,10 +30,12 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from frazil.engine.json_rows import json_rows
 from frazil.engine.schema import HIDDEN
 from frazil.sources.decode.infer import parse_found
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, utf8
 
+_PLAIN, _REST = (f"{HIDDEN}{name}" for name in ("plain", "rest"))
 _TEXT, _READ, _DOCUMENT, _FOUND = (f"{HIDDEN}{name}" for name in ("text", "read", "document", "found"))
 _VALUE, _END, _CORRUPT = "v", f"{HIDDEN}end", f"{HIDDEN}corrupt"
 _OPTIONS = {
@@ -159,13 +163,32 @@ class ObjectReader:
         """The frame with a struct of the objects' fields, and the fault of each message that cannot be read."""
         key = (source, into, reading)
         if key not in self._steps:
-            self._steps[key] = list(_steps(source, into, reading))
+            self._steps[key] = list(_steps(source, into, reading, plain_rows(frame.sparkSession, source, reading)))
         for name, value in self._steps[key]:
             frame = frame.withColumn(name, value)
-        return frame.drop(_TEXT, _READ, _DOCUMENT, _FOUND)
+        return frame.drop(_PLAIN, _REST, _TEXT, _READ, _DOCUMENT, _FOUND)
 
 
-def _steps(source: str, into: str, reading: Reading) -> Iterator[tuple[str, Column]]:
+def plain_rows(spark: SparkSession, source: str, reading: Reading) -> Column | None:
+    """What the quick reader makes of messages, null where it leaves them. None where it cannot be used."""
+    # It looks neither for keys that are refused nor into what stays a variant.
+    if reading.refused or has_variants(reading.wanted):
+        return None
+    return json_rows(spark, column(source), reading.carrier, reading.root)
+
+
+def _steps(source: str, into: str, reading: Reading, plain: Column | None) -> Iterator[tuple[str, Column]]:
+    if plain is None:
+        yield from _careful(source, into, reading)
+        return
+    yield _PLAIN, plain
+    # To the careful reader a plain message is none, which costs it nothing.
+    yield _REST, sf.when(column(_PLAIN).isNull(), column(source))
+    yield from _careful(_REST, into, reading)
+    yield into, sf.coalesce(column(_PLAIN), column(into))
+
+
+def _careful(source: str, into: str, reading: Reading) -> Iterator[tuple[str, Column]]:
     carrier: DataType = reading.carrier
     if reading.root:
         carrier = StructType([StructField(reading.root, carrier)])

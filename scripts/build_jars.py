@@ -1,0 +1,53 @@
+"""Compiles the Java sources of ``frazil/engine/jvm`` into the jars beside them: ``python scripts/build_jars.py``. Needs a JDK 17.
+
+A jar tells which sources it was made from, so that a test can say when it was forgotten to make it again. Its entries have
+no times: the same sources and compiler give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZipFile, ZipInfo
+
+import pyspark
+
+from frazil.engine.jars import component_jars, ensure_jars
+from frazil.engine.session import OWN_JARS
+
+SOURCES = {"brotli": ("BrotliCodec.java",), "core": ("JsonPass.java", "JsonRows.java")}
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def main() -> None:
+    """Compiles the sources and writes the jars."""
+    spark = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+    for component, jar in OWN_JARS.items():
+        sources = [jar.with_name(name) for name in SOURCES[component]]
+        build(jar, sources, (*spark, *ensure_jars(component_jars([component]))))
+
+
+def build(jar: Path, sources: Sequence[Path], classpath: Sequence[Path]) -> None:
+    """One jar from its sources."""
+    # Spark's own jars name others in their manifests that are not there: not a mistake of these sources.
+    options = ["--release", "17", "-Xlint:all,-path", "-Werror", "-cp", os.pathsep.join(map(str, classpath))]
+    with tempfile.TemporaryDirectory() as out:
+        subprocess.run(["javac", *options, "-d", out, *map(str, sources)], check=True)
+        with ZipFile(jar, "w") as file:
+            file.writestr(ZipInfo("META-INF/MANIFEST.MF", EPOCH), manifest(sources))
+            for path in sorted(Path(out).rglob("*.class")):
+                file.writestr(ZipInfo(str(path.relative_to(out)), EPOCH), path.read_bytes())
+
+
+def manifest(sources: Sequence[Path]) -> str:
+    """One section for each source, with its digest."""
+    told = [f"Name: {path.name}\nSource: {hashlib.sha256(path.read_bytes()).hexdigest()}\n\n" for path in sources]
+    return "Manifest-Version: 1.0\n\n" + "".join(told)
+
+
+if __name__ == "__main__":
+    main()
