@@ -26,10 +26,8 @@ class Debezium:
     kafka: Kafka
 
     @contextmanager
-    def following(
-        self, server: Postgres, database: str, tables: Sequence[str], converters: Mapping[str, str]
-    ) -> Iterator[str]:
-        """Follows tables of `public` as long as the block; gives what the names of the topics begin with, and that of its slot."""
+    def following(self, server: Postgres, database: str, tables: Sequence[str], converters: Mapping[str, str]) -> Iterator[str]:
+        """Follows tables of `public` as long as the block; gives the name of its slot, with which those of the topics begin."""
         name = f"dbz_{uuid.uuid4().hex[:8]}"
         config = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -67,7 +65,7 @@ def in_avro(registry: SchemaRegistry) -> dict[str, str]:
     """Avro by a registry, as Debezium's documentation sets it up: a zero byte, and the id that the registry's `ccompat` knows."""
     settings = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",
-        ".apicurio.registry.url": registry.url.replace("/ccompat/v7", "/registry/v2"),
+        ".apicurio.registry.url": registry.own_url,
         ".apicurio.registry.auto-register": "true",
         ".apicurio.registry.as-confluent": "true",
         ".apicurio.registry.use-id": "contentId",
