@@ -20,6 +20,7 @@ import pytest
 
 from frazil.engine.jars import ensure_jars, read_lock
 from frazil.engine.java import java_command
+from services.certificates import HERE, make_certificates
 from services.processes import LOCALHOST, Child, ServiceFailed, free_port, start, wait_until
 
 LOCK = Path(__file__).parent / "locks" / "kafka-4.3.1.txt"
@@ -192,7 +193,7 @@ def running_kafka(folder: Path) -> Iterator[Kafka]:
     """A broker of its own in the folder, as long as the block."""
     cluster_id = base64.urlsafe_b64encode(b"frazil" + secrets.token_bytes(10)).decode().rstrip("=")
     kafka = Kafka(folder, secrets.token_urlsafe(12), cluster_id)
-    _make_certificates(kafka.certificates)
+    make_certificates(kafka.certificates, {"server": HERE, "named": f"DNS:{OTHER_NAME}", "client": "DNS:client"})
     _start_on_free_ports(kafka)
     try:
         yield kafka
@@ -278,23 +279,3 @@ def _format(kafka: Kafka) -> None:
     done = subprocess.run([*command, *place, *users], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ServiceFailed(f"Kafka's storage could not be made:\n{done.stdout}{done.stderr}")
-
-
-def _make_certificates(folder: Path) -> None:
-    """An authority, and three certificates of it: for 127.0.0.1, for another name, and for a client."""
-    folder.mkdir()
-    names = {"server": f"IP:{LOCALHOST},DNS:localhost", "named": f"DNS:{OTHER_NAME}", "client": "DNS:client"}
-    key = ["-newkey", "rsa:2048", "-nodes"]
-    _openssl(folder, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=frazil tests")
-    for name, alternative in names.items():
-        _openssl(folder, "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / f"{name}.ext").write_text(f"subjectAltName={alternative}\n")
-        signed = ["-in", f"{name}.csr", "-out", f"{name}.pem", "-extfile", f"{name}.ext", "-days", "2"]
-        _openssl(folder, "x509", "-req", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", *signed)
-        (folder / f"{name}.both").write_text((folder / f"{name}.key").read_text() + (folder / f"{name}.pem").read_text())
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    done = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ServiceFailed(f"openssl {arguments[0]} failed:\n{done.stderr}")

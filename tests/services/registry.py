@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from frazil.engine.cache import cache_dir
 from frazil.engine.jars import run_ivy
-from services.processes import LOCALHOST, Child, ServiceFailed, free_port, start, wait_until
+from services.processes import LOCALHOST, ServiceFailed, free_port, started, wait_until
 
 VERSION = "3.3.3"
 SHA256 = "8bc6751c76d963734224b01d5e7f84ccb3cb61c87d3bd77c36c35f10a5cbed63"
@@ -32,9 +31,26 @@ DEPENDENCY = f"""<dependency org="io.apicurio" name="apicurio-registry-app" rev=
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """Where the registry answers."""
+    """Where the registry answers: by the calls of Confluent's under ``url``, by its own under ``own_url``."""
 
-    url: str
+    address: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.address}/ccompat/v7"
+
+    @property
+    def own_url(self) -> str:
+        return f"{self.address}/registry/v2"
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            urlopen(f"{self.url}/subjects", timeout=5).close()
+        except OSError:
+            return False
+        return True
 
     def register(self, subject: str, schema: Any, references: list[dict[str, Any]] | None = None) -> int:
         """The id of a schema under a subject."""
@@ -45,42 +61,6 @@ class SchemaRegistry:
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         with urlopen(Request(f"{self.url}/subjects/{subject}/versions", body, headers), timeout=60) as answer:
             return int(json.load(answer)["id"])
-
-
-class RegistryServer:
-    """A registry that can be stopped and started again. It keeps nothing: schemas are registered anew, under the same ids."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port()
-        self._child: Child | None = None
-        self.registry = SchemaRegistry(f"http://{LOCALHOST}:{self._port}/apis/ccompat/v7")
-
-    def start(self) -> None:
-        """Starts the registry and waits until it answers."""
-        environment = {
-            "QUARKUS_HTTP_HOST": LOCALHOST,
-            "QUARKUS_HTTP_PORT": str(self._port),
-            # Its health is told on a port of its own, where a second registry would meet the first.
-            "QUARKUS_MANAGEMENT_HOST": LOCALHOST,
-            "QUARKUS_MANAGEMENT_PORT": str(free_port()),
-            "APICURIO_STORAGE_KIND": "sql",
-        }
-        command = [java_21(), *MEMORY, "-jar", str(unpacked() / "quarkus-run.jar")]
-        self._child = start("schema registry", command, self._folder / "registry.log", env=environment)
-        wait_until(self._answers, READY_SECONDS, "an answer", self._child)
-
-    def stop(self) -> None:
-        """Stops the registry."""
-        if self._child is not None:
-            self._child.stop()
-
-    def _answers(self) -> bool:
-        try:
-            with urlopen(f"{self.registry.url}/subjects", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (URLError, OSError):
-            return False
 
 
 def java_21() -> str:
@@ -120,18 +100,26 @@ def _fetched(scratch: Path) -> Path:
 
 
 @contextmanager
-def running_registry(folder: Path) -> Iterator[RegistryServer]:
-    """A registry of its own, as long as the block."""
-    server = RegistryServer(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+def running_registry(folder: Path) -> Iterator[SchemaRegistry]:
+    """A registry of its own, as long as the block. It keeps nothing."""
+    port = free_port()
+    environment = {
+        "QUARKUS_HTTP_HOST": LOCALHOST,
+        "QUARKUS_HTTP_PORT": str(port),
+        # Its health is told on a port of its own, where a second registry would meet the first.
+        "QUARKUS_MANAGEMENT_HOST": LOCALHOST,
+        "QUARKUS_MANAGEMENT_PORT": str(free_port()),
+        "APICURIO_STORAGE_KIND": "sql",
+    }
+    registry = SchemaRegistry(f"http://{LOCALHOST}:{port}/apis")
+    command = [java_21(), *MEMORY, "-jar", str(unpacked() / "quarkus-run.jar")]
+    with started("schema registry", command, folder / "registry.log", env=environment) as child:
+        wait_until(lambda: registry.ready, READY_SECONDS, "an answer", child)
+        yield registry
 
 
 @pytest.fixture(scope="session")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
     """One registry for the test run. Tests share it, so that each uses subjects of its own."""
-    with running_registry(tmp_path_factory.mktemp("registry")) as server:
-        yield server.registry
+    with running_registry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry

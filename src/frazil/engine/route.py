@@ -25,7 +25,7 @@ from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, HEADERS, HIDDEN, data_columns, error_of, quoted
 from frazil.engine.shape import Tally, shaped
 from frazil.engine.target import explain_staging
-from frazil.engine.write import without_marks
+from frazil.engine.write import is_extra, without_marks
 from frazil.engine.writer import Explain, SinkWriter
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
@@ -48,23 +48,26 @@ _SHOWN = 5
 class Found:
     """What a batch holds: the rows of each value that has a table, by table, and those that have none.
 
-    ``filled`` are the columns that have a value in one of the rows for a table.
+    ``filled`` are the columns that have a value in one of the rows for a table. ``records`` are the rows that stand for a record
+    of their own, ``lost`` those of them that have no table.
     """
 
     tables: Mapping[str, dict[str, int]]
     filled: Mapping[str, frozenset[str]] = field(default_factory=dict)
     strays: Mapping[str | None, int] = field(default_factory=dict)
     broken: int = 0
-
-    @property
-    def rows(self) -> int:
-        """All rows."""
-        return sum(sum(values.values()) for values in self.tables.values()) + self.misfits
+    records: int = 0
+    lost: int = 0
 
     @property
     def misfits(self) -> int:
         """Rows that go into no table."""
         return sum(self.strays.values()) + self.broken
+
+    @property
+    def unrouted(self) -> RowCounts:
+        """What becomes of the rows that go into no table."""
+        return RowCounts(self.lost, 0, dead_lettered=self.misfits, extra=self.misfits - self.lost)
 
 
 @dataclass(frozen=True)
@@ -232,14 +235,13 @@ class RoutedWriter:
             self._introduce(names)
             self.unfinished = part.end  # from here on the very same part must be repeated
             done = self._write_tables(pieces, names, part, lead, explain)
-            lost = sum(piece.found.misfits for piece in pieces)
-            unrouted = RowCounts(lost, 0, dead_lettered=lost)
+            unrouted = sum((piece.found.unrouted for piece in pieces), RowCounts(0, 0))
             total = sum((one.counts for one in done), unrouted)
             if self.letters is not None:
                 self.letters.put(self._batch.rejected, total.read, part, lead)
         reshaped = RowCounts(0, 0)
         for piece, tally in zip(pieces, tallies, strict=True):
-            reshaped += tally.of(piece.found.rows)
+            reshaped += tally.of(piece.found.records)
         return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
 
     def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
@@ -277,12 +279,14 @@ class RoutedWriter:
 
     def _look(self, rows: DataFrame, explain: Explain) -> Found:
         """Reads the batch, once, and sorts its values."""
-        broken = functions.col(ERROR).isNotNull() if ERROR in rows.columns else functions.lit(False)
+        unread = functions.col(ERROR).isNotNull() if ERROR in rows.columns else functions.lit(False)
         names = data_columns(rows)
         has = [functions.max(functions.col(quoted(name)).isNotNull()).alias(f"has{n}") for n, name in enumerate(names)]
         count = functions.count(functions.lit(1)).alias("count")
+        records = functions.count_if(~is_extra(rows)).alias("records")
+        by_value = rows.groupBy(functions.col(ROUTE).alias("value"), unread.alias("broken"))
         try:
-            counted = rows.groupBy(functions.col(ROUTE).alias("value"), broken.alias("broken")).agg(count, *has).collect()
+            counted = by_value.agg(count, records, *has).collect()
         except FrazilError:
             raise
         except Exception as error:
@@ -290,8 +294,11 @@ class RoutedWriter:
         tables: dict[str, dict[str, int]] = defaultdict(dict)
         filled: dict[str, frozenset[str]] = defaultdict(frozenset)
         strays: dict[str | None, int] = {}
+        lost = 0
         for row in counted:
             name = None if row["value"] is None else self._route.table_of(row["value"])
+            if row["broken"] or name is None:
+                lost += int(row["records"])
             if row["broken"]:
                 continue
             if name is None:
@@ -300,7 +307,8 @@ class RoutedWriter:
                 table = f"{self.sink.namespace}.{name}"
                 tables[table][row["value"]] = int(row["count"])
                 filled[table] |= {column for n, column in enumerate(names) if row[f"has{n}"]}
-        found = Found(tables, filled, strays, sum(int(row["count"]) for row in counted if row["broken"]))
+        broken = sum(int(row["count"]) for row in counted if row["broken"])
+        found = Found(tables, filled, strays, broken, sum(int(row["records"]) for row in counted), lost)
         if found.misfits and self.letters is None:
             raise self._refusal(rows, found)
         return found

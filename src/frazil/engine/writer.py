@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from frazil.engine import target
 from frazil.engine.catalogs import catalog_settings, sqlite_file
@@ -30,6 +30,7 @@ from frazil.engine.write import (
     Written,
     compact,
     deleted_where,
+    is_extra,
     settle,
     strategy_of,
     too_many_files,
@@ -287,7 +288,10 @@ class SinkWriter:
         ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
         wrong = None
         if fit.error is not None:
-            wrong = Counted(fit.applied(frame), functions.count(functions.col(ERROR)).alias("rows"))
+            applied = fit.applied(frame)
+            bad = functions.col(ERROR).isNotNull()
+            beside = functions.count_if(bad & is_extra(applied)).alias("extra")
+            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside)
             frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
             fit = replace(fit, columns=None, error=None)
         try:
@@ -298,8 +302,9 @@ class SinkWriter:
             raise explain(error) or target.explain_staging(fault_of(error)) from error
         written = replace(written, change=replace(written.change, columns=self._fit.ids))
         counts = written.counts
-        rejected = int(wrong.get()["rows"]) if wrong is not None else 0
-        counts = replace(counts, read=counts.read + rejected, dead_lettered=rejected)
+        found = wrong.get() if wrong is not None else Row(rows=0, extra=0)
+        rejected, extra = int(found["rows"]), int(found["extra"])
+        counts += RowCounts(read=rejected - extra, written=0, dead_lettered=rejected, extra=extra)
         counts += tally.of(counts.read)
         if not rejected:
             return Staging(replace(written, counts=counts))

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,9 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.errors import ConfigError, Retryable
-from services.registry import RegistryServer, SchemaRegistry
+from frazil.errors import ConfigError
+from services.registry import SchemaRegistry
+from sources.decode.answering import answering
 from sources.decode.records import Decoded, decoded, decoder_of, records
 
 
@@ -169,37 +166,6 @@ def test_a_schema_that_cannot_be_used(spark: SparkSession, schema: Any) -> None:
     assert "\n" not in told.value.message
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A registry that answers as the test says: the real one knows no passwords here and breaks down only as a whole."""
-
-    def do_GET(self) -> None:
-        server: Any = self.server
-        server.asked.append(self.path)
-        wanted = server.authorization
-        status, answer = (401, {}) if wanted and self.headers["Authorization"] != wanted else server.answer(self.path)
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
-
-    def log_message(self, *_: Any) -> None:
-        """Says nothing."""
-
-
-@contextmanager
-def answering(answer: Any, authorization: str = "") -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    server.answer, server.asked, server.authorization = answer, [], authorization
-    server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_a_schema_is_asked_for_once(spark: SparkSession) -> None:
     with answering(lambda path: (200, {"schema": '"long"'}) if path.endswith("/1") else (404, {})) as server:
         avro = decoder_of(spark, of_registry(server.url))
@@ -208,24 +174,6 @@ def test_a_schema_is_asked_for_once(spark: SparkSession) -> None:
             assert Decoded(avro.decode(records(spark, values))).codes == [None, "avro-unknown-schema"]
         assert server.asked.count("/schemas/ids/1") == 1
         assert server.asked.count("/schemas/ids/2") == 2, "what is unknown may be known later"
-
-
-def test_a_registry_with_a_password(spark: SparkSession) -> None:
-    with answering(lambda _: (200, []), "Basic dTpzZWNyZXRwYXNz") as server:
-        wrong = {"url": server.url, "user": "u", "password": "wrongpass"}
-        with pytest.raises(ConfigError, match="refuses") as told:
-            decoder_of(spark, {"type": "avro", "schema_registry": wrong}).check()
-        assert "wrongpass" not in str(told.value)
-        decoder_of(spark, {"type": "avro", "schema_registry": {**wrong, "password": "secretpass"}}).check()
-    with answering(lambda _: (200, []), "Bearer tok-123") as server:
-        decoder_of(spark, {"type": "avro", "schema_registry": {"url": server.url, "token": "tok-123"}}).check()
-
-
-def test_what_is_no_registry(spark: SparkSession) -> None:
-    with answering(lambda _: (404, {})) as server, pytest.raises(ConfigError, match="no schema registry"):
-        decoder_of(spark, of_registry(server.url)).check()
-    with answering(lambda _: (500, {})) as server, pytest.raises(Retryable, match="status 500"):
-        decoder_of(spark, of_registry(server.url)).check()
 
 
 def test_a_schema_that_spark_cannot_read_spoils_its_own_messages_only(spark: SparkSession) -> None:
@@ -240,21 +188,3 @@ def test_a_schema_that_spark_cannot_read_spoils_its_own_messages_only(spark: Spa
         found = decoded(spark, of_registry(server.url), values)
     assert found.codes == [None, "avro-schema", "avro-schema"]
     assert found.rows[0] == {"value": 1}
-
-
-def test_a_registry_that_is_down_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
-    server = RegistryServer(tmp_path)
-    avro = decoder_of(spark, of_registry(server.registry.url))
-    with pytest.raises(Retryable, match="does not answer"):
-        avro.check()
-    server.start()
-    try:
-        avro.check()
-        number = server.registry.register("down", ORDER)
-        message = framed(number, ORDER, {"id": 1, "name": "a", "price": Decimal("1.00")})
-        assert Decoded(avro.decode(records(spark, [message]))).rows[0]["id"] == 1
-    finally:
-        server.stop()
-    assert Decoded(avro.decode(records(spark, [message]))).rows[0]["id"] == 1, "what is known needs no registry"
-    with pytest.raises(Retryable, match="does not answer"):
-        avro.decode(records(spark, [b"\0" + (number + 1).to_bytes(4, "big") + b"\0"]))

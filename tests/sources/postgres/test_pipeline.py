@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from engine.lakes import Lake, commits, run, sqlite_lake
 from frazil.errors import ConfigError, DataError
+from frazil.model.commit import RowCounts
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of
@@ -119,3 +120,33 @@ def following(folder: Path, spec: Path, *when: str) -> Child:
 def ended(child: Child) -> int:
     wait_until(lambda: not child.running, 240, "its end")
     return int(child.process.returncode)
+
+
+@pytest.mark.parametrize(
+    ("sink", "expected"),
+    [
+        ({"commit_mode": "upsert"}, RowCounts(read=6, written=3, filtered=3, deleted=2, extra=2)),
+        ({"commit_mode": "upsert", "route": {"source": True}}, RowCounts(read=6, written=3, filtered=3, deleted=2, extra=2)),
+        ({"commit_mode": "append"}, RowCounts(read=6, written=3, filtered=3)),
+    ],
+    ids=["upsert", "routed", "append"],
+)
+def test_a_key_that_moves_is_one_record_of_a_filter(
+    database: Database, lake: Lake, sink: dict[str, Any], expected: RowCounts
+) -> None:
+    database.run("create table orders (id int primary key, item text)")
+    database.run("insert into orders select i, 'old' from unnest(array[1, 3, 104, 105]) i")
+    below = [{"type": "where", "condition": "id < 100"}]
+    pipeline = lake.introduced().pipeline(described(database, "orders"), transforms=below, **sink)
+    run(pipeline, once=True)
+    with database.connect() as connection, connection.transaction():
+        for old, new in ((1, 2), (3, 103), (104, 4), (105, 106)):
+            connection.execute("update orders set id = %s where id = %s", (new, old))
+        connection.execute("insert into orders values (7, 'new'), (107, 'new')")
+    done = sum((commit.counts for commit in commits(run(pipeline, once=True))), RowCounts(0, 0))
+    assert done == expected
+    table = "db.public_orders" if "route" in sink else "db.t"
+    assert [row[0] for row in lake.rows("id", table)] == ([2, 4, 7] if "upsert" in sink.values() else [1, 2, 3, 4, 7])
+    summary = lake.data_snapshots("db.frazil__ledger" if "route" in sink else "db.t")[-1].summary
+    told = {name: int(summary[f"frazil.rows-{name}"]) for name in ("in", "out", "filtered", "dead-lettered")}
+    assert told == {"in": 6, "out": 3, "filtered": 3, "dead-lettered": 0}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine.counting import Counted
+from frazil.engine.write.rows import is_extra
 from frazil.model.commit import RowCounts
 
 Watch = Callable[[DataFrame, Column | None], DataFrame]
@@ -19,16 +20,20 @@ def unwatched(frame: DataFrame, _gone: Column | None) -> DataFrame:
 
 
 class Tally:
-    """The numbers of one passage through the transforms; known when the rows have been written."""
+    """The numbers of one passage through the transforms; known when the rows have been written.
+
+    Rows that stand beside the main one of their record are left out: what becomes of them is no matter of records.
+    """
 
     def __init__(self) -> None:
         self._steps: list[tuple[Counted, bool]] = []
 
     def watch(self, frame: DataFrame, gone: Column | None) -> DataFrame:
         """Counts the rows that come to this point, and those of them that go no further."""
-        counts = [functions.count(functions.lit(1)).alias("rows")]
+        main = ~is_extra(frame)
+        counts = [functions.count_if(main).alias("rows")]
         if gone is not None:
-            counts.append(functions.count_if(gone).alias("gone"))
+            counts.append(functions.count_if(main & gone).alias("gone"))
         seen = Counted(frame, *counts)
         self._steps.append((seen, gone is not None))
         return seen.frame

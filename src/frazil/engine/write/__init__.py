@@ -10,7 +10,7 @@ from frazil.engine.target import Fit
 from frazil.engine.write.append import append
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.overwrite import deleted_where, overwrite
-from frazil.engine.write.rows import without_marks
+from frazil.engine.write.rows import is_extra, without_marks
 from frazil.engine.write.settle import Settlement, compact, settle, too_many_files, too_many_keys
 from frazil.engine.write.upsert import upsert
 from frazil.model.changes import CommitMode
@@ -37,6 +37,7 @@ __all__ = [
     "Written",
     "compact",
     "deleted_where",
+    "is_extra",
     "settle",
     "strategy_of",
     "too_many_files",

@@ -9,7 +9,7 @@ from frazil.engine.iceberg import Append, Change
 from frazil.engine.schema import DELETE, OP
 from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
-from frazil.engine.write.rows import EXTRA, IGNORE
+from frazil.engine.write.rows import IGNORE, is_extra
 from frazil.model.commit import RowCounts
 
 
@@ -24,11 +24,11 @@ def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
 
 def _append_changes(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     base = ground.table.base
-    extra = functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)
-    seen = Counted(frame, functions.count(functions.lit(1)).alias("changes"), functions.count_if(extra).alias("extra"))
-    unwanted = [IGNORE] if ground.sink.keeps_deletes else [IGNORE, DELETE]
-    staged = ground.stage(fit.rows(seen.frame.where(~functions.col(OP).isin(unwanted))), fit.evolution)
+    extra = is_extra(frame)
+    wanted = ~functions.col(OP).isin([IGNORE] if ground.sink.keeps_deletes else [IGNORE, DELETE])
+    seen = Counted(frame, functions.count_if(~extra).alias("records"), functions.count_if(extra & wanted).alias("extra"))
+    staged = ground.stage(fit.rows(seen.frame.where(wanted)), fit.evolution)
     told = seen.get()
-    found, more = int(told["changes"]), int(told["extra"] or 0)
-    counts = RowCounts(read=found - more, written=staged.rows, filtered=found - staged.rows, extra=more)
+    records, more = int(told["records"]), int(told["extra"])
+    counts = RowCounts(read=records, written=staged.rows, filtered=records + more - staged.rows, extra=more)
     return Written(Change(Append(staged), base, fit.evolution), counts)

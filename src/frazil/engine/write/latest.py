@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 
 from frazil.engine.counting import Counted
 from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, data_columns, quoted, unchanged
-from frazil.engine.write.rows import EXTRA, IGNORE, ORDER
+from frazil.engine.write.rows import IGNORE, ORDER, is_extra
 from frazil.errors import DataError
 
 _RANK, _DIGEST, _LOWEST, _HIGHEST = (f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest"))
@@ -56,7 +56,7 @@ def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, S
     seen = Counted(
         frame,
         functions.count(functions.lit(1)).alias("changes"),
-        _count_if(functions.col(EXTRA) if EXTRA in frame.columns else functions.lit(False)).alias("extra"),
+        _count_if(is_extra(frame)).alias("extra"),
         _count_if(_op(frame) == IGNORE).alias("ignored"),
     )
     # The record itself, which may be large, is not carried along.

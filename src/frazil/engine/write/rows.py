@@ -36,6 +36,11 @@ UPDATE, IGNORE = "update", "ignore"
 _BEFORE, _AFTER = 0, 1
 
 
+def is_extra(frame: DataFrame) -> Column:
+    """Which rows stand beside the main one of their record: no record of its own was read for them."""
+    return functions.coalesce(functions.col(EXTRA), functions.lit(False)) if EXTRA in frame.columns else functions.lit(False)
+
+
 def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for.
 

@@ -6,6 +6,7 @@ import base64
 import json
 import ssl
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
@@ -16,6 +17,8 @@ from frazil.model.format import RegistrySpec
 from frazil.model.secrets import mask_uri, scrub
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+# What the other side of an encrypted connection says when it ends it, in the reasons of OpenSSL.
+_ALERT = "_ALERT_"
 
 
 class Registry:
@@ -80,13 +83,8 @@ class Registry:
                 if error.code == 404:
                     return None
                 raise self._refusal(error.code) from error
-        except (URLError, TimeoutError, ConnectionError, ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise Retryable(
-                "registry-unreachable",
-                f"The schema registry {mask_uri(self._url)} does not answer as it should: {scrub(str(reason))}",
-                fix="Check its address, that it runs, and the certificates. The batch is tried again.",
-            ) from error
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failure(error) from error
 
     def _opener(self) -> Any:
         return build_opener(HTTPSHandler(context=self._context()))
@@ -107,6 +105,27 @@ class Registry:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+    def _failure(self, error: Exception) -> FrazilError:
+        """What went wrong on the way. A certificate that one side does not take is not taken the next time either."""
+        where = f"The schema registry {mask_uri(self._url)}"
+        cause = error.reason if isinstance(error, URLError) else error
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            words = f"{where} shows a certificate that is not trusted: {cause.verify_message}."
+            return ConfigError("registry-tls", words, fix="Name the file with its authority's certificate in ca_path.")
+        if isinstance(cause, ssl.SSLError) and _ALERT in (cause.reason or ""):
+            words = f"{where} refuses the encrypted connection: {scrub(str(cause))}"
+            return ConfigError("registry-tls", words, fix="Give the certificate that it asks for: cert_path and key_path.")
+        if isinstance(cause, TimeoutError):
+            words = f"{where} did not answer within {self._timeout:g} s."
+            return Retryable(
+                "registry-unreachable", words, fix="Check that it runs, or set timeout_secs. The batch is tried again."
+            )
+        return Retryable(
+            "registry-unreachable",
+            f"{where} does not answer as it should: {scrub(str(cause))}",
+            fix="Check its address, http or https, and that it runs. The batch is tried again.",
+        )
 
     def _refusal(self, status: int) -> FrazilError:
         where = f"The schema registry {mask_uri(self._url)}"

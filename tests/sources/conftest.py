@@ -1,4 +1,4 @@
-"""The registry is needed by these tests alone."""
+"""The registry is needed by the tests of sources alone."""
 
 from services.registry import schema_registry
 
