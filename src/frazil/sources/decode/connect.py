@@ -113,11 +113,11 @@ def meaning_of(name: str, parameters: Mapping[str, Any], *, truncate: bool) -> M
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Date"):
             return lambda days: sf.date_from_unix_date(days.cast("int"))
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Timestamp"):
-            return lambda millis: _wall(sf.try_multiply(millis.cast("long"), sf.lit(1000).cast("long")))
+            return lambda millis: wall(sf.try_multiply(millis.cast("long"), sf.lit(1000).cast("long")))
         case "io.debezium.time", "MicroTimestamp":
-            return _wall
+            return wall
         case "io.debezium.time", "NanoTimestamp":
-            return (lambda nanos: _wall(_micros(nanos))) if truncate else None
+            return (lambda nanos: wall(_micros(nanos))) if truncate else None
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Time"):
             return lambda millis: clock(millis.cast("long") * 1000)
         case "io.debezium.time", "MicroTime":
@@ -140,7 +140,7 @@ def _start() -> Column:
     return sf.expr("timestamp_ntz'1970-01-01 00:00:00'")
 
 
-def _wall(micros: Column) -> Column:
+def wall(micros: Column) -> Column:
     """What a clock shows so many microseconds after the start of 1970; null outside the years 1 to 9999."""
     within = sf.when(micros.between(_FIRST_MICRO, _LAST_MICRO), micros)
     return sf.timestamp_add("MICROSECOND", within, _start())
