@@ -8,6 +8,7 @@ import pytest
 LONG = (
     "sources/postgres/test_tables.py",
     "exactly_once/test_topics.py",
+    "sources/postgres/test_debezium.py",
     "exactly_once/test_kill.py",
     "exactly_once/test_recovery.py",
     "exactly_once/test_modes.py",
@@ -16,7 +17,6 @@ LONG = (
     "exactly_once/test_many_tables.py",
     "engine/test_cluster.py",
     "cli/test_demo.py",
-    "sources/postgres/test_debezium.py",
     "engine/test_replay.py",
 )
 

@@ -12,7 +12,7 @@ import frazil
 from engine.lakes import Lake, run
 from frazil.engine.iceberg import Change
 from frazil.engine.writer import SinkWriter
-from frazil.model.commit import Batch, CommitResult
+from frazil.model.commit import Batch, CommitResult, RowCounts
 from frazil.model.pipeline import PipelineSpec
 
 LETTERS = "db.t__dead_letters"
@@ -41,6 +41,15 @@ def test_the_summary_accounts_for_every_row(lake: Lake) -> None:
     summary = lake.data_snapshots()[-1].summary
     counted = [summary[f"frazil.rows-{name}"] for name in ("in", "out", "dead-lettered", "filtered")]
     assert counted == ["10", "8", "2", "0"]
+
+
+def test_an_update_with_two_letters_is_one_record(lake: Lake) -> None:
+    moved = "select 'u' op, named_struct('id', 'x') before, named_struct('id', 'y') after union all "
+    new = "select 'c' op, null before, named_struct('id', '1') after"
+    keys = {"commit_mode": "upsert", "key_fields": ["id"], "change_format": "debezium"}
+    done = lake.sink(moved + new, schema={"id": "long"}, on_error="dead_letter", **keys).write()
+    assert done.counts == RowCounts(read=2, written=1, dead_lettered=2, extra=1)
+    assert lake.count(LETTERS) == 2
 
 
 def test_without_a_wrong_row_nothing_is_added_to_the_dead_letters(lake: Lake) -> None:

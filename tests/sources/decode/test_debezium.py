@@ -264,6 +264,7 @@ def test_avro(spark: SparkSession, schema_registry: SchemaRegistry) -> None:
         {"name": "any", "type": ["null", any_scale]},
         {"name": "day", "type": connect("int", "io.debezium.time.Date")},
         {"name": "micro", "type": connect("long", "io.debezium.time.MicroTimestamp")},
+        {"name": "milli", "type": connect("long", "org.apache.kafka.connect.data.Timestamp", logicalType="timestamp-millis")},
         {"name": "zoned", "type": connect("string", "io.debezium.time.ZonedTimestamp")},
         {"name": "text", "type": ["null", "string"]},
         {"name": "blob", "type": ["null", "bytes"]},
@@ -280,7 +281,7 @@ def test_avro(spark: SparkSession, schema_registry: SchemaRegistry) -> None:
     ], "connect.name": "shop.public.orders.Envelope"}  # fmt: skip
     number = schema_registry.register("shop.public.orders-value", schema)
     image = {"id": 1, "price": Decimal("12.34"), "any": {"scale": 1, "value": decimal_bytes(15)}, "day": 20455,
-             "micro": 1_767_322_800_123_456, "zoned": "2026-01-02T03:00:00Z", "text": UNAVAILABLE,
+             "micro": 1_767_322_800_123_456, "milli": 1_767_322_800_123, "zoned": "2026-01-02T03:00:00Z", "text": UNAVAILABLE,
              "blob": UNAVAILABLE.encode()}  # fmt: skip
     told = {"source": {"lsn": 5, "schema": "public", "table": "orders"}, "ts_ms": 1}
     message = framed(number, schema, {"op": "u", "before": None, "after": image, **told})
@@ -292,6 +293,7 @@ def test_avro(spark: SparkSession, schema_registry: SchemaRegistry) -> None:
     after = found.rows[0]["after"].asDict()
     assert (after["price"], after["any"], after["day"]) == (Decimal("12.34"), "1.5", date(2026, 1, 2))
     assert after["micro"] == datetime(2026, 1, 2, 3, 0, 0, 123456)
+    assert (after["milli"], found.types()["after"].count("timestamp_ntz")) == (datetime(2026, 1, 2, 3, 0, 0, 123000), 2)
     assert after["zoned"].astimezone(UTC) == datetime(2026, 1, 2, 3, tzinfo=UTC)
     assert found.all[0]["__frazil_unchanged"] == ["text", "blob"]
     assert found.rows[1]["before"].day == date(2026, 1, 2)

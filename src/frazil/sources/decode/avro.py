@@ -23,7 +23,19 @@ from frazil.engine.schema import HIDDEN
 from frazil.errors import ConfigError
 from frazil.model.format import AvroFormat
 from frazil.sources.decode.branches import Branch, merged_branches
-from frazil.sources.decode.connect import Entries, Items, Leaf, Node, Record, clock, is_plain, meaning_of, meant, without_meaning
+from frazil.sources.decode.connect import (
+    Entries,
+    Items,
+    Leaf,
+    Node,
+    Record,
+    clock,
+    is_plain,
+    meaning_of,
+    meant,
+    wall,
+    without_meaning,
+)
 from frazil.sources.decode.debezium import changes
 from frazil.sources.decode.parts import column, fault, fault_of, field, first_fault
 from frazil.sources.decode.registry import Registry
@@ -253,8 +265,13 @@ def _named_meaning(schema: Mapping[str, Any], *, truncate: bool) -> Any:
 
 
 def _logical_meaning(schema: Mapping[str, Any]) -> Any:
-    """Times of a day become text, as no table of Spark can hold them; all others Spark reads itself."""
+    """Times of a day become text, as no table of Spark can hold them; all others Spark reads itself.
+
+    Connect writes a time without a zone as if it were one in UTC, and its name for the type tells it apart.
+    """
     match schema[_LOGICAL]:
+        case "timestamp-millis" if schema.get("connect.name") == "org.apache.kafka.connect.data.Timestamp":
+            return lambda value: wall(sf.unix_micros(value))
         case "time-millis":
             return lambda value: clock(value.cast("long") * 1000)
         case "time-micros":

@@ -113,11 +113,11 @@ def meaning_of(name: str, parameters: Mapping[str, Any], *, truncate: bool) -> M
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Date"):
             return lambda days: sf.date_from_unix_date(days.cast("int"))
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Timestamp"):
-            return lambda millis: _wall(sf.try_multiply(millis.cast("long"), sf.lit(1000).cast("long")))
+            return lambda millis: wall(sf.try_multiply(millis.cast("long"), sf.lit(1000).cast("long")))
         case "io.debezium.time", "MicroTimestamp":
-            return _wall
+            return wall
         case "io.debezium.time", "NanoTimestamp":
-            return (lambda nanos: _wall(_micros(nanos))) if truncate else None
+            return (lambda nanos: wall(_micros(nanos))) if truncate else None
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Time"):
             return lambda millis: clock(millis.cast("long") * 1000)
         case "io.debezium.time", "MicroTime":
@@ -140,7 +140,7 @@ def _start() -> Column:
     return sf.expr("timestamp_ntz'1970-01-01 00:00:00'")
 
 
-def _wall(micros: Column) -> Column:
+def wall(micros: Column) -> Column:
     """What a clock shows so many microseconds after the start of 1970; null outside the years 1 to 9999."""
     within = sf.when(micros.between(_FIRST_MICRO, _LAST_MICRO), micros)
     return sf.timestamp_add("MICROSECOND", within, _start())
@@ -174,12 +174,20 @@ def decimal_of(unscaled: Column, precision: int, scale: int) -> Column:
 
 def _any_scale(value: Column) -> Column:
     """The decimal as text, with its own scale."""
-    scale = field(value, "scale")
     whole = decimal_of(field(value, "value"), _MOST_DIGITS, 0)
+    return _once(sf.struct(whole.alias("whole"), field(value, "scale").alias("scale")), _with_point)
+
+
+def _once(value: Column, made: Made) -> Column:
+    """What is made of a value that is worked out once, however often it is looked at: Spark would do it each time."""
+    return sf.element_at(sf.transform(sf.array(value), made), 1)
+
+
+def _with_point(decimal: Column) -> Column:
+    whole, scale = field(decimal, "whole"), field(decimal, "scale")
     digits = sf.abs(whole).cast("string")
-    padded = sf.when(sf.char_length(digits) > scale, digits).otherwise(sf.lpad(digits, scale + 1, "0"))
-    point = sf.char_length(padded) - scale
-    shown = sf.concat(padded.substr(sf.lit(1), point), sf.lit("."), padded.substr(point + 1, scale))
+    padded = sf.lpad(digits, sf.greatest(sf.char_length(digits), scale + 1), sf.lit("0"))
+    shown = sf.concat(sf.left(padded, sf.char_length(padded) - scale), sf.lit("."), sf.right(padded, scale))
     zeros = sf.concat(digits, sf.repeat(sf.lit("0"), -scale))
     text = sf.when(scale > 0, shown).when((scale == 0) | (whole == 0), digits).otherwise(zeros)
     return sf.concat(sf.when(whole < 0, "-").otherwise(""), text)
