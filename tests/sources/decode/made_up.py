@@ -55,20 +55,11 @@ ESCAPED = [
     "\\uD83D\\uDE00",
     "\\ud83d\\ude00",
 ]
-ODD_ESCAPES = [
-    "\\ud83d",
-    "\\ude00",
-    "\\ud83dx",
-    "\\ude00\\ud83d",
-    "\\\\ud83d",
-    "\\x",
-    "\\u12",
-    "\\u00g0",
-    "\\'",
-    "\\",
-    "\n",
-    "\x00",
-]
+ODD_CHARACTERS = [
+    "\\ud83d", "\\ude00", "\\ud83dx", "\\ude00\\ud83d", "\\ud83d\\u0041", "\\ud83d\\ud83d", "\\\\ud83d", "\\\\\\ud83d\\ude00",
+    "\\x", "\\u12", "\\u00g0", "\\'", "\\", "\n", "\x00", "\ud83d", '"',
+]  # fmt: skip
+DAMAGES = [b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b'"', b"\\", b",", b"}", b"1", b" "]
 ODD_NUMBERS = [
     "-0", "0.0", "-0.0", "0e0", "1e3", "1E-3", "1.50", "100.00", "-0.0000001", "1e400", "-1e400", "1e-400", "5e-324",
     "1.7976931348623157e308", "2.2250738585072012e-308", "3.4028235e38", "3.4028236e38", "0.3333333333333333",
@@ -100,7 +91,28 @@ ODD_VALUES = [
     "",
     "// x\n1",
 ]
+_HERE = "@"
 ODD_BASE64 = ["AA", "AAA", "AAA=", "AB==", "A===", "A B=", "AA-_", "AA==AA==", "====", "AAAA\\n"]
+
+
+def one_by_one(kind: StructType) -> Iterator[bytes]:
+    """Each odd thing in the place of each value, with nothing else in the message."""
+    for place in _places(kind):
+        for odd in (*ODD_NUMBERS, *ODD_VALUES, *(f'"{text}"' for text in (*ODD_CHARACTERS, *ODD_BASE64))):
+            yield place.replace(_HERE, odd).encode("utf-8", "surrogatepass")
+
+
+def _places(kind: DataType) -> Iterator[str]:
+    """Messages with a mark where a value stands."""
+    match kind:
+        case StructType():
+            yield from (f"{{{json.dumps(one.name)}: {inner}}}" for one in kind.fields for inner in _places(one.dataType))
+        case ArrayType():
+            yield from (f"[{inner}]" for inner in _places(kind.elementType))
+        case MapType():
+            yield from (f'{{"a": {inner}}}' for inner in _places(kind.valueType))
+        case _:
+            yield _HERE
 
 
 class Author:
@@ -108,24 +120,25 @@ class Author:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
+        self._chance, self._left = 0.0, 0
 
     def plain(self, kind: StructType) -> bytes:
         """A message that the quick reader must take."""
-        return (self.space() + self.value(kind, odd=0.0) + self.space()).encode()
+        return self._message(kind, chance=0.0, most=0)
 
     def odd(self, kind: StructType) -> bytes:
-        """A message with something unusual, perhaps."""
-        message = (self.space() + self.value(kind, odd=self.dice.choice([0.02, 0.1])) + self.space()).encode(
-            "utf-8", "surrogatepass"
-        )
-        return self.damaged(message) if self.dice.random() < 0.4 else message
+        """A message in which one thing is odd, or several are; perhaps damaged afterwards."""
+        message = self._message(kind, self.dice.choice([0.05, 0.1, 0.3]), self.dice.choice([1, 1, 1, 100]))
+        return self.damaged(message) if self.dice.random() < 0.2 else message
+
+    def messages(self, kind: StructType, number: int) -> Iterator[bytes]:
+        """Odd ones."""
+        return (self.odd(kind) for _ in range(number))
 
     def damaged(self, message: bytes) -> bytes:
-        """With a byte changed, lost or added, cut off, or with something behind it."""
+        """With a byte changed, lost or added, cut off, or with something around it."""
         place = self.dice.randrange(len(message) + 1)
-        some = self.dice.choice(
-            [b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b'"', b"\\", b",", b"}", b"1", b" "]
-        )
+        some = self.dice.choice(DAMAGES)
         return self.dice.choice(
             [
                 message[:place] + some + message[place + 1 :],
@@ -139,104 +152,93 @@ class Author:
             ]
         )
 
-    def space(self) -> str:
-        return self.dice.choice(["", "", "", " ", "\n\t", "\r\n  "])
+    def _message(self, kind: StructType, chance: float, most: int) -> bytes:
+        self._chance, self._left = chance, most
+        return self._spaced(self._fitting(kind)).encode("utf-8", "surrogatepass")
 
-    def value(self, kind: DataType, odd: float) -> str:
-        """A value as JSON: with some chance null, or something odd."""
-        if self.dice.random() < odd:
-            return self.dice.choice([self.anything(3, odd=odd), self.dice.choice(ODD_NUMBERS), self.dice.choice(ODD_VALUES)])
-        return self.fitting(kind, odd)
+    def _is_odd(self) -> bool:
+        """Whether something odd is due."""
+        due = self._left > 0 and self.dice.random() < self._chance
+        self._left -= due
+        return due
 
-    def inner(self, kind: DataType, odd: float) -> str:
-        return "null" if self.dice.random() < 0.1 else self.value(kind, odd)
+    def _spaced(self, text: str) -> str:
+        before, behind = self.dice.choices(["", "", "", " ", "\n\t", "\r\n  "], k=2)
+        return before + text + behind
 
-    def fitting(self, kind: DataType, odd: float) -> str:
+    def _value(self, kind: DataType) -> str:
+        if self._is_odd():
+            return self.dice.choice([self._anything(3), self.dice.choice(ODD_NUMBERS), self.dice.choice(ODD_VALUES)])
+        return "null" if self.dice.random() < 0.1 else self._fitting(kind)
+
+    def _fitting(self, kind: DataType) -> str:
         match kind:
             case StructType():
-                return self.object(
-                    [(one.name, self.inner(one.dataType, odd)) for one in kind.fields if self.dice.random() < 0.8], odd
-                )
+                return self._object([(one.name, one.dataType) for one in kind.fields if self.dice.random() < 0.8])
             case ArrayType():
-                return "[" + ",".join(self.spaced(self.inner(kind.elementType, odd)) for _ in range(self.dice.randrange(4))) + "]"
+                return "[" + ",".join(self._spaced(self._value(kind.elementType)) for _ in range(self.dice.randrange(4))) + "]"
             case MapType():
                 names = self.dice.sample(["a", "b", "é", "€uro", "x y"], self.dice.randrange(4))
-                return self.entries([(name, self.inner(kind.valueType, odd)) for name in names], odd)
+                return self._entries([(name, self._value(kind.valueType)) for name in names])
             case LongType():
                 return str(self.dice.randrange(-(2 ** self.dice.randrange(1, 64)), 2 ** self.dice.randrange(1, 64)))
             case IntegerType():
                 return str(self.dice.randrange(-(2**31), 2**31) >> self.dice.randrange(32))
             case DoubleType() | FloatType():
-                digits = str(self.dice.randrange(10 ** self.dice.randrange(1, 15)))
+                whole = self.dice.choice(["0", str(self.dice.randrange(1, 10**7))])
                 exponent = self.dice.choice(["", "", "e-3", "E-12", "e-30"])
-                return (
-                    self.dice.choice(["", "-"])
-                    + self.dice.choice(["0", str(self.dice.randrange(1, 10**7))])
-                    + "."
-                    + digits
-                    + exponent
-                )
+                return f"{self._sign()}{whole}.{self._digits(15)}{exponent}"
             case BooleanType():
                 return self.dice.choice(["true", "false"])
             case BinaryType():
-                letters = self.dice.choice(ODD_BASE64) if self.dice.random() < odd else self.base64()
-                return f'"{letters}"'
+                letters = base64.b64encode(self.dice.randbytes(self.dice.randrange(8))).decode()
+                return f'"{self.dice.choice(ODD_BASE64) if self._is_odd() else letters}"'
             case VariantType():
-                fraction = "." + str(self.dice.randrange(10**9)) + "00"[: self.dice.randrange(3)]
-                number = (
-                    self.dice.choice(["", "-"])
-                    + str(self.dice.randrange(10 ** self.dice.randrange(1, 12)))
-                    + self.dice.choice(["", fraction])
-                )
-                return self.dice.choice([number, number, self.text(odd), "true"])
+                fraction = self.dice.choice(["", f".{self._digits(9)}", f".{self._digits(6)}00"])
+                number = f"{self._sign()}{self._digits(12)}{fraction}"
+                return self.dice.choice([number, number, self._text(), "true"])
             case _:
-                return self.text(odd)
+                return self._text()
 
-    def base64(self) -> str:
-        return base64.b64encode(self.dice.randbytes(self.dice.randrange(8))).decode()
+    def _sign(self) -> str:
+        return self.dice.choice(["", "-"])
 
-    def object(self, known: list[tuple[str, str]], odd: float) -> str:
-        """An object with some keys that nobody knows; out of order sometimes; with a key twice where that is odd."""
-        entries = list(known)
+    def _digits(self, most: int) -> str:
+        return str(self.dice.randrange(10 ** self.dice.randrange(1, most)))
+
+    def _object(self, fields: list[tuple[str, DataType]]) -> str:
+        """An object with some keys that nobody knows, out of order sometimes; with a key twice where that is odd."""
+        if fields and self._is_odd():
+            fields = [*fields, self.dice.choice(fields)]
+        entries = [(name, self._value(kind)) for name, kind in fields]
         if self.dice.random() < 0.3:
             self.dice.shuffle(entries)
         if self.dice.random() < 0.3:
-            entries.insert(
-                self.dice.randrange(len(entries) + 1), (self.dice.choice(["more", "ID", ""]), self.anything(3, odd=odd))
-            )
-        if entries and self.dice.random() < odd:
-            entries.append(self.dice.choice(entries))
-        return self.entries(entries, odd)
+            entries.insert(self.dice.randrange(len(entries) + 1), (self.dice.choice(["unknown", "ID", ""]), self._anything(3)))
+        return self._entries(entries)
 
-    def entries(self, entries: list[tuple[str, str]], odd: float) -> str:
-        parts = [self.spaced(self.key(name, odd)) + ":" + self.spaced(value) for name, value in entries]
-        return "{" + (",".join(parts) or self.space()) + "}"
+    def _entries(self, entries: list[tuple[str, str]]) -> str:
+        if entries and self._is_odd():
+            entries = [*entries, (entries[0][0], entries[-1][1])]
+        return "{" + ",".join(f"{self._spaced(self._key(name))}:{self._spaced(value)}" for name, value in entries) + "}"
 
-    def key(self, name: str, odd: float) -> str:
-        if self.dice.random() < odd:
-            return self.text(odd)
-        return json.dumps(name, ensure_ascii=self.dice.random() < 0.1)
+    def _key(self, name: str) -> str:
+        return self._text() if self._is_odd() else json.dumps(name, ensure_ascii=self.dice.random() < 0.1)
 
-    def spaced(self, text: str) -> str:
-        return self.space() + text + self.space()
+    def _text(self) -> str:
+        parts = self.dice.choices(CHARACTERS + (ESCAPED if self.dice.random() < 0.3 else []), k=self.dice.randrange(12))
+        if self._is_odd():
+            parts.insert(self.dice.randrange(len(parts) + 1), self.dice.choice(ODD_CHARACTERS))
+        return f'"{"".join(parts)}"'
 
-    def text(self, odd: float) -> str:
-        known = CHARACTERS + (ESCAPED if self.dice.random() < 0.3 else [])
-        strange = [*ODD_ESCAPES, "\ud83d"] if self.dice.random() < odd else []
-        return '"' + "".join(self.dice.choices(known + strange, k=self.dice.randrange(12))) + '"'
-
-    def anything(self, depth: int, odd: float) -> str:
-        """A value of any kind; now and then a very deep one."""
-        if self.dice.random() < odd / 5:
+    def _anything(self, depth: int) -> str:
+        """A value of any kind; a very deep one where that is odd."""
+        if self._is_odd():
             levels = self.dice.choice([60, 70, 998, 1100])
             return "[" * levels + "]" * levels
         if depth == 0 or self.dice.random() < 0.6:
-            return self.dice.choice([self.text(odd), str(self.dice.randrange(1000)), "1.5e3", "-0.25", "true", "null"])
-        inner = [self.anything(depth - 1, odd) for _ in range(self.dice.randrange(4))]
+            return self.dice.choice([self._text(), self._digits(9), "1.5e3", "-0.25", "true", "null"])
+        inner = [self._anything(depth - 1) for _ in range(self.dice.randrange(4))]
         if self.dice.random() < 0.5:
-            return "[" + ",".join(map(self.spaced, inner)) + "]"
-        return self.entries([(self.dice.choice(["a", "b", "id"]), value) for value in inner], odd)
-
-    def messages(self, kind: StructType, number: int) -> Iterator[bytes]:
-        """Odd ones."""
-        return (self.odd(kind) for _ in range(number))
+            return "[" + ",".join(map(self._spaced, inner)) + "]"
+        return self._entries([(self.dice.choice(["a", "b", "id"]), value) for value in inner])

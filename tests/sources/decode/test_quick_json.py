@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, DecimalType, StringType, StructField, St
 from frazil.engine import json_rows as bridge
 from frazil.sources.decode import objects
 from frazil.sources.decode.objects import ObjectReader, Reading, plain_rows
-from sources.decode.made_up import Author
+from sources.decode.made_up import Author, one_by_one
 from sources.decode.records import decoded
 
 MESSAGES = 2000
@@ -63,7 +63,7 @@ def test_both_readers_agree(spark: SparkSession, tmp_path: Path, monkeypatch: py
     print(f"seeds 1 and {fresh}")
     how = reading(case)
     made = [message for seed in (1, fresh) for message in Author(seed).messages(whole(how), MESSAGES)]
-    messages: list[bytes | None] = [None, b"", *made]
+    messages: list[bytes | None] = [None, b"", *one_by_one(whole(how)), *made]
     frame = frame_of(spark, tmp_path, messages)
 
     together = ObjectReader().read(frame, "value", "it", how)

@@ -34,8 +34,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * Reads plain messages: JSON objects that leave no question, in one pass over their bytes.
  *
  * <p>Whatever could be a fault, or could be understood in two ways, is not plain: a value of another type, a number that does not
- * fit, a key that stands twice, anything behind the object, bytes that are no UTF-8, half characters, and what is merely rare. Such
- * a message is left to a more careful reader, and nothing is said about it here.
+ * fit, anything behind the object, bytes that are no UTF-8, half characters, and what is merely rare. Such a message is left to a
+ * more careful reader, and nothing is said about it here. Of a key that stands twice the last value counts, as everywhere.
  *
  * <p>A variant is read as its text: a text as it is, a number without an exponent by its digits, without zeros at its end.
  *
@@ -265,7 +265,6 @@ public final class JsonRows implements Serializable {
     @Override
     public InternalRow read(JsonPass pass) {
       Object[] values = new Object[kinds.length];
-      boolean[] seen = new boolean[kinds.length];
       int before = 0;
       pass.expect('{');
       if (!pass.ends('}')) {
@@ -283,8 +282,6 @@ public final class JsonRows implements Serializable {
             following[before] = place;
             before = place + 1;
           }
-          pass.require(!seen[place]);
-          seen[place] = true;
           values[place] = pass.value(kinds[place]);
         } while (pass.goesOn('}'));
       }
