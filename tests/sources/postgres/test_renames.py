@@ -11,9 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
+from frazil.engine.iceberg.jvm import active
 from frazil.engine.plan import plan_pipeline
 from frazil.errors import DataError, Halted
 from frazil.model.pipeline import PipelineSpec
+from frazil.model.plan import PipelinePlan
 from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 
@@ -25,7 +27,7 @@ UPSERT = {"commit_mode": "upsert", "schema_evolution": "full"}
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return sqlite_lake(spark, tmp_path).introduced()
+    return sqlite_lake(spark, tmp_path)
 
 
 def filled(database: Database) -> None:
@@ -40,6 +42,12 @@ def read(database: Database, lake: Lake, **options: Any) -> PipelineSpec:
     pipeline = lake.pipeline(described(database, "t"), **(options or UPSERT))
     run(pipeline, once=True)
     return pipeline
+
+
+def planned(pipeline: PipelineSpec, lake: Lake) -> PipelinePlan:
+    """The plan of a pipeline. It looks at the catalog from a session of its own, which must not stay the active one."""
+    with active(lake.spark):
+        return plan_pipeline(pipeline, IMPATIENT)
 
 
 def assert_same(database: Database, lake: Lake, table: str = "t", target: str = "db.t") -> None:
@@ -148,7 +156,7 @@ def test_other_modes_add_or_refuse_and_say_what_happened(database: Database, lak
     with pytest.raises(DataError, match=r"column 'x' .* which has it as 'a': the source has renamed it"):
         run(strict, once=True)
     adding = lake.pipeline(described(database, "t"), commit_mode="upsert")
-    assert "The source has renamed 'a' to 'x'" in plan_pipeline(adding, IMPATIENT).notes[0]
+    assert "The source has renamed 'a' to 'x'" in planned(adding, lake).notes[0]
     run(adding, once=True)
     assert lake.rows("id, a, b, x") == [(1, "a1", "b1", None), (2, "a2", "b2", None), (3, None, "b3", "x3")]
     database.run("alter table t rename x to a", "insert into t values (4, 'a4', 'b4')")
@@ -156,8 +164,8 @@ def test_other_modes_add_or_refuse_and_say_what_happened(database: Database, lak
     assert (4, "a4", None) in lake.rows("id, a, x"), "it is the column that had this name"
     full = lake.pipeline(described(database, "t"), **UPSERT)
     database.run("alter table t rename a to y", "insert into t values (5, 'y5', 'b5')")
-    planned = {column.name: (column.change, column.old_name) for column in plan_pipeline(full, IMPATIENT).columns}
-    assert planned["y"] == ("rename", "a")
+    changes = {column.name: (column.change, column.old_name) for column in planned(full, lake).columns}
+    assert changes["y"] == ("rename", "a")
     run(full, once=True)
     assert [row[:2] for row in lake.rows("id, y, x")] == [(1, "a1"), (2, "a2"), (3, None), (4, "a4"), (5, "y5")]
 
