@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.errors import ConfigError, Retryable
+from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.format import RegistrySpec
 from frazil.sources.decode.registry import Registry
 from services.certificates import HERE, make_certificates
@@ -102,23 +102,32 @@ def in_folder(certificates: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "mutual", "options", "words", "fix"),
+    ("name", "options", "words", "fix"),
     [
-        ("server", False, {}, "is not trusted: unable to get local issuer certificate", "ca_path"),
-        ("server", False, {"ca_path": "client.pem"}, "is not trusted: unable to get local issuer certificate", "ca_path"),
-        ("named", False, {"ca_path": "ca.pem"}, "is not trusted: IP address mismatch", "ca_path"),
-        ("server", True, {"ca_path": "ca.pem"}, "refuses the encrypted connection: .*certificate required", "cert_path"),
-        ("server", False, {"ca_path": "none.pem"}, "cannot be read", "ca_path"),
-        ("server", False, {"ca_path": "ca.pem", "cert_path": "client.pem"}, "cannot be read", "key_path"),
+        ("server", {}, "is not trusted: unable to get local issuer certificate", "ca_path"),
+        ("server", {"ca_path": "client.pem"}, "is not trusted: unable to get local issuer certificate", "ca_path"),
+        ("named", {"ca_path": "ca.pem"}, "is not trusted: IP address mismatch", "ca_path"),
+        ("server", {"ca_path": "none.pem"}, "cannot be read", "ca_path"),
+        ("server", {"ca_path": "ca.pem", "cert_path": "client.pem"}, "cannot be read", "key_path"),
     ],
 )
 def test_a_connection_that_cannot_be_encrypted_is_told(
-    certificates: Path, name: str, mutual: bool, options: dict[str, Any], words: str, fix: str
+    certificates: Path, name: str, options: dict[str, Any], words: str, fix: str
 ) -> None:
-    with answering(lambda _: (200, []), tls=shown(certificates, name, mutual=mutual)) as server:
+    with answering(lambda _: (200, []), tls=shown(certificates, name)) as server:
         with pytest.raises(ConfigError, match=words) as caught:
             client(server.url, **in_folder(certificates, options)).check()
         assert fix in caught.value.fix
+        assert server.asked == []
+
+
+def test_a_certificate_of_ours_that_is_missing(certificates: Path) -> None:
+    # The server may cut the line before its reason has arrived.
+    words = "refuses the encrypted connection: .*certificate required|does not answer as it should"
+    with answering(lambda _: (200, []), tls=shown(certificates, mutual=True)) as server:
+        with pytest.raises(FrazilError, match=words) as caught:
+            client(server.url, ca_path=str(certificates / "ca.pem")).check()
+        assert "cert_path" in caught.value.fix
         assert server.asked == []
 
 

@@ -124,7 +124,7 @@ class Registry:
         return Retryable(
             "registry-unreachable",
             f"{where} does not answer as it should: {scrub(str(cause))}",
-            fix="Check its address, http or https, and that it runs. The batch is tried again.",
+            fix=f"Check its address, http or https, and that it runs{_own_certificate(cause)}. The batch is tried again.",
         )
 
     def _refusal(self, status: int) -> FrazilError:
@@ -167,3 +167,9 @@ def _inlined(schema: Any, left: dict[str, Any], namespace: str) -> Any:
             return {**schema, "values": _inlined(schema["values"], left, namespace)}
         case _:
             return schema
+
+
+def _own_certificate(cause: object) -> str:
+    """A server that asks for a client's certificate may cut the line before it has told so."""
+    cut = isinstance(cause, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError)
+    return ", and whether it asks for a client's certificate (cert_path and key_path)" if cut else ""
