@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
@@ -15,6 +16,9 @@ from frazil.engine.partition import distribution_options, write_defaults
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import Partition, TableChange
 from frazil.model.sink import SinkSpec
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,7 @@ class Ground:
         return self.table.stage(frame, options, evolution, write_defaults(options, self.partition))
 
 
-def together(
-    first: Callable[[], StagedFiles], second: Callable[[], StagedFiles], session: SparkSession
-) -> tuple[StagedFiles, StagedFiles]:
+def together(first: Callable[[], T], second: Callable[[], U], session: SparkSession) -> tuple[T, U]:
     """Does both at the same time: jobs too small to keep all cores busy by themselves. Raises what either raised."""
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(inheritable_thread_target(session)(second))

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
 
 from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, bitmap_of
 from frazil.engine.schema import quoted
+from frazil.engine.write.ground import together
 from frazil.errors import Halted
 from frazil.model.changes import ChangeOptions
 
@@ -176,8 +177,8 @@ def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame
 def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Digest, Digest, dict[str, BitMap64]]:
     """What all rows are, what those are that came before a delete of their key, and the positions of these in their files.
 
-    Executors make bitmaps of positions, so that little is left to bring here. To sum all rows up in a pass of its own takes
-    less than to observe them on their way to the join.
+    Executors put positions together, so that little is left to bring here. To sum all rows up in a pass of its own takes less
+    than to do it on their way to the join.
     """
     columns = deletes.columns
     held, have = scratch.facts(deletes), scratch.data_facts()
@@ -199,11 +200,15 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
     # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
     if len({fact.scope == "" for fact in held}) > 1:
         dead = dead.dropDuplicates([_NUMBER, _POSITION])
-    with _pruning(scratch.spark, _records(deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
-        found = _in_words(dead).toArrow()
+
+    def looked_up() -> pyarrow.Table:
+        with _pruning(scratch.spark, _records(deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
+            return _in_words(dead).toArrow()
+
+    found, before = together(looked_up, lambda: _digest(rows, columns), session=scratch.spark)
     gone = Digest(compute.sum(found["rows"]).as_py() or 0, reduce(xor, found["keys"].to_pylist(), 0))
     bitmaps = {have[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
-    return _digest(rows, columns), gone, bitmaps
+    return before, gone, bitmaps
 
 
 def _in_words(dead: DataFrame) -> DataFrame:
