@@ -97,8 +97,28 @@ def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lak
     )
     run(pipeline, once=True)
     assert lake.rows("id, title, body") == sorted(database.rows("select * from docs"), key=repr)
-    database.run("update docs set id = 100, title = 'moved' where id = 1")
-    with pytest.raises(DataError, match=r"A row \(id = 100\) came without the values of body"):
+
+
+def test_large_values_of_rows_whose_keys_change(database: Database, lake: Lake) -> None:
+    database.run(
+        "create table docs (id int primary key, title text, body text)",
+        "alter table docs alter body set storage external",
+        "insert into docs select i, 'title', repeat(i::text, 4000) from generate_series(1, 9) i",
+    )
+    pipeline = lake.pipeline(described(database, "docs"), commit_mode="upsert")
+    run(pipeline, once=True)
+    database.run(
+        "update docs set id = 100, title = 'moved' where id = 1",
+        "update docs set body = repeat('new', 2000) where id = 2", "update docs set id = 20 where id = 2",
+        "update docs set id = 30 where id = 3", "update docs set title = 'after' where id = 30",
+        "update docs set body = repeat('gone', 2000) where id = 5", "delete from docs where id = 5",
+        "update docs set id = 5 where id = 4",
+        "update docs set id = 60 where id = 6", "update docs set body = repeat('sent', 2000) where id = 60",
+    )  # fmt: skip
+    run(pipeline, once=True)
+    assert lake.rows("id, title, body") == sorted(database.rows("select * from docs"), key=repr)
+    database.run("update docs set id = 70 where id = 7", "update docs set id = 71 where id = 70")
+    with pytest.raises(DataError, match=r"A row \(id = 71\) came without the values of body"):
         run(pipeline, once=True)
 
 

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window, functions
+from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from frazil.engine.counting import Counted
 from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, data_columns, quoted, unchanged
-from frazil.engine.write.rows import IGNORE, ORDER, is_extra
+from frazil.engine.write.rows import EXTRA, IGNORE, MOVED, ORDER, is_extra
 from frazil.errors import DataError
 
+MOVED_AT = f"{HIDDEN}moved_at"
+"""Where in the order a row got its key, if that was in this batch and from another one."""
 _RANK, _DIGEST, _LOWEST, _HIGHEST = (f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest"))
 
 
@@ -60,7 +62,7 @@ def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, S
         _count_if(_op(frame) == IGNORE).alias("ignored"),
     )
     # The record itself, which may be large, is not carried along.
-    kept = [name for name in (OP, ORDER, UNCHANGED) if name in frame.columns]
+    kept = [name for name in (OP, ORDER, UNCHANGED, EXTRA, MOVED) if name in frame.columns]
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
@@ -78,11 +80,14 @@ def _op(frame: DataFrame) -> Column:
 def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """One row a key. Rows that share the last place are compared by digest: the survey tells when they differ."""
     order = functions.col(ORDER).desc() if ORDER in frame.columns else functions.lit(0)
-    by_key = Window.partitionBy(*[functions.col(quoted(key)) for key in keys]).orderBy(order)
+    by_key = _of_key(keys).orderBy(order)
     peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
     digest = functions.xxhash64(
         _op(frame), *[_hashable(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
     )
+    if {UNCHANGED, MOVED, ORDER} <= set(frame.columns):
+        moved = functions.when(functions.col(MOVED), functions.col(ORDER))
+        frame = frame.withColumn(MOVED_AT, functions.max(moved).over(_of_key(keys))).drop(MOVED)
     sent = _last_sent(frame, keys)
     ranked = frame.withColumn(_DIGEST, digest).withColumns(
         {
@@ -97,17 +102,27 @@ def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
-    """For each column the last value of it that a change of the key has, in a struct: null when none has one."""
+    """For each column the last value of it that a change of the key has, in a struct: null when none has one.
+
+    What was there before the row got its key was of another row.
+    """
     if UNCHANGED not in frame.columns or ORDER not in frame.columns:
         return {}
-    of_key = Window.partitionBy(*[functions.col(quoted(key)) for key in keys])
+    order = functions.col(ORDER)
+    if MOVED_AT in frame.columns:
+        since = functions.col(MOVED_AT)
+        order = functions.when(since.isNull() | (order >= since), order)
     return {
         name: functions.max_by(
-            functions.struct(functions.col(quoted(name)).alias("value")), functions.when(~unchanged(name), functions.col(ORDER))
-        ).over(of_key)
+            functions.struct(functions.col(quoted(name)).alias("value")), functions.when(~unchanged(name), order)
+        ).over(_of_key(keys))
         for name in data_columns(frame)
         if name not in keys
     }
+
+
+def _of_key(keys: Sequence[str]) -> WindowSpec:
+    return Window.partitionBy(*[functions.col(quoted(key)) for key in keys])
 
 
 def _sent(name: str) -> str:
@@ -156,7 +171,7 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         _count_if(without_key).alias("without_key"),
         _count_if(tied).alias("tied"),
         functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
-        _count_if(functions.col(UNCHANGED).isNotNull() if UNCHANGED in last.columns else functions.lit(False)).alias("unchanged"),
+        _count_if(lacks_values(last)).alias("unchanged"),
         *[f(column).alias(f"{f.__name__}{n}") for n, column in enumerate(key_columns) for f in (functions.min, functions.max)],
     ).first()
     assert row is not None, "an aggregate has one row"
@@ -185,6 +200,11 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         lowest=tuple(row[f"min{n}"] for n in range(len(keys))),
         highest=tuple(row[f"max{n}"] for n in range(len(keys))),
     )
+
+
+def lacks_values(last: DataFrame) -> Column:
+    """Which rows are to be written and lack a value that did not change."""
+    return (_op(last) != DELETE) & functions.col(UNCHANGED).isNotNull() if UNCHANGED in last.columns else functions.lit(False)
 
 
 def _count_if(condition: Column) -> Column:

@@ -6,22 +6,28 @@ only new keys, update only known ones, and keep values that the batch does not h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import StructType
 
 from frazil.engine import target
 from frazil.engine.iceberg import Change, Scratch
-from frazil.engine.schema import DELETE, OP, UNCHANGED, quoted, unchanged
+from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, quoted, unchanged
 from frazil.engine.target import Fit
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.ground import Ground, Written
-from frazil.engine.write.latest import Survey
+from frazil.engine.write.latest import MOVED_AT, Survey, lacks_values
+from frazil.engine.write.rows import ORDER, TURN, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
 from frazil.model.commit import RowCounts
 
 _NEW, _OLD = "frazil_new", Scratch.NAME
+_PLACE, _KEY, _ROW, _UNSENT, _HELD_KEY, _HELD = (
+    f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "held_key", "held")
+)
 
 
 def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
@@ -30,19 +36,69 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
     base = table.base
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
     with table.scratch(fit.evolution, properties, last.sparkSession) as scratch:
-        if survey.unchanged and sink.unchanged_missing == "stop":
-            _require_known(last, last.sparkSession.table(scratch.name), fit)
+        if survey.unchanged:
+            known = last.sparkSession.table(scratch.name)
+            last = _with_moved(last, known, fit)
+            if sink.unchanged_missing == "stop":
+                _require_known(last, known, fit)
         _merge_into(scratch.name, last, fit, sink)
         changes = scratch.changes(conflicts=table.everything)
         summary = scratch.summary
     return Written(Change(changes, base, fit.evolution, summary=choice.summary), _counts(survey, summary))
 
 
+def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
+    """The rows with the values that they had under the key of before, where a change gave them another one and sent no values.
+
+    The delete of the old key, at the same place in the order, says which that is. It has the values that changes before it sent;
+    the others are in the table, under the old key.
+    """
+    if MOVED_AT not in last.columns or TURN not in _parts(last, ORDER):
+        return last
+    lacks = lacks_values(last) & functions.col(MOVED_AT).isNotNull()
+    others = [name for name in fit.names if name not in fit.keys]
+    before = last.where(is_extra(last) & (functions.col(OP) == DELETE)).select(
+        _place(last, ORDER).alias(_PLACE),
+        _together(fit.keys).alias(_KEY),
+        _together(others).alias(_ROW),
+        functions.coalesce(functions.col(UNCHANGED), functions.array().cast("array<string>")).alias(_UNSENT),
+    )
+    held = table.select(_together(fit.keys).alias(_HELD_KEY), _together(others).alias(_HELD))
+    same_place = _place(last, MOVED_AT) == functions.col(_PLACE)
+    same_key = reduce(Column.__and__, (functions.col(_KEY)[key] == functions.col(_HELD_KEY)[key] for key in fit.keys))
+    moved = last.where(lacks).join(before, same_place, "left").join(held, same_key, "left")
+    in_batch = {name: functions.coalesce(~functions.array_contains(_UNSENT, name), functions.lit(False)) for name in others}
+    values = {
+        name: functions.when(
+            unchanged(name), functions.when(in_batch[name], functions.col(_ROW)[name]).otherwise(functions.col(_HELD)[name])
+        ).otherwise(functions.col(quoted(name)))
+        for name in others
+    }
+    lacking = [
+        functions.when(unchanged(name) & ~in_batch[name] & functions.col(_HELD).isNull(), functions.lit(name)) for name in others
+    ]
+    still = functions.array_compact(functions.array(*lacking))
+    filled = moved.withColumns(values | {UNCHANGED: functions.when(functions.size(still) > 0, still)})
+    return last.where(~lacks).unionByName(filled.select(*[quoted(name) for name in last.columns]))
+
+
+def _parts(frame: DataFrame, column: str) -> list[str]:
+    kind = frame.schema[column].dataType
+    return list(kind.names) if isinstance(kind, StructType) else []
+
+
+def _place(frame: DataFrame, column: str) -> Column:
+    """A place in the order, whose turn it is at that place aside."""
+    return functions.struct(*[functions.col(column)[part].alias(part) for part in _parts(frame, column) if part != TURN])
+
+
+def _together(names: Sequence[str]) -> Column:
+    return functions.struct(*[functions.col(quoted(name)).alias(name) for name in names])
+
+
 def _require_known(last: DataFrame, table: DataFrame, fit: Fit) -> None:
     """A row that lacks values because they did not change must be in the table, where they are."""
-    lacking = last.where(functions.col(UNCHANGED).isNotNull())
-    if OP in last.columns:
-        lacking = lacking.where(functions.col(OP) != DELETE)
+    lacking = last.where(lacks_values(last))
     same = reduce(Column.__and__, (_old(key) == _new(key) for key in fit.keys))
     unknown = lacking.alias(_NEW).join(table.alias(_OLD), same, "left_anti")
     row = unknown.select(*[quoted(key) for key in fit.keys], UNCHANGED).first()
@@ -52,7 +108,7 @@ def _require_known(last: DataFrame, table: DataFrame, fit: Fit) -> None:
     raise DataError(
         "unchanged-missing",
         f"A row ({key}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table has no such "
-        "row: it was never read, or its key was changed together with other values.",
+        "row: it was never read, or its key changed, and the old one was itself new, or taken again, in the same batch.",
         fix="Let the database log whole rows (REPLICA IDENTITY FULL), or set unchanged_missing: write_null.",
     )
 

@@ -29,6 +29,10 @@ from frazil.model.sink import SinkSpec
 ORDER = f"{HIDDEN}order"
 EXTRA = f"{HIDDEN}extra"
 """Marks a change that its source row has beside the main one."""
+MOVED = f"{HIDDEN}moved"
+"""Marks a change that gave its row another key, and has a delete of the old one beside it, at the same place in the order."""
+TURN = "turn"
+"""The part of the order that tells both apart."""
 
 UPDATE, IGNORE = "update", "ignore"
 

@@ -116,6 +116,7 @@ class Shown:
         }
         if self.partial:
             hidden["unchanged"] = _under(names, columns)
+            hidden["moved"] = sf.col("moved")
         shown = [column.alias(name, metadata=self.marks[name]) for name, column in data.items()]
         return stored.select(*shown, *[column.alias(f"{HIDDEN}{name}") for name, column in hidden.items()])
 

@@ -216,7 +216,7 @@ class Buffer:
 class Changes:
     """Changes of one table: each message's own row first, then the deletes of old keys.
 
-    ``messages`` says which message a row is of, ``extra`` which rows are deletes of old keys.
+    ``messages`` says which message a row is of, ``extra`` which rows are deletes of old keys, and ``moved`` which rows had them.
     """
 
     buffer: Buffer
@@ -224,6 +224,7 @@ class Changes:
     operations: Bytes
     messages: Places
     extra: npt.NDArray[np.bool_]
+    moved: npt.NDArray[np.bool_]
 
 
 def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str]) -> Changes:
@@ -255,13 +256,17 @@ def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str]) -> 
     if whole.size:
         moved[whole] = _differs(buffer, before.at(whole), main.at(whole), table, keys)
     extra = np.flatnonzero(moved)
-    both = Fields(*(np.concatenate([a, b], axis=1) for a, b in zip(_parts(main), _parts(before.at(extra)), strict=True)))
+    old_keys = before.at(extra)
+    # What the new row lacks, the old one had.
+    old_keys.kinds[main.kinds[:, extra] == UNCHANGED] = UNCHANGED
+    both = Fields(*(np.concatenate([a, b], axis=1) for a, b in zip(_parts(main), _parts(old_keys), strict=True)))
     return Changes(
         buffer,
         both,
         np.concatenate([operations, np.full(extra.size, DELETE, np.uint8)]),
         np.concatenate([np.arange(len(messages)), extra]),
         np.concatenate([np.zeros(len(messages), np.bool_), np.ones(extra.size, np.bool_)]),
+        np.concatenate([moved, np.zeros(extra.size, np.bool_)]),
     )
 
 

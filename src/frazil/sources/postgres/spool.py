@@ -31,6 +31,7 @@ META: tuple[tuple[str, pa.DataType, str], ...] = (
     ("xid", pa.int64(), "bigint"),
     ("seq", pa.int64(), "bigint"),
     ("extra", pa.bool_(), "boolean"),
+    ("moved", pa.bool_(), "boolean"),
     ("unchanged", pa.list_(pa.string()), "array<string>"),
     ("error", ERROR, "struct<stage: string, code: string, text: string>"),
     ("raw", pa.binary(), "binary"),
@@ -84,7 +85,7 @@ class _Pending:
         op = pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int8)), [OPERATIONS[kind] for kind in kinds])
         numbers = {"lsn": self.lsns, "xid": self.xids, "seq": self.seqs}
         meta = {name: pa.array(np.frombuffer(of, np.int64)[found.messages]) for name, of in numbers.items()}
-        meta |= {"op": op.cast(pa.string()), "extra": pa.array(found.extra)}
+        meta |= {"op": op.cast(pa.string()), "extra": pa.array(found.extra), "moved": pa.array(found.moved)}
         return assembled(Rows(found.buffer, found.fields, self.columns), meta, self.relation.full_name)
 
     def clear(self) -> None:
