@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from engine.lakes import Lake, commits, run, sqlite_lake
 from frazil.errors import ConfigError, DataError
 from frazil.model.commit import RowCounts
+from frazil.model.pipeline import PipelineSpec
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of
@@ -80,7 +81,8 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     assert held.count() == database.value("select count(*) from t")
 
 
-def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lake) -> None:
+def with_large_values(database: Database, lake: Lake) -> PipelineSpec:
+    """A pipeline that has read a table whose values are large enough to be left out of the log when they do not change."""
     database.run(
         "create table docs (id int primary key, title text, body text)",
         "alter table docs alter body set storage external",
@@ -88,6 +90,11 @@ def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lak
     )
     pipeline = lake.pipeline(described(database, "docs"), commit_mode="upsert")
     run(pipeline, once=True)
+    return pipeline
+
+
+def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lake) -> None:
+    pipeline = with_large_values(database, lake)
     database.run(
         "update docs set title = 'changed' where id <= 2",
         "update docs set body = repeat('new', 2000) where id in (2, 3)",
@@ -100,13 +107,7 @@ def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lak
 
 
 def test_large_values_of_rows_whose_keys_change(database: Database, lake: Lake) -> None:
-    database.run(
-        "create table docs (id int primary key, title text, body text)",
-        "alter table docs alter body set storage external",
-        "insert into docs select i, 'title', repeat(i::text, 4000) from generate_series(1, 9) i",
-    )
-    pipeline = lake.pipeline(described(database, "docs"), commit_mode="upsert")
-    run(pipeline, once=True)
+    pipeline = with_large_values(database, lake)
     database.run(
         "update docs set id = 100, title = 'moved' where id = 1",
         "update docs set body = repeat('new', 2000) where id = 2", "update docs set id = 20 where id = 2",

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import StructType
 
 from frazil.engine import target
 from frazil.engine.iceberg import Change, Scratch
@@ -19,7 +18,7 @@ from frazil.engine.target import Fit
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.latest import MOVED_AT, Survey, lacks_values
-from frazil.engine.write.rows import ORDER, TURN, is_extra
+from frazil.engine.write.rows import ORDER, TURN, fields_of, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
 from frazil.model.commit import RowCounts
@@ -53,7 +52,7 @@ def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
     The delete of the old key, at the same place in the order, says which that is. It has the values that changes before it sent;
     the others are in the table, under the old key.
     """
-    if MOVED_AT not in last.columns or TURN not in _parts(last, ORDER):
+    if MOVED_AT not in last.columns or TURN not in fields_of(last, ORDER):
         return last
     lacks = lacks_values(last) & functions.col(MOVED_AT).isNotNull()
     others = [name for name in fit.names if name not in fit.keys]
@@ -82,14 +81,9 @@ def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
     return last.where(~lacks).unionByName(filled.select(*[quoted(name) for name in last.columns]))
 
 
-def _parts(frame: DataFrame, column: str) -> list[str]:
-    kind = frame.schema[column].dataType
-    return list(kind.names) if isinstance(kind, StructType) else []
-
-
 def _place(frame: DataFrame, column: str) -> Column:
     """A place in the order, whose turn it is at that place aside."""
-    return functions.struct(*[functions.col(column)[part].alias(part) for part in _parts(frame, column) if part != TURN])
+    return functions.struct(*[functions.col(column)[part].alias(part) for part in fields_of(frame, column) if part != TURN])
 
 
 def _together(names: Sequence[str]) -> Column:

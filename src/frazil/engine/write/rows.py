@@ -151,9 +151,9 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     require_columns(frame, ("key", "value"), "change_format: tombstones")
     frame = _ordered(frame, sink)
     value, key = functions.col("value"), functions.col("key")
-    names = _fields(frame, "value")
-    if _fields(frame, "key"):
-        keys = {name: key[name] for name in _fields(frame, "key")}
+    names = fields_of(frame, "value")
+    if fields_of(frame, "key"):
+        keys = {name: key[name] for name in fields_of(frame, "key")}
     elif len(sink.key_fields) == 1:
         keys = {sink.key_fields[0]: key}
     else:
@@ -226,6 +226,7 @@ def _step(row: Column, op: Column | str, turn: int) -> Column:
     return functions.struct(row.alias("row"), meaning.alias("op"), functions.lit(turn).alias("turn"))
 
 
-def _fields(frame: DataFrame, column: str) -> list[str]:
+def fields_of(frame: DataFrame, column: str) -> list[str]:
+    """The names of a struct's fields; none of another column."""
     kind = frame.schema[column].dataType
     return list(kind.names) if isinstance(kind, StructType) else []

@@ -56,12 +56,9 @@ class Digest:
     keys: int
 
     @classmethod
-    def of(cls, row: Mapping[str, Any] | Row) -> Digest:
+    def of(cls, row: Row) -> Digest:
         """As Spark has summed it up."""
         return cls(int(row["rows"]), int(row["keys"] or 0))
-
-    def __add__(self, other: Digest) -> Digest:
-        return Digest(self.rows + other.rows, self.keys ^ other.keys)
 
     def __sub__(self, other: Digest) -> Digest:
         return Digest(self.rows - other.rows, self.keys ^ other.keys)
