@@ -153,14 +153,16 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
         tell(f"upsert {number} of {lab.sizes.upserts}: {tables.upsert(live, tables.batch()):.3f}")
     last = tables.batch()
     settling, compacting = [], []
-    for number in range(lab.sizes.upsert_rounds):
+    for number in range(1 + lab.sizes.upsert_rounds):
         settled, compacted = (tables.copy(f"{word}{number}", live) for word in ("settled", "compacted"))
         noted: list[Settled] = []
         tables.upsert(settled, last, noted, max_equality_deletes=0)
         tables.upsert(compacted, last)
-        settling.append(round(noted[-1].seconds, 4))
-        compacting.append(round(tables.compact(compacted), 4))
-        tell(f"round {number + 1}  settled in {settling[-1]:.3f}, compacted in {compacting[-1]:.3f}")
+        took = noted[-1].seconds, tables.compact(compacted)
+        tell(f"{'round ' + str(number) if number else 'warm-up'}  settled in {took[0]:.3f}, compacted in {took[1]:.3f}")
+        if number:
+            settling.append(round(took[0], 4))
+            compacting.append(round(took[1], 4))
     tables.upsert(live, last)
     scans = _scans(lab, {"live": live, "settled": settled, "compacted": compacted}, tell)
     told = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,}"

@@ -74,9 +74,9 @@ def test_other_readers_see_the_same_rows(lake: Lake, tmp_path: Path, version: in
 def test_too_many_files_of_deletes_are_compacted_away(lake: Lake, version: int) -> None:
     upsert(lake, "select id, 'old' v from range(20)", version)
     for turn in range(3):
-        settled = upsert(lake, f"select id, 'v{turn}' v from range({turn}, {turn} + 2)", version, max_delete_files=2)
-    assert "compact" in {event.kind for event in settled} | set(kinds(lake))
-    assert totals(lake)["total-delete-files"] <= 2
+        settled = upsert(lake, f"select id, 'v{turn}' v from range({turn}, {turn} + 2)", version, max_delete_files=0)
+    assert [event.kind for event in settled] == ["settle", "compact"]
+    assert totals(lake)["total-delete-files"] == 0
     assert lake.count() == 20
     assert lake.rows()[:4] == [(0, "v0"), (1, "v1"), (10, "old"), (11, "old")]
 
@@ -129,3 +129,56 @@ def test_files_of_the_private_copy_are_not_left_behind(lake: Lake) -> None:
     folder = Path(lake.files()[0]).parents[1] / "metadata"
     known = {Path(row.file.removeprefix("file:")).name for row in lake.meta("metadata_log_entries")}
     assert {path.name for path in folder.glob("*.metadata.json")} == known
+
+
+def files(lake: Lake, content: int) -> int:
+    return lake.spark.table(f"{lake.name}.db.t.files").where(f"content = {content}").count()
+
+
+def upsert_often(lake: Lake, version: int, **options: Any) -> list[tuple[Any, ...]]:
+    """Many small upserts, the last of which is settled; what the rows must be."""
+    upsert(lake, "select id, 'old' v from range(20)", version, partition_by=["bucket(2, id)"])
+    for turn in range(4):
+        upsert(lake, f"select id, 'v{turn}' v from range({2 * turn}, {2 * turn} + 6)", version)
+    upsert(lake, "select id, 'last' v from range(3, 5)", version, max_equality_deletes=0, **options)
+    last = {n: f"v{turn}" for turn in range(4) for n in range(2 * turn, 2 * turn + 6)} | dict.fromkeys((3, 4), "last")
+    return sorted([(n, last.get(n, "old")) for n in range(20)], key=repr)
+
+
+def test_small_files_that_upserts_left_become_few_when_they_are_settled(lake: Lake, version: int) -> None:
+    expected = upsert_often(lake, version)
+    assert lake.rows() == expected
+    # Two of the first batch, and two for all others together; only the first have rows that were deleted.
+    assert (files(lake, 0), files(lake, 1), files(lake, 2)) == (4, 2, 0)
+    newest = lake.spark.table(f"{lake.name}.db.t.snapshots").orderBy("committed_at").collect()[-1].summary
+    assert (newest["frazil.merged-files"], newest["added-records"]) == ("10", "12")
+    assert all(path.is_file() for path in map(Path, lake.files()))
+
+
+def test_no_file_is_left_that_nobody_names(lake: Lake, version: int) -> None:
+    upsert_often(lake, version)
+    kinds_of_files = ("all_data_files", "all_delete_files")
+    named = {row.file_path.removeprefix("file:") for kind in kinds_of_files for row in lake.meta(kind)}
+    data = Path(lake.files()[0]).parents[1]
+    written = {str(path) for path in data.rglob("*") if path.suffix in (".parquet", ".puffin")}
+    assert written == named
+
+
+def test_rows_of_merged_files_keep_their_identity(lake: Lake) -> None:
+    upsert(lake, "select id, 'old' v from range(6)", 3)
+    upsert(lake, "select id, 'new' v from range(3)", 3)
+    upsert(lake, "select id, 'newer' v from range(2)", 3)
+    identities = "id, _row_id, _last_updated_sequence_number"
+    before = [row for row in lake.rows(identities) if row[0] != 5]
+    upsert(lake, "select 5L id, 'newest' v", 3, max_equality_deletes=0)
+    assert files(lake, 0) == 2
+    assert [row for row in lake.rows(identities) if row[0] != 5] == before
+
+
+def test_files_of_a_sorted_table_are_not_merged(lake: Lake) -> None:
+    upsert(lake, "select id, 'old' v from range(6)", 3)
+    lake.spark.sql(f"ALTER TABLE {lake.name}.db.t WRITE ORDERED BY id")
+    for turn in range(2):
+        upsert(lake, f"select id, 'v{turn}' v from range(3)", 3, max_equality_deletes=3)
+    assert kinds(lake)[-1] == "settle"
+    assert files(lake, 0) == 3

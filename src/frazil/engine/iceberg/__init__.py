@@ -19,7 +19,7 @@ from frazil.engine.iceberg.changes import (
     StagedFiles,
     replaced_unseen,
 )
-from frazil.engine.iceberg.debt import Deletes, FileFacts, Rewrite, bitmap_of
+from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
 from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
 from frazil.engine.iceberg.port import IcebergPort
@@ -37,6 +37,7 @@ __all__ = [
     "IcebergPort",
     "IcebergTable",
     "Lake",
+    "LiveFile",
     "Operation",
     "Replace",
     "Restage",

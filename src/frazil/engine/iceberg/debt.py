@@ -75,10 +75,34 @@ class Deletes:
 
 @dataclass(frozen=True)
 class LiveFile:
-    """A data file of a snapshot, and its deletion vector."""
+    """A data file of a snapshot, the task that reads it, and the deletes that apply to it."""
 
     file: Any
-    vector: Any = None
+    task: Any
+    deletes: tuple[Any, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return str(self.file.location())
+
+    @property
+    def vector(self) -> Any:
+        """Its deletion vector, if it has one."""
+        return next((delete for delete in self.deletes if delete.contentOffset() is not None), None)
+
+    @property
+    def own_deletes(self) -> tuple[Any, ...]:
+        """The deletes that no other file has."""
+        return tuple(delete for delete in self.deletes if delete.referencedDataFile() is not None)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows are left of it; not known where something else than a vector deletes some."""
+        if not self.deletes:
+            return int(self.file.recordCount())
+        vector = self.vector
+        return None if vector is None or len(self.deletes) > 1 else int(self.file.recordCount()) - int(vector.recordCount())
 
 
 @dataclass(frozen=True)

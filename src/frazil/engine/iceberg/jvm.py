@@ -31,6 +31,7 @@ class Jvm:
         self.schema_from_json = iceberg.SchemaParser.fromJson
         self.build_metadata_from = iceberg.TableMetadata.buildFrom
         self.coordinator = iceberg.spark.FileRewriteCoordinator.get()
+        self.task_sets = iceberg.spark.ScanTaskSetManager.get()
         # `SparkTableCache.get()` is static, and py4j finds the instance method of the same name first: hence reflection.
         loader = root.java.lang.Thread.currentThread().getContextClassLoader()
         java_class = root.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache", True, loader)

@@ -25,6 +25,8 @@ from frazil.engine.iceberg.debt import (
 )
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, items
+from frazil.engine.iceberg.small import rows_of, small_files
+from frazil.engine.iceberg.staging import stage
 from frazil.model.evolution import TableChange
 
 if TYPE_CHECKING:
@@ -56,8 +58,11 @@ class Scratch:
 
     @property
     def rows(self) -> DataFrame:
-        """The copy as Spark reads it."""
-        return self.spark.table(self.name)
+        """The copy as it is now: what is changed in it later is not seen."""
+        self._table.refresh()
+        snapshot = self._table.currentSnapshot()
+        reader = self.spark.read if snapshot is None else self.spark.read.option("versionAsOf", str(snapshot.snapshotId()))
+        return reader.table(self.name)
 
     @property
     def equality_deletes(self) -> list[Deletes]:
@@ -100,29 +105,56 @@ class Scratch:
         """When each file of the deletes came, and where it applies."""
         return facts_of(self._table, deletes.files)
 
-    def live_files(self, paths: Collection[str] | None = None) -> list[LiveFile]:
-        """The data files of the copy, or those of them at these paths, each with its deletion vector."""
+    def live_files(self) -> list[LiveFile]:
+        """The data files of the copy."""
         tasks = self._table.newScan().planFiles()
         try:
-            found = [LiveFile(task.file().copy(), _vector(task)) for task in items(tasks) if _is_one(task, paths)]
+            return [_live(task) for task in items(tasks)]
         finally:
             tasks.close()
-        return found
 
-    def data_facts(self) -> list[FileFacts]:
+    def data_facts(self, live: Sequence[LiveFile]) -> list[FileFacts]:
         """When each data file came, and in which partition it is."""
-        return facts_of(self._table, (live.file for live in self.live_files()))
+        return facts_of(self._table, (one.file for one in live))
+
+    def small_files(self, live: Sequence[LiveFile], since: int) -> list[LiveFile]:
+        """Those of the files that came since then and are better written anew in few."""
+        return small_files(self._table, live, since)
+
+    def merge(self, small: Sequence[LiveFile]) -> StagedFiles:
+        """Puts few files in the place of small ones, with the rows that are left in these now, and deletes their deletes."""
+        if not small:
+            return StagedFiles()
+        paths = {one.path for one in small}
+        now = {one.path: one for one in self.live_files() if one.path in paths}
+        with rows_of(self._jvm, self.spark, self._table, [now[one.path] for one in small]) as rows:
+            options = {"distribution-mode": "none", "fanout-enabled": "true", "check-nullability": "false"}
+            staged = stage(self._jvm, rows, options, self._table)
+        operation = self._table.newRewrite().validateFromSnapshot(self._table.currentSnapshot().snapshotId())
+        for one in now.values():
+            operation.deleteFile(one.file)
+            for file in one.own_deletes:
+                operation.deleteFile(file)
+        for file in staged.files:
+            operation.addFile(file)
+        operation.commit()
+        return staged
+
+    def delete_files(self, paths: Collection[str]) -> None:
+        """Deletes files that were written for this copy and that nothing else will ever name."""
+        for path in paths:
+            self._table.io().deleteFile(path)
 
     @property
     def keeps_vectors(self) -> bool:
         """Whether deleted positions are kept as vectors."""
         return int(self._table.operations().current().formatVersion()) >= FIRST_WITH_VECTORS
 
-    def add_positions(self, dead: Mapping[str, BitMap64]) -> tuple[list[Any], list[Any]]:
+    def add_positions(self, dead: Mapping[str, BitMap64], live: Sequence[LiveFile]) -> tuple[list[Any], list[Any]]:
         """Deletes of the dead positions of files: those added to the copy, and the vectors that they took the place of."""
         if not dead:
             return [], []
-        files = self._files_at(dead)
+        files = {one.path: one for one in live}
         if self.keeps_vectors:
             return self._deleted(*write_vectors(self._jvm, self._table, dead, files))
         return self._deleted(write_positions(self._jvm, self._table, self.spark, dead, files), [])
@@ -130,9 +162,6 @@ class Scratch:
     def bounds(self, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
         """The least and the greatest value of key columns that the deletes' files tell of."""
         return bounds_of(self._jvm, self._table, deletes)
-
-    def _files_at(self, paths: Collection[str]) -> dict[str, LiveFile]:
-        return {str(live.file.location()): live for live in self.live_files(paths)}
 
     def _deleted(self, added: list[Any], replaced: list[Any]) -> tuple[list[Any], list[Any]]:
         self._table.refresh()
@@ -266,15 +295,9 @@ def _prepare(jvm: Jvm, copy: Any, evolution: Sequence[TableChange], properties: 
     transaction.commitTransaction()
 
 
-def _is_one(task: Any, paths: Collection[str] | None) -> bool:
-    return paths is None or str(task.file().location()) in paths
-
-
-def _vector(task: Any) -> Any:
-    """The deletion vector of a task's file, if it has one."""
+def _live(task: Any) -> LiveFile:
     deletes = task.deletes()
-    vectors = (delete for delete in items(deletes) if delete.contentOffset() is not None) if deletes.size() else ()
-    return next(iter(vectors), None)
+    return LiveFile(task.file(), task, tuple(items(deletes)) if deletes.size() else ())
 
 
 def _identity(file: Any) -> str:

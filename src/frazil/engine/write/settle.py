@@ -20,7 +20,7 @@ from pyarrow import compute
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
 
-from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, bitmap_of
+from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, LiveFile, Rewrite, Scratch, StagedFiles, bitmap_of
 from frazil.engine.schema import quoted
 from frazil.engine.write.ground import together
 from frazil.errors import Halted
@@ -97,7 +97,8 @@ def compact(table: IcebergTable) -> Settlement | None:
 def settle(table: IcebergTable) -> Settlement | None:
     """Turns the live equality deletes of the table into positions; None when there are none.
 
-    Deletes that compare different columns are settled one kind at a time.
+    Small files that came with the deletes are written anew in few. Deletes that compare different columns are settled one kind
+    at a time.
     """
     base = table.base
     with table.scratch() as scratch:
@@ -107,15 +108,30 @@ def settle(table: IcebergTable) -> Settlement | None:
         deletes = kinds[0]
         scratch.without(deletes)
         bounds = scratch.bounds(deletes)
-        before, gone, bitmaps = _looked_up(scratch, _within(scratch.rows, bounds), deletes)
-        added, replaced = scratch.add_positions(bitmaps)
+        rows = _within(scratch.rows, bounds)
+        live = scratch.live_files()
+        small = scratch.small_files(live, since=min(fact.sequence for fact in scratch.facts(deletes)))
+        gone, dead = _looked_up(scratch, rows, deletes, live)
+
+        def changed() -> tuple[list[Any], list[Any], StagedFiles]:
+            return *scratch.add_positions(dead, live), scratch.merge(small)
+
+        # To write the positions keeps the driver busy, and the executors have nothing else to do meanwhile.
+        (added, replaced, merged), before = together(changed, lambda: _digest(rows, deletes.columns), session=scratch.spark)
         after = _digest(_within(scratch.rows, bounds), deletes.columns)
+        merged_paths = {one.path for one in small}
+        kept = tuple(file for file in added if str(file.referencedDataFile()) not in merged_paths)
+        scratch.delete_files({str(file.location()) for file in added} - {str(file.location()) for file in kept})
     # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
-    if after != before - gone or _records(added) - _records(replaced) != gone.rows:
+    left = sum((one.rows or 0) - len(dead.get(one.path, ())) for one in small)
+    if after != before - gone or _records(added) - _records(replaced) != gone.rows or merged.rows != left:
         raise _audit_failed(before.rows - gone.rows, after.rows)
     count = _records(deletes.files)
     summary = {"frazil.kind": "settle", "frazil.settled-equality-deletes": str(count), "frazil.settled-rows": str(gone.rows)}
-    operation = Rewrite(deletes=tuple(added), removed_deletes=(*replaced, *deletes.files))
+    if small:
+        summary["frazil.merged-files"] = str(len(small))
+    vectors = (one.vector for one in small if one.vector is not None and one.path not in dead)
+    operation = Rewrite(merged, tuple(one.file for one in small), kept, (*replaced, *vectors, *deletes.files))
     return Settlement(Change(operation, base, summary=summary), count, gone.rows)
 
 
@@ -171,14 +187,16 @@ def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame
     return rows
 
 
-def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Digest, Digest, dict[str, BitMap64]]:
-    """What all rows are, what those are that came before a delete of their key, and the positions of these in their files.
+def _looked_up(
+    scratch: Scratch, rows: DataFrame, deletes: Deletes, live: Sequence[LiveFile]
+) -> tuple[Digest, dict[str, BitMap64]]:
+    """What the rows are that came before a delete of their key, and their positions in their files.
 
     Executors put positions together, so that little is left to bring here. To sum all rows up in a pass of its own takes less
     than to do it on their way to the join.
     """
     columns = deletes.columns
-    held, have = scratch.facts(deletes), scratch.data_facts()
+    held, have = scratch.facts(deletes), scratch.data_facts(live)
     places = _Places.of(held, have)
     keys = _keys(scratch, deletes, places.frame(scratch, held))
     few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
@@ -198,14 +216,11 @@ def _looked_up(scratch: Scratch, rows: DataFrame, deletes: Deletes) -> tuple[Dig
     if len({fact.scope == "" for fact in held}) > 1:
         dead = dead.dropDuplicates([_NUMBER, _POSITION])
 
-    def looked_up() -> pyarrow.Table:
-        with _pruning(scratch.spark, _records(deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
-            return _in_words(dead).toArrow()
-
-    found, before = together(looked_up, lambda: _digest(rows, columns), session=scratch.spark)
+    with _pruning(scratch.spark, _records(deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
+        found = _in_words(dead).toArrow()
     gone = Digest(compute.sum(found["rows"]).as_py() or 0, reduce(xor, found["keys"].to_pylist(), 0))
     bitmaps = {have[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
-    return before, gone, bitmaps
+    return gone, bitmaps
 
 
 def _in_words(dead: DataFrame) -> DataFrame:
