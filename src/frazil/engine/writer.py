@@ -430,8 +430,8 @@ class SinkWriter:
         return Halted(
             "batches-not-removable",
             f"The last batches of {self.sink_id!r} cannot be taken back out of {self.sink.full_name}: {why}.",
-            fix="Their files were rewritten or expired since. Decide what the table should hold: roll it back to a snapshot before "
-            "them, or give the sink another id to begin anew.",
+            fix="Their files were rewritten or expired since. Decide what the table should hold: roll it back to a snapshot "
+            "before them, or give the sink another id to begin anew.",
         )
 
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:

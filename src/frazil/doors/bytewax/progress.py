@@ -147,8 +147,8 @@ def beginning(ledger: Mark | None, state: State | None, fresh_start: FreshStart,
         "state-missing",
         "Bytewax starts without a state, but the table has rows of a run of this flow that "
         f"{'was resumed before' if ledger.stored else 'was cut off'}: whether they will be sent again is not known.",
-        fix="Start with the recovery store of that run. Without one, say what becomes of its rows: on_fresh_start='undo' takes them "
-        "back, because the flow sends them again; on_fresh_start='append' keeps them.",
+        fix="Start with the recovery store of that run. Without one, say what becomes of its rows: on_fresh_start='undo' takes "
+        "them back, because the flow sends them again; on_fresh_start='append' keeps them.",
     )
 
 

@@ -80,6 +80,16 @@ def _column(field: pa.Field, path: str) -> Column:
 def _from_arrow(kind: pa.DataType, path: str) -> Type:
     if kind in _FROM_ARROW:
         return Primitive(_FROM_ARROW[kind])
+    if (found := _single(kind) or _nested(kind, path)) is not None:
+        return found
+    raise ConfigError(
+        CODE,
+        f"arrow_schema: the field {path!r} has Arrow's type {kind}, which has none in Iceberg that Spark can write.",
+        fix='Use another, e.g. pa.timestamp("us", "UTC"), pa.string() or pa.int64().',
+    )
+
+
+def _single(kind: pa.DataType) -> Type | None:
     if pa.types.is_timestamp(kind) and kind.unit != "ns":
         return Primitive("timestamp" if kind.tz is None else "timestamptz")
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
@@ -88,6 +98,10 @@ def _from_arrow(kind: pa.DataType, path: str) -> Type:
         return Fixed(kind.byte_width)
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
         return Primitive("uuid")
+    return None
+
+
+def _nested(kind: pa.DataType, path: str) -> Type | None:
     if pa.types.is_struct(kind):
         return StructType(tuple(_column(field, f"{path}.{field.name}") for field in kind.fields))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -95,11 +109,7 @@ def _from_arrow(kind: pa.DataType, path: str) -> Type:
     if pa.types.is_map(kind):
         key, value = _from_arrow(kind.key_type, f"{path}.key"), _from_arrow(kind.item_type, f"{path}.value")
         return MapType(key, value, not kind.item_field.nullable)
-    raise ConfigError(
-        CODE,
-        f"arrow_schema: the field {path!r} has Arrow's type {kind}, which has none in Iceberg that Spark can write.",
-        fix='Use another, e.g. pa.timestamp("us", "UTC"), pa.string() or pa.int64().',
-    )
+    return None
 
 
 def to_arrow(columns: StructType) -> pa.Schema:

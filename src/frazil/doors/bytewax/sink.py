@@ -72,7 +72,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
         except BaseException:
             self._broken.set()
             raise
-        return IcebergSinkPartition(for_part, config, writer, maker, begins.mark, self._broken)
+        return IcebergSinkPartition(for_part, config, writer=writer, maker=maker, mark=begins.mark, broken=self._broken)
 
     def _set_back(self, writer: SinkWriter, state: State | None, part: str) -> Beginning:
         ledger = Mark.read(writer.state.end if writer.state is not None else None)
@@ -131,6 +131,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         self,
         name: str,
         config: IcebergSinkConfig,
+        *,
         writer: SinkWriter,
         maker: RowMaker,
         mark: Mark,
@@ -148,7 +149,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         self._oldest = 0.0
         self._settled = False
         self._closed = False
-        self._failure: FrazilError | None = None
+        self._failure: Exception | None = None
         self._turn = threading.Condition()
         self._timer: threading.Thread | None = None
 
@@ -218,7 +219,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
                 except Retryable as error:
                     log.warning("%s: a flush failed, and is tried again: %s", self._writer.sink_id, error)
                     self._oldest = self._clock()
-                except FrazilError as error:
+                except Exception as error:  # noqa: BLE001 - carried to the thread of the worker
                     # Told to Bytewax by the next call, which is the only way to stop the flow.
                     log.error("%s: a flush failed: %s", self._writer.sink_id, error)  # noqa: TRY400 - the message says it all
                     self._failure = error
