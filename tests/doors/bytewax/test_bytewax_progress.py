@@ -34,7 +34,7 @@ class Part:
     """A part on a table that is a list of flushes: the mark and the rows of each."""
 
     table: list[tuple[Mark, list[int]]] = field(default_factory=list)
-    mark: Mark = Mark("", 0)
+    mark: Mark = field(default_factory=lambda: Mark("", 0))
 
     @property
     def rows(self) -> list[int]:

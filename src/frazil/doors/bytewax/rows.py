@@ -27,7 +27,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 _MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
 # More digits than any decimal of Iceberg has.
-_EXACT = Context(prec=400, Emax=10_000, Emin=-10_000)
+_EXACT = Context(prec=400)
 _BOUNDS = {"int": 2**31, "long": 2**63}
 
 # Types whose every value goes into a column of the type as it is: most columns hold nothing else, and are not looked at by value.
@@ -198,8 +198,10 @@ def _decimal(value: Any, kind: Decimal) -> Number:
     number = Number(value)
     if not number.is_finite():
         raise Misfit(f"{value} is not a number with digits")
+    if abs(number.adjusted()) > _EXACT.prec and number:
+        raise Misfit(f"{value} does not fit into {kind} without loss")
     scaled = number.scaleb(kind.scale, _EXACT)
-    if scaled != scaled.to_integral_value(context=_EXACT) or abs(scaled) >= 10**kind.precision:
+    if scaled != scaled.to_integral_value(context=_EXACT) or scaled.copy_abs() >= 10**kind.precision:
         raise Misfit(f"{value} does not fit into {kind} without loss")
     return number
 
