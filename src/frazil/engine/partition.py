@@ -55,7 +55,7 @@ def sort_json(fields: Sequence[SortField], schema: StructType, ids: dict[str, An
                 "transform": field.of.iceberg_transform,
                 "source-id": _source_id(field.of, schema, ids),
                 "direction": field.direction.value,
-                "null-order": f"nulls-{field.nulls.value}",
+                "null-order": f"nulls-{field.null_order.value}",
             }
             for field in fields
         ],

@@ -451,7 +451,9 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
 
 def _require_order(table: IcebergTable, sink: SinkSpec) -> None:
     """The same for an order of rows within files."""
-    wanted = [(field.of.source, field.of.iceberg_transform, f"{field.direction} nulls {field.nulls}") for field in sink.sort_by]
+    wanted = [
+        (field.of.source, field.of.iceberg_transform, f"{field.direction} nulls {field.null_order}") for field in sink.sort_by
+    ]
     if wanted and wanted != list(table.sort_order):
         have = ", ".join(f"{transform}({source}) {rest}" for source, transform, rest in table.sort_order) or "not at all"
         raise Halted(

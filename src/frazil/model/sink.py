@@ -128,7 +128,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     )
     sort_by: tuple[SortField, ...] = Field(
         (),
-        description="Order of rows within the files of a new table: `[ts desc, id]`; `asc` and `desc`, `nulls first` and `last`.",
+        description="Order of rows within the files of a new table: `[ts desc, id]`; also `ts desc nulls first`.",
     )
     distribution: Literal["auto", "none", "hash", "range"] = Field(
         "auto",

@@ -35,7 +35,7 @@ class SortField(Model):
 
     of: PartitionField = Field(description="Column, or a transform of one.")
     direction: Direction = Field(Direction.ASC, description="Which values come first.")
-    nulls: Nulls = Field(description="Where nulls go; first with asc and last with desc when left out.")
+    nulls: Nulls | None = Field(None, description="Where nulls go; first with asc and last with desc when left out.")
 
     @model_validator(mode="before")
     @classmethod
@@ -45,9 +45,12 @@ class SortField(Model):
             data = {"of": data} if found is None else {name: value for name, value in found.groupdict().items() if value}
         if not isinstance(data, dict):
             return data
-        words = {name: value.lower() if name != "of" and isinstance(value, str) else value for name, value in data.items()}
-        last = words.get("direction") == Direction.DESC
-        return {"nulls": (Nulls.LAST if last else Nulls.FIRST).value} | words
+        return {name: value.lower() if name != "of" and isinstance(value, str) else value for name, value in data.items()}
+
+    @property
+    def null_order(self) -> Nulls:
+        """Where nulls go."""
+        return self.nulls or (Nulls.LAST if self.direction is Direction.DESC else Nulls.FIRST)
 
     @model_serializer
     def _as_text(self) -> str:
@@ -55,4 +58,4 @@ class SortField(Model):
 
     def __str__(self) -> str:
         source = self.of.source if self.of.transform == "identity" else str(self.of)
-        return f"{source} {self.direction} nulls {self.nulls}"
+        return f"{source} {self.direction} nulls {self.null_order}"

@@ -10,9 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from bytewax.testing import cluster_main
+from flows import Numbers, Pond
+
 from exactly_once.programs.moments import act_at
 from exactly_once.programs.structured_streaming import SHORT_LIVED
-from flows import Numbers, Pond
 
 SPARK = {"master": "local[1]", "conf": {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": SHORT_LIVED}}
 

@@ -98,9 +98,9 @@ class Pond:
         """Runs a flow to its end, or to where it is aborted."""
         run_main(self.flow(source, **given), epoch_interval=epoch, recovery_config=self.recovery if recovery else None)
 
-    def table(self) -> Table:
+    def table(self, name: str = "db.t") -> Table:
         uri, warehouse = f"sqlite:///{self.folder}/catalog.db", (self.folder / "warehouse").as_uri()
-        return load_catalog("lake", type="sql", uri=uri, warehouse=warehouse).load_table("db.t")
+        return load_catalog("lake", type="sql", uri=uri, warehouse=warehouse).load_table(name)
 
     def rows(self) -> list[dict[str, Any]]:
         return list(self.table().scan().to_arrow().to_pylist())

@@ -9,8 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from bytewax.testing import cluster_main
-from exactly_once.children import TESTS, end, ended, gone
 from flows import Numbers, Pond
+
+from exactly_once.children import TESTS, end, ended, gone
 from services.processes import Child, free_port, start, wait_until
 
 PROGRAM = Path(__file__).with_name("flow_program.py")

@@ -153,6 +153,11 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         self._turn = threading.Condition()
         self._timer: threading.Thread | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for a flush."""
+        return len(self._rows)
+
     def write_batch(self, values: list[Mapping[str, Any]]) -> None:
         """Takes rows, and flushes when there are enough."""
         with self._turn:
