@@ -156,3 +156,17 @@ def test_dictionaries_are_smaller_where_many_files_are_open_at_once(
         for encoding in pyarrow.parquet.ParquetFile(file).metadata.row_group(0).column(1).encodings
     }
     assert ("PLAIN" in encodings) == plain
+
+
+def test_files_are_sorted_as_asked_and_another_order_is_refused(lake: Lake) -> None:
+    rows = "select id % 5 a, id b from range(20)"
+    lake.sink(rows, partition_by=["bucket(2, b)"], sort_by=["a desc", "b"]).write()
+    for file in lake.files():
+        found = [(-row["a"], row["b"]) for row in pyarrow.parquet.read_table(file).to_pylist()]
+        assert found == sorted(found)
+    lake.sink(rows, sort_by=["a DESC NULLS LAST", {"of": "b"}]).write()
+    with pytest.raises(frazil.Halted, match=r"is sorted .* but the sink asks for b asc nulls first") as caught:
+        lake.sink(rows, sort_by=["b"]).write()
+    assert caught.value.code == "order-differs"
+    with pytest.raises(frazil.ConfigError, match=r"bucket\(4, c\) cannot be applied: there is no column 'c'"):
+        lake.sink(rows, table="db.other", sort_by=["bucket(4, c)"]).write()

@@ -34,6 +34,8 @@ ALLOWED = {
     "observe": ("frazil.engine.catalogs", *MODEL),
     "doors": BELOW_DOORS,
     "cli": ("frazil", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    # The names that users of Bytewax import; the door itself is with the others.
+    "bytewax": ("frazil.doors.bytewax",),
     "": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
 }
 

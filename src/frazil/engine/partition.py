@@ -8,6 +8,7 @@ from typing import Any
 
 from frazil.errors import ConfigError
 from frazil.model.partition import PartitionField, transform_problem
+from frazil.model.sort import SortField
 from frazil.model.types import StructType
 
 FIRST_PARTITION_ID = 1000
@@ -41,6 +42,22 @@ def partition_json(fields: Sequence[PartitionField], schema: StructType, ids: di
                 "field-id": FIRST_PARTITION_ID + number,
             }
             for number, field in enumerate(fields)
+        ],
+    }
+
+
+def sort_json(fields: Sequence[SortField], schema: StructType, ids: dict[str, Any]) -> dict[str, Any]:
+    """Iceberg's JSON of a sort order, in the same way; no fields make the order that is none."""
+    return {
+        "order-id": 1 if fields else 0,
+        "fields": [
+            {
+                "transform": field.of.iceberg_transform,
+                "source-id": _source_id(field.of, schema, ids),
+                "direction": field.direction.value,
+                "null-order": f"nulls-{field.null_order.value}",
+            }
+            for field in fields
         ],
     }
 

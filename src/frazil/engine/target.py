@@ -12,7 +12,7 @@ from frazil.engine.catalogs import warehouse_uri
 from frazil.engine.coerce import CAST_MARK, NULL_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
-from frazil.engine.partition import partition_json
+from frazil.engine.partition import partition_json, sort_json
 from frazil.engine.schema import (
     DELETE,
     ERROR,
@@ -92,6 +92,7 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
         return None
     if sink.partition_evolution is PartitionEvolution.REFUSE:
         _require_partitioning(table, sink)
+    _require_order(table, sink)
     return table
 
 
@@ -101,7 +102,8 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] 
     _require_own_names(schema)
     require_writable(schema, sink.format_version)
     keys = key_columns(sink, schema, told)
-    partition = partition_json(sink.partition, schema, schema_json(schema, keys))
+    ids = schema_json(schema, keys)
+    partition, sort = partition_json(sink.partition, schema, ids), sort_json(sink.sort_by, schema, ids)
     lake.ensure_namespace(sink.namespace_levels)
     return lake.create(
         sink.namespace_levels,
@@ -109,6 +111,7 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] 
         schema,
         keys=keys,
         partition=partition,
+        sort=sort,
         properties=table_properties(sink),
         location=warehouse_uri(sink.location) if sink.location else None,
     )
@@ -443,6 +446,20 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
             "partitioning-differs",
             f"Table {sink.full_name} is partitioned {have}, but the sink asks for {', '.join(map(str, sink.partition))}.",
             fix="Set partitioning: table_default to write by the table's own spec, or partition_evolution: evolve to change it.",
+        )
+
+
+def _require_order(table: IcebergTable, sink: SinkSpec) -> None:
+    """The same for an order of rows within files."""
+    wanted = [
+        (field.of.source, field.of.iceberg_transform, f"{field.direction} nulls {field.null_order}") for field in sink.sort_by
+    ]
+    if wanted and wanted != list(table.sort_order):
+        have = ", ".join(f"{transform}({source}) {rest}" for source, transform, rest in table.sort_order) or "not at all"
+        raise Halted(
+            "order-differs",
+            f"Table {sink.full_name} is sorted {have}, but the sink asks for {', '.join(map(str, sink.sort_by))}.",
+            fix="Leave sort_by out to write in the table's own order, or change that: ALTER TABLE ... WRITE ORDERED BY ...",
         )
 
 

@@ -20,7 +20,7 @@ from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
 from frazil.engine.counting import Counted
 from frazil.engine.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart, with_record
-from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Restage, fault_of
+from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Removal, Restage, done_again, fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, told_keys
 from frazil.engine.shape import Tally, sink_rows
@@ -36,7 +36,7 @@ from frazil.engine.write import (
     too_many_files,
     too_many_keys,
 )
-from frazil.errors import ConfigError, DataError, Fenced, FrazilError, Retryable
+from frazil.errors import ConfigError, DataError, Fenced, FrazilError, Halted, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.commit import DIGEST, Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.dead_letters import OnError
@@ -44,6 +44,7 @@ from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Se
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
+from frazil.model.types import StructType
 
 Explain = Callable[[Exception], FrazilError | None]
 T = TypeVar("T")
@@ -133,6 +134,20 @@ class SinkWriter:
         if table is not None:
             self._take(table, claim)
         return self.state
+
+    def prepare(self) -> StructType:
+        """Finds the table, or makes it of the declared columns, and claims nothing; the columns that it has."""
+        table = target.existing(self._lake, self.sink)
+        declared = self.sink.declared_schema
+        if table is None:
+            if declared is None:
+                raise ConfigError(
+                    "table-missing",
+                    f"Table {self.sink.full_name} does not exist, and no columns are declared to make it of.",
+                    fix="Create the table, or declare its columns.",
+                )
+            table = target.created(self._lake, self.sink, declared)
+        return table.schema
 
     def committed_before(self, end: Position) -> bool:
         """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
@@ -383,6 +398,41 @@ class SinkWriter:
             self._run(replace(self._intent(change), moved=moved))
 
         self._until_it_fits(attempt)
+
+    def take_back(self, kept: Callable[[Position | None], bool]) -> int:
+        """Takes the last batches of the sink out of the table, back to a position that is ``kept``; how many they were.
+
+        Exactly the files that they added are removed, and the ledger is set back, in one commit. For sources that are set back
+        by somebody else, and that give no part twice in the same form.
+        """
+        table = self._require_table()
+        taken = 0
+
+        def attempt() -> int:
+            nonlocal taken
+            state = self.look()
+            if state is None or kept(state.end):
+                return taken  # nothing to do, or it was done, and only the answer was lost
+            added = table.added_since(self.sink_id, state.end, kept)
+            if added is None:
+                raise self._not_taken_back("their snapshots have expired, or they did more than add rows")
+            # Refused a second time, the files are really gone.
+            refusal = done_again if not taken else self._not_taken_back
+            taken = added.batches
+            summary = {"frazil.batches-taken-back": str(added.batches)}
+            change = Change(Removal(added.files, refusal), table.base, summary=summary)
+            self._run(replace(self._intent(change), moved=Moved(state.source, added.start)))
+            return taken
+
+        return self._until_it_fits(attempt)
+
+    def _not_taken_back(self, why: str) -> Halted:
+        return Halted(
+            "batches-not-removable",
+            f"The last batches of {self.sink_id!r} cannot be taken back out of {self.sink.full_name}: {why}.",
+            fix="Their files were rewritten or expired since. Decide what the table should hold: roll it back to a snapshot "
+            "before them, or give the sink another id to begin anew.",
+        )
 
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:
         """Commits a batch that has no rows for this table: only that it is done."""

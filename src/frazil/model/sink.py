@@ -15,6 +15,7 @@ from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_l
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
 from frazil.model.partition import PartitionField, Transform, whole_fields
 from frazil.model.route import RouteSpec, UnknownRoute
+from frazil.model.sort import SortField
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 from frazil.model.types import NOT_KEYS, Column, StructType, parse_type, unwritable
 
@@ -125,6 +126,10 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     partition_by: tuple[PartitionField, ...] = Field(
         (), description="Any list of transforms: `[day(ts), bucket(16, id)]`; instead of `partitioning`."
     )
+    sort_by: tuple[SortField, ...] = Field(
+        (),
+        description="Order of rows within the files of a new table: `[ts desc, id]`; also `ts desc nulls first`.",
+    )
     distribution: Literal["auto", "none", "hash", "range"] = Field(
         "auto",
         description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
@@ -146,7 +151,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     def _columns_by_name(cls, value: Any) -> Any:
         return columns_by_name(value)
 
-    @field_validator("partition_by", mode="before")
+    @field_validator("partition_by", "sort_by", mode="before")
     @classmethod
     def _whole_fields(cls, value: Any) -> Any:
         return whole_fields(value)
@@ -352,6 +357,11 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
         Problem(f"partition column {field.source!r} is not among the declared columns", by)
         for field in sink.partition
         if schema.column(field.source) is None
+    )
+    problems.extend(
+        Problem(f"sort column {field.of.source!r} is not among the declared columns", "sort_by")
+        for field in sink.sort_by
+        if schema.column(field.of.source) is None
     )
     return problems
 

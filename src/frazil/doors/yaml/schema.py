@@ -43,8 +43,9 @@ def json_schema() -> Schema:
 
 def _short_forms(definitions: dict[str, Schema]) -> None:
     """What the file may say in more than one way."""
-    field = definitions["PartitionField"]
-    definitions["PartitionField"] = {"anyOf": [{"type": "string", "minLength": 1}, field], "description": field["description"]}
+    for name in ("PartitionField", "SortField"):
+        field = definitions[name]
+        definitions[name] = {"anyOf": [{"type": "string", "minLength": 1}, field], "description": field["description"]}
     catalog = definitions["CatalogSpec"]["properties"]
     catalog["jdbc"] = {"$ref": _REF.format(model="SqlCatalog"), "description": "Another name of `sql`."}
     definitions["CatalogType"]["enum"].append("jdbc")

@@ -13,10 +13,12 @@ from frazil.engine.iceberg.changes import (
     Delta,
     Fits,
     Operation,
+    Removal,
     Replace,
     Restage,
     RowChanges,
     StagedFiles,
+    done_again,
     replaced_unseen,
 )
 from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
@@ -24,9 +26,10 @@ from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch
-from frazil.engine.iceberg.table import IcebergTable
+from frazil.engine.iceberg.table import Added, IcebergTable
 
 __all__ = [
+    "Added",
     "Append",
     "Base",
     "Change",
@@ -39,6 +42,7 @@ __all__ = [
     "Lake",
     "LiveFile",
     "Operation",
+    "Removal",
     "Replace",
     "Restage",
     "Rewrite",
@@ -47,6 +51,7 @@ __all__ = [
     "StagedFiles",
     "active",
     "bitmap_of",
+    "done_again",
     "fault_of",
     "replaced_unseen",
 ]

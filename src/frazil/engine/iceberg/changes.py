@@ -225,6 +225,29 @@ class RowChanges:
 
 
 @dataclass(frozen=True)
+class Removal:
+    """Files taken out again, with all rows that they hold; every one of them must still be in the table."""
+
+    removed: tuple[Any, ...] = ()
+    refusal: Callable[[str], FrazilError] = done_again
+    staged: StagedFiles = field(default_factory=StagedFiles)
+    fits = Fits.ANY
+
+    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - files are named, whatever came after them
+        """Iceberg's removal of files; of none it is an append of nothing."""
+        if not self.removed:
+            return transaction.newFastAppend()
+        operation = transaction.newDelete().validateFilesExist()
+        for file in self.removed:
+            operation.deleteFile(file)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """As the change itself says."""
+        return self.refusal(why)
+
+
+@dataclass(frozen=True)
 class Change:
     """All that one commit changes: the table's columns and specs first, then its properties, then its files.
 

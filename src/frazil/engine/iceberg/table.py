@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from frazil.engine.iceberg.jvm import Jvm, active, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch, scratch_of
 from frazil.engine.iceberg.staging import metrics_of, stage
+from frazil.model.commit import DIGEST, Position, short_range
 from frazil.model.evolution import TableChange
 from frazil.model.types import StructType, type_from_json
 
@@ -33,6 +34,15 @@ class _Layout:
     schema: StructType
     field_ids: Mapping[str, int]
     partition: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Added:
+    """The data files that the last batches of a sink have added, and where the sink was before them."""
+
+    files: tuple[Any, ...]
+    batches: int
+    start: Position | None
 
 
 class IcebergTable:
@@ -61,6 +71,20 @@ class IcebergTable:
     def partition(self) -> tuple[tuple[str, str], ...]:
         """The current partition spec: source column and transform, e.g. `("id", "bucket[16]")`."""
         return self._layout.partition
+
+    @property
+    def sort_order(self) -> tuple[tuple[str, str, str], ...]:
+        """The order of rows within files: source column, transform, and `asc nulls first` or the like."""
+        metadata = self._operations.current()
+        schema, order = metadata.schema(), metadata.sortOrder()
+        return tuple(
+            (
+                str(schema.findColumnName(field.sourceId())),
+                str(field.transform().toString()),
+                f"{field.direction().toString()} {field.nullOrder().toString()}".lower().replace("_", " "),
+            )
+            for field in items(order.fields())
+        )
 
     @property
     def partitions_in_use(self) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -170,6 +194,30 @@ class IcebergTable:
         """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""
         summaries = [snapshot.summary() for snapshot in items(self._table.snapshots())]
         return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
+
+    def added_since(self, sink_id: str, end: Position | None, kept: Callable[[Position | None], bool]) -> Added | None:
+        """What the batches of a sink have added, from the last one, which ended at ``end``, back to a position that is ``kept``.
+
+        None when that cannot be told: a snapshot on the way has expired, or a batch did more than add files.
+        """
+        files: list[Any] = []
+        batches, at, io = 0, end, self._table.io()
+        snapshot = self._table.currentSnapshot()
+        while not kept(at):
+            if snapshot is None:
+                return None
+            summary = {str(key): str(value) for key, value in dict(snapshot.summary()).items()}
+            # A position is met again where batches were taken back and written anew: the latest of them is the one that counts.
+            own = summary.get("frazil.sink") == sink_id and summary.get("frazil.kind") == "data"
+            if own and at is not None and summary["frazil.end"] == short_range(at):
+                start = summary["frazil.start"]
+                if start.startswith(DIGEST) or snapshot.operation() != "append":
+                    return None
+                files += [file.copy() for file in items(snapshot.addedDataFiles(io))]
+                batches, at = batches + 1, start or None
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else self._table.snapshot(parent)
+        return Added(tuple(files), batches, at)
 
     def summaries(self, sink_id: str | None) -> list[tuple[int, dict[str, str]]]:
         """The snapshots from the first that is still there to the head, those of a sink or all, with what their summaries say."""

@@ -1,0 +1,25 @@
+"""The Bytewax door: a sink for flows, and helpers for the steps before it."""
+
+from frazil.errors import EnvironmentFault
+
+try:
+    import bytewax  # noqa: F401 - only to say what is missing
+except ImportError:
+    raise EnvironmentFault(
+        "bytewax-missing", "The Bytewax sink needs the package bytewax.", fix="pip install 'frazil[bytewax]'"
+    ) from None
+
+from frazil.doors.bytewax.config import IcebergSinkConfig
+from frazil.doors.bytewax.helpers import error_row, from_epoch_ms, to_json, uplink_row, with_errors
+from frazil.doors.bytewax.sink import IcebergSink, IcebergSinkPartition
+
+__all__ = [
+    "IcebergSink",
+    "IcebergSinkConfig",
+    "IcebergSinkPartition",
+    "error_row",
+    "from_epoch_ms",
+    "to_json",
+    "uplink_row",
+    "with_errors",
+]

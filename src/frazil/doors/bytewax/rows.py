@@ -1,0 +1,295 @@
+"""Rows that are Python dictionaries, as Arrow tables of the declared columns.
+
+Nothing is rounded, cut off or guessed: a value that does not fit its column is told with the field's name. Arrow itself would
+make 1 of 1.5, a date of a time, and leave out fields of a struct that it does not know.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context
+from decimal import Decimal as Number
+from typing import Any
+
+import pyarrow as pa
+
+from frazil.doors.bytewax.schema import arrow_type, to_arrow
+from frazil.errors import DataError
+from frazil.model.coercion import EpochUnit
+from frazil.model.types import Column, Decimal, Fixed, ListType, MapType, StructType, Type
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
+# More digits than any decimal of Iceberg has.
+_EXACT = Context(prec=400)
+_BOUNDS = {"int": 2**31, "long": 2**63}
+
+# Types whose every value goes into a column of the type as it is: most columns hold nothing else, and are not looked at by value.
+_PLAIN: dict[str, frozenset[type]] = {
+    "boolean": frozenset({bool}),
+    "double": frozenset({float}),
+    "string": frozenset({str}),
+    "date": frozenset({dt.date}),
+    "binary": frozenset({bytes}),
+}
+
+
+class Misfit(Exception):
+    """A value that does not fit its column, and why."""
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    """Makes Arrow tables of dictionaries.
+
+    ``refuse_extra``: a field that the table does not have is an error, and otherwise left out. With an ``error_column`` a row
+    with a wrong value is kept, with null for the value, what is wrong there, and the row as JSON in the ``raw_column``.
+    """
+
+    columns: StructType
+    refuse_extra: bool = False
+    error_column: str | None = None
+    raw_column: str | None = None
+    unit: EpochUnit = EpochUnit.MILLIS
+
+    def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """The rows as Arrow; a DataError with the field's name when one does not fit."""
+        if self.refuse_extra:
+            self._require_known(rows)
+        errors: dict[int, list[str]] = {}
+        arrays = {column.name: self._array(column, rows, errors) for column in self.columns.fields}
+        if errors:
+            for name, told in ((self.error_column, self._texts(errors)), (self.raw_column, self._raws(errors, rows))):
+                if name is not None:
+                    had = arrays[name]
+                    arrays[name] = pa.array([told.get(n, had[n].as_py()) for n in range(len(rows))], pa.string())
+        return pa.table(list(arrays.values()), schema=to_arrow(self.columns))
+
+    def _array(self, column: Column, rows: Sequence[Mapping[str, Any]], errors: dict[int, list[str]]) -> pa.Array:
+        values: list[Any] = [row.get(column.name) for row in rows]
+        plain = _PLAIN.get(column.type.name)
+        if plain is None or not {type(value) for value in values if value is not None} <= plain:
+            values = [self._fitted(column, value, n, errors) for n, value in enumerate(values)]
+        if column.required and None in values:
+            raise _error(column, "it is required, and a row has no value for it", "required-null")
+        return pa.array(values, arrow_type(column.type))
+
+    def _fitted(self, column: Column, value: Any, number: int, errors: dict[int, list[str]]) -> Any:
+        try:
+            return None if value is None else fitted(value, column.type, self.unit)
+        except Misfit as misfit:
+            if self.error_column is None:
+                raise _error(column, str(misfit), "value-not-convertible") from None
+            errors.setdefault(number, []).append(f"{column.name}: {misfit}")
+            return None
+
+    def _texts(self, errors: Mapping[int, list[str]]) -> dict[int, str]:
+        return {number: "; ".join(told) for number, told in errors.items()}
+
+    def _raws(self, errors: Iterable[int], rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+        return {number: as_json(rows[number]) for number in errors}
+
+    def _require_known(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        known = {column.name for column in self.columns.fields}
+        for row in rows:
+            if extra := sorted(str(name) for name in row if name not in known):
+                raise DataError(
+                    "field-unknown",
+                    f"A row has the field {extra[0]!r}, which is not in the schema: {', '.join(sorted(known))}.",
+                    fix="Leave it out (fields of the partition spec are computed, not given), or set extra_columns to ignore.",
+                )
+
+
+def _error(column: Column, why: str, code: str) -> DataError:
+    return DataError(
+        code,
+        f"The field {column.name!r} ({column.type}): {why}.",
+        fix="Correct it in the step before the sink, or name an error_column in extra_options to keep such rows.",
+    )
+
+
+def as_json(value: Any) -> str:
+    """A nested value as the text that a string column takes; times in ISO 8601, what JSON does not know as its text."""
+    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return dict(value)
+        case set() | frozenset() | tuple():
+            return list(value)
+        case _:
+            return str(value)
+
+
+def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
+    """A moment in UTC: a datetime, in UTC where it does not say, or a number since 1970."""
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Misfit(f"{_shown(value)} is neither a datetime nor a whole number of {unit.value} since 1970")
+    micros, rest = (value * _MICROS[unit], 0) if unit is not EpochUnit.NANOS else divmod(value, 1000)
+    if rest:
+        raise Misfit(f"{value} nanoseconds are not a whole number of microseconds")
+    try:
+        return EPOCH + dt.timedelta(microseconds=micros)
+    except OverflowError:
+        raise Misfit(f"{value} {unit.value} since 1970 are not a moment that there is a date for") from None
+
+
+def fitted(value: Any, kind: Type, unit: EpochUnit) -> Any:
+    """The value as Arrow takes it without loss; a Misfit when there is none."""
+    match kind:
+        case StructType():
+            return _struct(value, kind, unit)
+        case ListType():
+            if not isinstance(value, list | tuple):
+                raise Misfit(f"{_shown(value)} is not a list")
+            return [_inside(item, kind.element, kind.element_required, unit) for item in value]
+        case MapType():
+            if not isinstance(value, Mapping):
+                raise Misfit(f"{_shown(value)} is not a dictionary")
+            return [
+                (fitted(key, kind.key, unit), _inside(item, kind.value, kind.value_required, unit)) for key, item in value.items()
+            ]
+        case Decimal():
+            return _decimal(value, kind)
+        case Fixed():
+            if not isinstance(value, bytes) or len(value) != kind.length:
+                raise Misfit(f"{_shown(value)} is not {kind.length} bytes")
+            return value
+        case _:
+            return _READERS[kind.name](value, unit)
+
+
+def _inside(value: Any, kind: Type, required: bool, unit: EpochUnit) -> Any:
+    if value is None:
+        if required:
+            raise Misfit("an element is required, and is None")
+        return None
+    return fitted(value, kind, unit)
+
+
+def _struct(value: Any, kind: StructType, unit: EpochUnit) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Misfit(f"{_shown(value)} is not a dictionary")
+    if extra := [name for name in value if kind.column(str(name)) is None]:
+        raise Misfit(f"there is no field {extra[0]!r} in it")
+    try:
+        return {column.name: _inside(value.get(column.name), column.type, column.required, unit) for column in kind.fields}
+    except Misfit as misfit:
+        raise Misfit(f"within it, {misfit}") from None
+
+
+def _decimal(value: Any, kind: Decimal) -> Number:
+    if isinstance(value, bool) or not isinstance(value, int | Number):
+        raise Misfit(f"{_shown(value)} is neither a Decimal nor a whole number")
+    number = Number(value)
+    if not number.is_finite():
+        raise Misfit(f"{value} is not a number with digits")
+    if abs(number.adjusted()) > _EXACT.prec and number:
+        raise Misfit(f"{value} does not fit into {kind} without loss")
+    scaled = number.scaleb(kind.scale, _EXACT)
+    if scaled != scaled.to_integral_value(context=_EXACT) or scaled.copy_abs() >= 10**kind.precision:
+        raise Misfit(f"{value} does not fit into {kind} without loss")
+    return number
+
+
+def _integer(name: str) -> Callable[[Any, EpochUnit], int]:
+    def read(value: Any, _: EpochUnit) -> int:
+        whole = isinstance(value, float) and value.is_integer()
+        if isinstance(value, bool) or not (isinstance(value, int) or whole):
+            raise Misfit(f"{_shown(value)} is not a whole number")
+        if not -_BOUNDS[name] <= value < _BOUNDS[name]:
+            raise Misfit(f"{value} is too large for {name}")
+        return int(value)
+
+    return read
+
+
+def _real(name: str) -> Callable[[Any, EpochUnit], float]:
+    def read(value: Any, _: EpochUnit) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | Number):
+            raise Misfit(f"{_shown(value)} is not a number")
+        number = float(value)
+        if isinstance(value, int) and int(number) != value:
+            raise Misfit(f"{value} is too large to be a {name} without loss")
+        if name == "float" and math.isfinite(number) and abs(number) > 3.4028235677973366e38:
+            raise Misfit(f"{value} is too large for float")
+        return number
+
+    return read
+
+
+def _string(value: Any, _: EpochUnit) -> str:
+    match value:
+        case str():
+            return value
+        case uuid.UUID():
+            return str(value)
+        case Mapping() | list() | tuple():
+            return as_json(value)
+        case _:
+            raise Misfit(f"{_shown(value)} is not a text")
+
+
+def _uuid(value: Any, _: EpochUnit) -> str:
+    try:
+        return str(
+            value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=value) if isinstance(value, bytes) else uuid.UUID(value)
+        )
+    except (ValueError, AttributeError, TypeError):
+        raise Misfit(f"{_shown(value)} is not a UUID") from None
+
+
+def _date(value: Any, _: EpochUnit) -> dt.date:
+    if isinstance(value, dt.datetime) or not isinstance(value, dt.date):
+        raise Misfit(f"{_shown(value)} is not a date")
+    return value
+
+
+def _boolean(value: Any, _: EpochUnit) -> bool:
+    if not isinstance(value, bool):
+        raise Misfit(f"{_shown(value)} is neither True nor False")
+    return value
+
+
+def _binary(value: Any, _: EpochUnit) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise Misfit(f"{_shown(value)} is not bytes")
+    return bytes(value)
+
+
+def _local(value: Any, unit: EpochUnit) -> dt.datetime:
+    return moment(value, unit).replace(tzinfo=None)
+
+
+_READERS: dict[str, Callable[[Any, EpochUnit], Any]] = {
+    "boolean": _boolean,
+    "int": _integer("int"),
+    "long": _integer("long"),
+    "float": _real("float"),
+    "double": _real("double"),
+    "date": _date,
+    "timestamp": _local,
+    "timestamptz": moment,
+    "string": _string,
+    "uuid": _uuid,
+    "binary": _binary,
+}
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else f'{text[:57]}...'} ({type(value).__name__})"

@@ -1,0 +1,72 @@
+"""What is wrong with the arguments of a call, in the words of the one who made it: each with its path and the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from frazil.errors import ConfigError, ConfigErrors
+from frazil.model.base import InconsistencyError
+
+
+def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str, of: str = "") -> ConfigErrors:
+    """Everything that pydantic found in values for ``model``. ``of`` is the argument that the values stand in, if any."""
+    prefix = (of,) if of else ()
+    found = [told for details in error.errors(include_url=False) for told in _told(details, model, prefix, code)]
+    return ConfigErrors(list({str(one): one for one in found}.values()))
+
+
+def unknown(name: str, known: Iterable[str], *, code: str, prefix: tuple[str, ...] = ()) -> ConfigError:
+    """An argument or option that does not exist, with the nearest that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 1)
+    fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+    return ConfigError(code, f"{'.'.join((*prefix, name))}: there is no option of this name.", fix=fix)
+
+
+def _told(details: Mapping[str, Any], model: type[BaseModel], prefix: tuple[str, ...], code: str) -> Iterator[ConfigError]:
+    place = tuple(str(step) for step in details["loc"])
+    path = ".".join((*prefix, *place))
+    cause = details.get("ctx", {}).get("error")
+    match details["type"]:
+        case "extra_forbidden":
+            yield unknown(place[-1], _names(_model_at(model, place[:-1])), code=code, prefix=(*prefix, *place[:-1]))
+        case "missing" | "missing_argument":
+            yield ConfigError(code, f"{path}: it is required.")
+        case _ if isinstance(cause, InconsistencyError):
+            for problem in cause.problems:
+                yield ConfigError(code, f"{'.'.join((*prefix, *place, *problem.at)) or 'options'}: {problem}")
+        case _:
+            words = details["msg"].removeprefix("Value error, ")
+            yield ConfigError(code, f"{path or 'options'}: {words[:1].lower()}{words[1:]}" if path else words)
+
+
+def _names(model: type[BaseModel] | None) -> list[str]:
+    return [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_at(model: type[BaseModel], place: Iterable[str]) -> type[BaseModel] | None:
+    """The model whose keys stand at a place; None where several, or none, could."""
+    at: type[BaseModel] | None = model
+    for step in place:
+        if at is None:
+            return None
+        fields = {field.alias or name: field.annotation for name, field in at.model_fields.items()} | {
+            name: field.annotation for name, field in at.model_fields.items()
+        }
+        if step in fields:
+            at = _only_model(fields[step])
+    return at
+
+
+def _only_model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType):
+        found = [one for one in map(_only_model, get_args(annotation)) if one is not None]
+        return found[0] if len(found) == 1 else None
+    return None

@@ -1,0 +1,200 @@
+"""From dictionaries to Arrow: what fits goes in as it is, and what does not is told with the field's name."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frazil.bytewax import error_row, from_epoch_ms, to_json, uplink_row, with_errors
+from frazil.doors.bytewax.rows import RowMaker
+from frazil.doors.bytewax.schema import from_arrow, to_arrow
+from frazil.errors import DataError
+from frazil.model.coercion import EpochUnit
+from frazil.model.types import Column, StructType, parse_type
+
+NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)
+IDENTIFIER = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+
+def maker(**columns: str) -> RowMaker:
+    return RowMaker(StructType(tuple(Column(name, parse_type(kind)) for name, kind in columns.items())))
+
+
+def one(kind: str, value: Any) -> Any:
+    return maker(x=kind).table([{"x": value}]).to_pylist()[0]["x"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        ("boolean", True, True),
+        ("int", 2**31 - 1, 2**31 - 1),
+        ("int", 5.0, 5),
+        ("long", -(2**63), -(2**63)),
+        ("float", 0.5, 0.5),
+        ("double", 3, 3.0),
+        ("decimal(5, 2)", Decimal("1.5"), Decimal("1.50")),
+        ("decimal(38, 0)", 10**38 - 1, Decimal(10**38 - 1)),
+        ("string", "ü", "ü"),
+        ("string", {"a": [1, NOON]}, '{"a":[1,"2026-01-02T12:00:00+00:00"]}'),
+        ("string", ["x", b"\x01"], '["x","01"]'),
+        ("string", IDENTIFIER, str(IDENTIFIER)),
+        ("uuid", str(IDENTIFIER).upper(), str(IDENTIFIER)),
+        ("uuid", IDENTIFIER.bytes, str(IDENTIFIER)),
+        ("binary", bytearray(b"ab"), b"ab"),
+        ("fixed[2]", b"ab", b"ab"),
+        ("date", dt.date(2026, 1, 2), dt.date(2026, 1, 2)),
+        ("timestamptz", NOON, NOON),
+        ("timestamptz", NOON.replace(tzinfo=None), NOON),
+        ("timestamptz", NOON.astimezone(dt.timezone(dt.timedelta(hours=5))), NOON),
+        ("timestamptz", 1767355200123, NOON.replace(microsecond=123000)),
+        ("timestamp", 1767355200123, NOON.replace(microsecond=123000, tzinfo=None)),
+        ("timestamp", NOON.astimezone(dt.timezone(dt.timedelta(hours=5))), NOON.replace(tzinfo=None)),
+        ("list<int>", (1, None), [1, None]),
+        ("map<string, long>", {"a": 1}, [("a", 1)]),
+        ("struct<a: int, b: string>", {"a": 1}, {"a": 1, "b": None}),
+    ],
+)
+def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
+    assert one(kind, value) == stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        ("boolean", 1, "neither True nor False"),
+        ("int", 2**31, "too large for int"),
+        ("int", 1.5, "not a whole number"),
+        ("long", True, "True (bool) is not a whole number"),
+        ("long", "5", "'5' (str) is not a whole number"),
+        ("float", 1e300, "too large for float"),
+        ("double", 2**60 + 1, "without loss"),
+        ("double", "1", "is not a number"),
+        ("decimal(5, 2)", Decimal("1.234"), "does not fit into decimal(5, 2) without loss"),
+        ("decimal(5, 2)", 1000, "does not fit"),
+        ("decimal(5, 2)", 1.5, "neither a Decimal"),
+        ("decimal(5, 2)", Decimal("NaN"), "not a number with digits"),
+        ("string", 5, "5 (int) is not a text"),
+        ("string", b"x", "is not a text"),
+        ("uuid", "no", "is not a UUID"),
+        ("binary", "text", "is not bytes"),
+        ("fixed[2]", b"abc", "is not 2 bytes"),
+        ("date", NOON, "is not a date"),
+        ("timestamptz", "2026-01-02", "neither a datetime nor a whole number of millis since 1970"),
+        ("timestamptz", 1e12, "neither a datetime"),
+        ("timestamptz", 10**18, "not a moment that there is a date for"),
+        ("list<int>", 5, "is not a list"),
+        ("list<int>", [1.5], "not a whole number"),
+        ("map<string, long>", [], "is not a dictionary"),
+        ("struct<a: int>", {"a": "x"}, "within it, 'x' (str) is not a whole number"),
+        ("struct<a: int>", {"b": 1}, "there is no field 'b' in it"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_with_its_field(kind: str, value: Any, told: str) -> None:
+    with pytest.raises(DataError) as caught:
+        one(kind, value)
+    assert caught.value.message.startswith(f"The field 'x' ({parse_type(kind)}): ")
+    assert told in caught.value.message
+
+
+def test_missing_fields_are_null_and_extra_ones_are_left_out_or_refused() -> None:
+    columns = maker(a="int", b="string").columns
+    assert RowMaker(columns).table([{"a": 1, "c": 2}, {}]).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": None}]
+    with pytest.raises(DataError, match="A row has the field 'c', which is not in the schema: a, b"):
+        RowMaker(columns, refuse_extra=True).table([{"a": 1, "c": 2}])
+
+
+def test_a_required_field_without_a_value_is_told() -> None:
+    columns = StructType((Column("a", parse_type("int"), required=True),))
+    with pytest.raises(DataError, match=r"The field 'a' \(int\): it is required"):
+        RowMaker(columns).table([{"a": 1}, {"b": 2}])
+
+
+@pytest.mark.parametrize(("unit", "number"), [("seconds", 86_400), ("micros", 86_400 * 10**6), ("nanos", 86_400 * 10**9)])
+def test_numbers_count_what_the_unit_says(unit: str, number: int) -> None:
+    columns = maker(x="timestamptz").columns
+    table = RowMaker(columns, unit=EpochUnit(unit)).table([{"x": number}])
+    assert table.to_pylist() == [{"x": dt.datetime(1970, 1, 2, tzinfo=dt.UTC)}]
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=5), st.binary(max_size=4),
+    st.datetimes(), st.dates(), st.decimals(), st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+)  # fmt: skip
+KINDS = ("boolean", "int", "long", "float", "double", "decimal(9, 3)", "string", "uuid", "binary", "fixed[2]", "date",
+         "timestamp", "timestamptz", "list<long>", "map<string, int>", "struct<a: int>")  # fmt: skip
+
+
+@given(st.sampled_from(KINDS), st.lists(VALUES, max_size=4))
+@settings(deadline=None, max_examples=400)
+def test_any_value_fits_without_loss_or_is_told(kind: str, values: list[Any]) -> None:
+    try:
+        stored = maker(x=kind).table([{"x": value} for value in values])["x"].to_pylist()
+    except DataError:
+        return
+    for value, got in zip(values, stored, strict=True):
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and kind not in ("timestamp", "timestamptz"):
+            assert got == value or value != value or kind == "float"
+        if value is None:
+            assert got is None
+
+
+def test_an_arrow_schema_comes_back_as_it_was() -> None:
+    fields = [
+        ("a", pa.int32()), ("b", pa.list_(pa.string())), ("c", pa.map_(pa.string(), pa.float64())), ("d", pa.decimal128(9, 2)),
+        ("e", pa.struct([("x", pa.timestamp("us")), ("y", pa.timestamp("us", "UTC"))])), ("f", pa.date32()),
+    ]  # fmt: skip
+    assert to_arrow(from_arrow(pa.schema(fields)).columns) == pa.schema(fields)
+
+
+def test_an_uplink_message_becomes_a_flat_row() -> None:
+    nested = {
+        "device": {"id": "d-1"},
+        "organizationId": "o-1",
+        "event": {"type": "uplink", "timestamp": 1767355200000, "payload": {"temperature": 21.5}},
+    }
+    row = {
+        "device_id": "d-1", "organization_id": "o-1", "event_timestamp": NOON, "event_type": "uplink",
+        "payload": '{"temperature":21.5}', "error": None, "raw": None,
+    }  # fmt: skip
+    assert uplink_row(nested) == row
+    assert uplink_row(json.dumps(nested)) == row
+    assert uplink_row(json.dumps(nested).encode()) == row
+    flat = {
+        "device_id": "d-1",
+        "organization_id": "o-1",
+        "event_timestamp": NOON,
+        "type": "uplink",
+        "payload": '{"temperature":21.5}',
+    }
+    assert uplink_row({"metadata": flat}) == row
+
+
+def test_a_message_that_cannot_be_read_keeps_what_it_was() -> None:
+    assert uplink_row("{not json")["raw"] == "{not json"
+    assert uplink_row("{not json")["error"].startswith("the message is not JSON")
+    wrong = uplink_row({"device_id": "d-1", "timestamp": "yesterday"})
+    assert (wrong["device_id"], wrong["event_timestamp"]) == ("d-1", None)
+    assert wrong["error"].startswith("'yesterday' (str) is neither a datetime")
+    assert json.loads(wrong["raw"]) == {"device_id": "d-1", "timestamp": "yesterday"}
+    told = uplink_row({"device_id": "d-1", "error": "low battery"})
+    assert (told["error"], json.loads(told["raw"])["device_id"]) == ("low battery", "d-1")
+
+
+def test_helpers() -> None:
+    assert from_epoch_ms(1767355200000) == NOON
+    with pytest.raises(DataError, match="neither a datetime"):
+        from_epoch_ms("soon")  # type: ignore[arg-type]
+    assert to_json({"at": NOON}) == '{"at":"2026-01-02T12:00:00+00:00"}'
+    assert error_row({"a": 1}, ValueError("no"), id=5) == {"id": 5, "error": "ValueError: no", "raw": '{"a":1}'}
+    assert with_errors(lambda row: {"id": row["id"]})({"x": 1}) == {"error": "KeyError: 'id'", "raw": '{"x":1}'}
+    assert with_errors(lambda row: {"id": row["id"]})({"id": 1}) == {"id": 1}
