@@ -13,6 +13,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine import target
+from frazil.engine.coerce import Casting, present
 from frazil.engine.counting import Counted
 from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
 from frazil.engine.schema import DELETE, OP, quoted
@@ -36,11 +37,22 @@ def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     applied = fit.applied(frame)
     gone = functions.col(OP) == DELETE if OP in applied.columns else functions.lit(False)
     seen = Counted(applied, functions.count_if(gone).alias("deletes"))
-    rows = seen.frame.where(~gone).select(*[quoted(name) for name in fit.names])
+    rows = seen.frame.where(~gone).select(*_with_required(ground, fit))
     choice = _choice(ground)
     change, added = (_in_copy if choice.way == MERGE else _by_values)(ground, rows, applied, fit, choice)
     deleted = int(seen.get()["deletes"]) if OP in applied.columns else 0
     return Written(change, RowCounts(read=added + deleted, written=added, deleted=deleted))
+
+
+def _with_required(ground: Ground, fit: Fit) -> list[Column]:
+    """The table's columns. Those that are compared may lack a value in a delete, and are looked at only here."""
+    compared = {name for columns in ground.sink.replace_by for name in columns}
+    casting = Casting(ground.sink)
+    values = {column.name: functions.col(quoted(column.name)) for column in fit.schema.fields}
+    needed = {column.name for column in fit.schema.fields if column.required} & compared
+    return [
+        present(value, value, name, casting).value.alias(name) if name in needed else value for name, value in values.items()
+    ]
 
 
 def _choice(ground: Ground) -> Choice:
