@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
 from pyspark.sql.types import TimeType
 
-from frazil.engine.catalogs import catalog_settings, sqlite_file
+from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.iceberg import Lake, fault_of
 from frazil.engine.schema import DELETE, HIDDEN, OP, quoted
 from frazil.engine.session import session_for, spark_session
@@ -38,30 +39,36 @@ _FILE_TIME, _FILE, _ROW, _RANK = (f"{HIDDEN}{name}" for name in ("file_time", "f
 _INSERT = "insert"
 _GLOB = re.compile(r"([\\*?{}\[\]])")
 
-_sessions: dict[tuple[tuple[str, str], ...], SparkSession] = {}
+_lakes: dict[tuple[tuple[str, str], ...], Lake] = {}
+_opening = Lock()
 
 
-def load_session(sink: SinkSpec, settings: SparkSettings) -> SparkSession:
-    """The process's Spark, started when there is none, in a session that knows the sink's catalog: one for each catalog."""
+def load_lake(sink: SinkSpec, settings: SparkSettings) -> Lake:
+    """The sink's catalog in a session of its own of the process's Spark, which is started when there is none."""
     catalog = catalog_settings(sink)
     key = tuple(sorted(catalog.spark_conf.items()))
-    known = _sessions.get(key)
-    if known is not None and known.sparkContext._jsc is not None:
+    with _opening:
+        known = _lakes.get(key)
+        if known is None or known.spark.sparkContext._jsc is None:
+            _lakes[key] = known = Lake(_session(catalog, settings), catalog.name, sink.catalog.address)
         return known
+
+
+def _session(catalog: CatalogSettings, settings: SparkSettings) -> SparkSession:
     if file := sqlite_file(catalog):
         file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
     session = session_for(spark_session(settings, catalog.components).newSession(), catalog)
     # Files of others have times of day, which are read to be kept as text.
     session.conf.set("spark.sql.timeType.enabled", "true")
-    _sessions[key] = session
     return session
 
 
 class Loader:
     """Writes loads to the tables of one catalog, and small things beside them."""
 
-    def __init__(self, session: SparkSession, retry: RetrySettings, listen: Listener = lambda _: None) -> None:
-        self.session = session
+    def __init__(self, lake: Lake, retry: RetrySettings, listen: Listener = lambda _: None) -> None:
+        self.session = lake.spark
+        self._lake = lake
         self._retry = retry
         self._listen = listen
 
@@ -101,33 +108,33 @@ class Loader:
         """Makes a table of declared columns, unless it is there; whether it was made."""
         if self._exists(sink):
             return False
-        created(self._lake(sink), sink, sink.declared_schema or StructType(()))
+        created(self._lake, sink, sink.declared_schema or StructType(()))
         return True
 
     def columns(self, sink: SinkSpec) -> StructType | None:
         """The columns of a table; None when it is not there."""
-        table = self._lake(sink).load(sink.namespace_levels, sink.table or "")
+        table = self._lake.load(sink.namespace_levels, sink.table or "")
         return None if table is None else table.schema
 
     def drop(self, sink: SinkSpec) -> None:
         """Drops a table with its files, if it is there."""
-        self._lake(sink).drop(sink.namespace_levels, sink.table or "")
+        self._lake.drop(sink.namespace_levels, sink.table or "")
 
     def ensure_namespace(self, sink: SinkSpec) -> None:
         """Makes the sink's namespace, if it is not there."""
-        self._lake(sink).ensure_namespace(sink.namespace_levels)
+        self._lake.ensure_namespace(sink.namespace_levels)
 
     def has_namespace(self, sink: SinkSpec) -> bool:
         """Whether the sink's namespace is there."""
-        return not self._lake(sink).missing_namespaces(sink.namespace_levels)
+        return not self._lake.missing_namespaces(sink.namespace_levels)
 
     def drop_namespace(self, sink: SinkSpec) -> None:
         """Drops the namespace when nothing is left in it."""
-        self._lake(sink).drop_empty_namespace(sink.namespace_levels)
+        self._lake.drop_empty_namespace(sink.namespace_levels)
 
     def register(self, sink: SinkSpec, metadata: str) -> None:
         """Makes a table known to the catalog that is there in files alone."""
-        self._lake(sink).register(sink.namespace_levels, sink.table or "", metadata)
+        self._lake.register(sink.namespace_levels, sink.table or "", metadata)
 
     def _exists(self, sink: SinkSpec) -> bool:
         return self.columns(sink) is not None
@@ -137,9 +144,6 @@ class Loader:
 
     def _writer(self, sink: SinkSpec, sink_id: str) -> SinkWriter:
         return SinkWriter(self.session, sink, sink_id, name=sink_id, retry=self._retry, listen=self._listen)
-
-    def _lake(self, sink: SinkSpec) -> Lake:
-        return Lake(self.session, sink.catalog.name, sink.catalog.address)
 
 
 def table_name(sink: SinkSpec) -> str:
@@ -159,7 +163,9 @@ def _visible(load: Load) -> Iterator[Load]:
         names = {path: str(Path(folder) / f"file{Path(path).name}") for path in hidden}
         for path, name in names.items():
             Path(name).symlink_to(path)
-        tables = [table.model_copy(update={"files": tuple(names.get(path, path) for path in table.files)}) for table in load.tables]
+        tables = [
+            table.model_copy(update={"files": tuple(names.get(path, path) for path in table.files)}) for table in load.tables
+        ]
         yield load.model_copy(update={"tables": tuple(tables)})
 
 
@@ -169,6 +175,7 @@ class _Frames:
     def __init__(self, session: SparkSession, load: Load) -> None:
         self._session = session
         self._load = load
+        self._read_frames: dict[str, DataFrame] = {}
 
     def of(self, table: TableLoad) -> DataFrame:
         """The frame of one table."""
@@ -211,7 +218,8 @@ class _Frames:
         """The rows that belong to rows of the root that count, and a delete for each row of the root that is replaced."""
         load = self._load
         rows = self._read(table)
-        root_key, row_key = quoted(_required(table.root_key, table, "root_key")), _required(load.root.row_key, load.root, "row_key")
+        root_key = quoted(_required(table.root_key, table, "root_key"))
+        row_key = _required(load.root.row_key, load.root, "row_key")
         counting = self._marked_root().where(functions.col(OP) == _INSERT).select(functions.col(quoted(row_key)).alias(_RANK))
         if load.primary_key or load.delete_mark is not None:
             rows = rows.join(counting, functions.col(root_key) == functions.col(_RANK), "left_semi")
@@ -221,7 +229,8 @@ class _Frames:
             rows = rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)
         if load.disposition is Disposition.INSERT_ONLY:
             return rows
-        gone = self._replaced_roots(row_key).select(functions.col(quoted(row_key)).alias(table.root_key or ""), functions.lit(DELETE).alias(OP))
+        replaced = functions.col(quoted(row_key)).alias(table.root_key or "")
+        gone = self._replaced_roots(row_key).select(replaced, functions.lit(DELETE).alias(OP))
         return rows.withColumn(OP, functions.lit(_INSERT)).unionByName(gone, allowMissingColumns=True)
 
     def _replaced_roots(self, row_key: str) -> DataFrame:
@@ -244,10 +253,17 @@ class _Frames:
         return found.distinct()
 
     def _read(self, table: TableLoad) -> DataFrame:
+        name = table.sink.full_name
+        if name not in self._read_frames:
+            self._read_frames[name] = self._rows_of(table)
+        return self._read_frames[name]
+
+    def _rows_of(self, table: TableLoad) -> DataFrame:
         """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
         if not table.files:
-            there = self._session.table(table_name(table.sink)).limit(0)
-            return there.select("*", *[functions.lit(None).alias(name) for name in (_FILE_TIME, _FILE, _ROW)]) if self._load.disposition.merges else there
+            places = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
+            none = self._session.table(table_name(table.sink)).limit(0)
+            return none.select("*", *[functions.lit(None).alias(name) for name in places])
         paths = [_GLOB.sub(r"\\\1", path) for path in table.files]
         rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
         columns = [functions.col(quoted(field.name)) for field in rows.schema.fields]

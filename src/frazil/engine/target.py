@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
@@ -92,6 +93,7 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
         return None
     if sink.partition_evolution is PartitionEvolution.REFUSE:
         _require_partitioning(table, sink)
+    _require_sort_order(table, sink)
     return table
 
 
@@ -111,7 +113,22 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] 
         partition=partition,
         properties=table_properties(sink),
         location=warehouse_uri(sink.location) if sink.location else None,
+        sort=_sort_json(sink, schema_json(schema, keys)),
     )
+
+
+def _sort_json(sink: SinkSpec, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Iceberg's JSON of a new table's sort order."""
+    ids = {field["name"]: field["id"] for field in schema["fields"]}
+    for name, _ in sink.sort_order:
+        if name not in ids:
+            raise ConfigError("column-missing", f"sort_by: there is no column {name!r}. Columns: {', '.join(ids)}")
+    nulls = {"asc": "nulls-first", "desc": "nulls-last"}
+    fields = [
+        {"transform": "identity", "source-id": ids[name], "direction": way, "null-order": nulls[way]}
+        for name, way in sink.sort_order
+    ]
+    return {"order-id": 1, "fields": fields} if fields else None
 
 
 def frame_schema(frame: DataFrame, unfilled: Collection[str] = ()) -> StructType:
@@ -444,6 +461,17 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
             "partitioning-differs",
             f"Table {sink.full_name} is partitioned {have}, but the sink asks for {', '.join(map(str, sink.partition))}.",
             fix="Set partitioning: table_default to write by the table's own spec, or partition_evolution: evolve to change it.",
+        )
+
+
+def _require_sort_order(table: IcebergTable, sink: SinkSpec) -> None:
+    """A sink that asks for another sort order than the table has must not be ignored."""
+    if sink.sort_order and sink.sort_order != table.sort_order:
+        have = ", ".join(f"{name} {way}" for name, way in table.sort_order) or "by nothing"
+        raise Halted(
+            "sort-order-differs",
+            f"The files of table {sink.full_name} are sorted {have}, but the sink asks for {', '.join(sink.sort_by)}.",
+            fix="Change the table: ALTER TABLE ... WRITE LOCALLY ORDERED BY ...; or leave sort_by out.",
         )
 
 

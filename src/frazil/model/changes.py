@@ -194,7 +194,9 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
     by_value = upsert or options.commit_mode is CommitMode.DELETE_INSERT
     if not by_value:
         problems += [
-            Problem(f"{name} has no meaning with commit_mode: {options.commit_mode}; it belongs to upsert and delete_insert", name)
+            Problem(
+                f"{name} has no meaning with commit_mode: {options.commit_mode}; it belongs to upsert and delete_insert", name
+            )
             for name in _ONLY_BY_VALUE
             if name in options.model_fields_set
         ]
@@ -211,7 +213,9 @@ def _replacement_problems(options: ChangeOptions) -> list[Problem]:
         return [Problem(words, "replace_by")] if options.replace_by else []
     problems = []
     if not options.replace_by or not all(options.replace_by):
-        problems.append(Problem("commit_mode: delete_insert needs replace_by: the columns by which rows are replaced", "commit_mode"))
+        problems.append(
+            Problem("commit_mode: delete_insert needs replace_by: the columns by which rows are replaced", "commit_mode")
+        )
     return problems + [
         Problem(f"{name} has no meaning with commit_mode: delete_insert, which adds all rows of a batch", name)
         for name in ("order_by", "change_format")

@@ -125,6 +125,10 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     partition_by: tuple[PartitionField, ...] = Field(
         (), description="Any list of transforms: `[day(ts), bucket(16, id)]`; instead of `partitioning`."
     )
+    sort_by: tuple[str, ...] = Field(
+        (),
+        description="Columns that the rows of each file are sorted by: the sort order of a new table. `ts desc` sorts downwards.",
+    )
     distribution: Literal["auto", "none", "hash", "range"] = Field(
         "auto",
         description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
@@ -150,6 +154,11 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     @classmethod
     def _whole_fields(cls, value: Any) -> Any:
         return whole_fields(value)
+
+    @field_validator("sort_by", mode="before")
+    @classmethod
+    def _several_columns(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> SinkSpec:
@@ -236,6 +245,14 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
                 return tuple(PartitionField(source=name, transform=transform) for name in self.partition_fields)
             case _:
                 return ()
+
+    @property
+    def sort_order(self) -> tuple[tuple[str, str], ...]:
+        """The columns of the sort order, each with its direction."""
+        parts = [one.rsplit(None, 1) for one in self.sort_by]
+        return tuple(
+            (p[0], p[1].lower()) if len(p) > 1 and p[1].lower() in ("asc", "desc") else (" ".join(p), "asc") for p in parts
+        )
 
     @property
     def declared_schema(self) -> StructType | None:

@@ -41,7 +41,7 @@ from frazil.doors.dlt.errors import dlt_errors
 from frazil.doors.dlt.jobs import CommitJob, FileJob
 from frazil.doors.dlt.reading import SparkSqlClient, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
-from frazil.engine.loads import Loader, load_session
+from frazil.engine.loads import Loader, load_lake
 from frazil.model.events import CommitFailed, Event
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
@@ -53,8 +53,8 @@ UNSUPPORTED = ("source_filter", "destination_scope", "skip_unchanged_rows", "row
 class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
     """Loads packages into Iceberg tables.
 
-    A file that dlt has written becomes part of a table when all files of the table, and of those nested in it, are there: then one
-    job commits each table once, under the load's id. A load that is repeated finds that id in the tables that have it.
+    A file that dlt has written becomes part of a table when all files of the table, and of those nested in it, are there: then
+    one job commits each table once, under the load's id. A load that is repeated finds that id in the tables that have it.
     """
 
     def __init__(self, schema: Schema, config: IcebergRestConfiguration, capabilities: DestinationCapabilitiesContext) -> None:
@@ -221,7 +221,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
                 raise DestinationUndefinedEntity(name)
         load_id = quoted(self._named("_dlt_load_id"))
         rows = self._rows(
-            f"SELECT s.* FROM {self._table(state)} s JOIN {self._table(loads)} l ON s.{load_id} = l.{quoted(self._named('load_id'))} "
+            f"SELECT s.* FROM {self._table(state)} s "
+            f"JOIN {self._table(loads)} l ON s.{load_id} = l.{quoted(self._named('load_id'))} "
             f"WHERE s.{quoted(self._named('pipeline_name'))} = {text(pipeline_name)} AND l.{quoted(self._named('status'))} = 0 "
             f"ORDER BY s.{load_id} DESC LIMIT 1"
         )
@@ -285,8 +286,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
 
     @cached_property
     def _loader(self) -> Loader:
-        session = load_session(self._sink("any"), self.config.spark_settings)
-        return Loader(session, self.config.retry_settings(), _tell)
+        lake = load_lake(self._sink("any"), self.config.spark_settings)
+        return Loader(lake, self.config.retry_settings(), _tell)
 
     @property
     def _sink_id(self) -> str:
@@ -306,9 +307,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         load = self._load(load_id, chain, files)
         return load.sink_of(next(table for table, given in zip(load.tables, chain, strict=True) if given["name"] == only))
 
-    def _load(
-        self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]
-    ) -> Load:
+    def _load(self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]) -> Load:
         root = chain[0]
         disposition = hints.disposition_of(self.schema.tables, root, self.capabilities)
         merges = disposition.merges
@@ -325,12 +324,12 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
             rows_a_task=self.config.merge_batch_size,
         )
 
-    def _table_load(
-        self, chain: Sequence[PreparedTableSchema], table: PreparedTableSchema, files: Sequence[Path]
-    ) -> TableLoad:
+    def _table_load(self, chain: Sequence[PreparedTableSchema], table: PreparedTableSchema, files: Sequence[Path]) -> TableLoad:
         options: dict[str, Any] = {"columns": hints.declared_columns(table, self.capabilities)}
         if fields := hints.partition_fields(self.schema.name, table, self.capabilities):
             options["partition_by"] = fields
+        if by := hints.sorted_by(table):
+            options["sort_by"] = by
         if properties := hints.table_properties(self.schema.name, table):
             options["write_properties"] = properties
         return TableLoad(
@@ -347,8 +346,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         if column is not None and table["write_disposition"] == "merge" and without_keys:
             raise SchemaCorruptedException(
                 self.schema.name,
-                f"Table {table['name']!r}: the hard_delete hint of column {column!r} needs a primary_key or a merge_key, by which "
-                "the rows are found that are gone.",
+                f"Table {table['name']!r}: the hard_delete hint of column {column!r} needs a primary_key or a merge_key, by "
+                "which the rows are found that are gone.",
             )
 
     def _register_new_tables(self) -> None:

@@ -123,7 +123,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     def sink(self, table: str, **options: Any) -> SinkSpec:
         """The sink of one of the tables."""
         name = self.physical_name(table)
-        if not name or name.startswith("_") and not self.internal_table_prefix.strip("_"):
+        if not name or (name.startswith("_") and not self.internal_table_prefix.strip("_")):
             raise ConfigurationValueError("internal_table_prefix: it must have at least one character that is no underscore.")
         given: dict[str, Any] = {
             "catalog": self._catalog(),

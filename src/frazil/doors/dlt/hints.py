@@ -83,7 +83,9 @@ def _from_column(
     for hint in given:
         if hint.startswith("x-part") and hint not in _KNOWN_HINTS:
             near = get_close_matches(hint, _KNOWN_HINTS, 1)
-            raise _wrong(schema_name, table, f"column {name!r}: unknown hint {hint!r}; did you mean {(near or _KNOWN_HINTS)[0]!r}?")
+            raise _wrong(
+                schema_name, table, f"column {name!r}: unknown hint {hint!r}; did you mean {(near or _KNOWN_HINTS)[0]!r}?"
+            )
     wanted = bool(given.get(PARTITION) or given.get("partition"))
     if not wanted:
         if alone := [hint for hint in (TRANSFORM, NAME) if given.get(hint)]:

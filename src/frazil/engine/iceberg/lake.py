@@ -73,6 +73,7 @@ class Lake:
         partition: Mapping[str, Any],
         properties: Mapping[str, str],
         location: str | None,
+        sort: Mapping[str, Any] | None = None,
     ) -> IcebergTable:
         """Makes the table; when somebody else made it meanwhile, that one is returned."""
         iceberg = self._jvm.iceberg
@@ -81,6 +82,8 @@ class Lake:
             spec = iceberg.PartitionSpecParser.fromJson(java_schema, json.dumps(partition))
             builder = self._catalog.buildTable(self._identifier(levels, table), java_schema).withPartitionSpec(spec)
             builder = builder.withProperties(dict(properties))
+            if sort is not None:
+                builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, json.dumps(sort)))
             if location:
                 builder = builder.withLocation(location)
             try:

@@ -63,6 +63,13 @@ class IcebergTable:
         return self._layout.partition
 
     @property
+    def sort_order(self) -> tuple[tuple[str, str], ...]:
+        """The columns that files are sorted by, each with its direction; of others than columns the transform."""
+        schema, fields = self._table.schema(), items(self._table.sortOrder().fields())
+        named = [(str(schema.findColumnName(f.sourceId())), str(f.transform().toString()), str(f.direction())) for f in fields]
+        return tuple((name if how == "identity" else f"{how}({name})", way.lower()) for name, how, way in named)
+
+    @property
     def partitions_in_use(self) -> tuple[tuple[tuple[str, str], ...], ...]:
         """The partition specs that live data files were written under, in the same form."""
         metadata = self._operations.current()

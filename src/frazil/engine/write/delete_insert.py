@@ -50,9 +50,7 @@ def _with_required(ground: Ground, fit: Fit) -> list[Column]:
     casting = Casting(ground.sink)
     values = {column.name: functions.col(quoted(column.name)) for column in fit.schema.fields}
     needed = {column.name for column in fit.schema.fields if column.required} & compared
-    return [
-        present(value, value, name, casting).value.alias(name) if name in needed else value for name, value in values.items()
-    ]
+    return [present(value, value, name, casting).value.alias(name) if name in needed else value for name, value in values.items()]
 
 
 def _choice(ground: Ground) -> Choice:
