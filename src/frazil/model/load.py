@@ -47,7 +47,8 @@ class DeleteMark(Model):
 class TableLoad(Model):
     """One table of a load: the table, and the files with its rows.
 
-    ``row_key`` is the column that names each row, ``root_key`` that which says to which row of the root table a nested one belongs.
+    ``row_key`` is the column that names each row, ``root_key`` that which says to which row of the root table a nested one
+    belongs.
     """
 
     sink: SinkSpec

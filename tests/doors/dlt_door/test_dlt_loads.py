@@ -1,4 +1,4 @@
-"""Loads of dlt pipelines: every disposition and merge strategy, nested tables, schemas that grow, and what dlt keeps of itself."""
+"""Loads of dlt pipelines: every disposition and merge strategy, nested tables, schemas that grow, what dlt keeps of itself."""
 
 from __future__ import annotations
 
@@ -147,7 +147,8 @@ def test_every_type_of_dlt_has_its_type_in_the_table(lake: DltLake) -> None:
     }  # fmt: skip
     columns = {
         "naive": {"data_type": "timestamp", "timezone": False}, "small": {"data_type": "bigint", "precision": 16},
-        "json": {"data_type": "json"}, "price": {"data_type": "decimal", "precision": 10, "scale": 2}, "wei": {"data_type": "wei"},
+        "json": {"data_type": "json"}, "price": {"data_type": "decimal", "precision": 10, "scale": 2},
+        "wei": {"data_type": "wei"},
         "text": {"data_type": "text", "description": "what it says"},
     }  # fmt: skip
     loaded(lake.pipeline().run(resource([row], columns=columns)))

@@ -98,7 +98,7 @@ def _from_column(
         known = "identity, year, month, day, hour, bucket[N], truncate[N]"
         raise _wrong(schema_name, table, f"column {name!r}: cannot read {TRANSFORM} {text!r}; write one of {known}")
     width = int(call["width"]) if call["width"] else None
-    return _field(schema_name, table, name, call["name"], width, given.get(NAME), kind)
+    return _field(schema_name, table, name, kind, transform=call["name"], width=width, field_name=given.get(NAME))
 
 
 def _from_dlt(
@@ -109,11 +109,19 @@ def _from_dlt(
         known = ", ".join(table["columns"])
         raise _wrong(schema_name, table, f"{DLT_PARTITION}: there is no column {name!r}. Columns: {known}")
     kind = column_type(table["columns"][name], caps)
-    return _field(schema_name, table, name, str(hint["transform"]), hint.get("param_value"), hint.get("partition_field"), kind)
+    width, field_name = hint.get("param_value"), hint.get("partition_field")
+    return _field(schema_name, table, name, kind, transform=str(hint["transform"]), width=width, field_name=field_name)
 
 
 def _field(
-    schema_name: str, table: PreparedTableSchema, column: str, transform: str, width: int | None, name: str | None, kind: str
+    schema_name: str,
+    table: PreparedTableSchema,
+    column: str,
+    kind: str,
+    *,
+    transform: str,
+    width: int | None,
+    field_name: str | None,
 ) -> PartitionField:
     where = f"column {column!r}: {TRANSFORM}"
     known = [one.value for one in Transform if one is not Transform.VOID]
@@ -124,7 +132,7 @@ def _field(
     size = "" if width is None else f"_{width}"
     try:
         field = PartitionField(
-            source=column, transform=Transform(transform), width=width, name=name or f"{column}_{transform}{size}"
+            source=column, transform=Transform(transform), width=width, name=field_name or f"{column}_{transform}{size}"
         )
     except ValidationError as error:
         raise _wrong(schema_name, table, f"{where}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None

@@ -1,7 +1,7 @@
 """All rows of a batch in place of those that have the same values in some columns, however many there are of either.
 
-A row of the batch that has no value in one of the columns replaces none: nothing equals what is not known. A row that says that it
-is a delete takes away the rows with its values, and is not added.
+A row of the batch that has no value in one of the columns replaces none: nothing equals what is not known. A row that says that
+it is a delete takes away the rows with its values, and is not added.
 """
 
 from __future__ import annotations
