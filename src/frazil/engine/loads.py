@@ -86,8 +86,11 @@ class Loader:
         frames = _Frames(self.session, load)
         for table in reversed(load.tables):
             sink = load.sink_of(table)
-            if table.files or self._exists(sink):  # otherwise there is nothing to write, and nothing to take away
-                yield self._write(sink, load.sink_id, frames.of(table), load.key)
+            there = self.columns(sink)
+            if table.files or there is not None:  # otherwise there is nothing to write, and nothing to take away
+                frame = frames.of(table)
+                _require_complete(sink, there, frame)
+                yield self._write(sink, load.sink_id, frame, load.key)
 
     def append_rows(self, sink: SinkSpec, sink_id: str, rows: Sequence[Mapping[str, Any]], key: str | None = None) -> Committed:
         """Adds a few rows of declared columns to a table; with a key, once."""
@@ -149,6 +152,17 @@ class Loader:
 def table_name(sink: SinkSpec) -> str:
     """The table's name in Spark's SQL."""
     return ".".join(quoted(part) for part in (sink.catalog.name, *sink.namespace_levels, sink.table or ""))
+
+
+def _require_complete(sink: SinkSpec, table: StructType | None, frame: DataFrame) -> None:
+    """Files have all columns that their maker knows: one that the table requires beside them is somebody else's."""
+    required = [column.name for column in table.fields if column.required] if table is not None else []
+    if missing := [name for name in required if name not in frame.columns]:
+        raise DataError(
+            "required-missing",
+            f"The data has no column {missing[0]!r}, which the table requires: {sink.full_name}.",
+            fix="Supply the column, or make it optional in the table: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL.",
+        )
 
 
 @contextmanager
@@ -261,9 +275,9 @@ class _Frames:
     def _rows_of(self, table: TableLoad) -> DataFrame:
         """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
         if not table.files:
-            places = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
+            hidden = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
             none = self._session.table(table_name(table.sink)).limit(0)
-            return none.select("*", *[functions.lit(None).alias(name) for name in places])
+            return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
         paths = [_GLOB.sub(r"\\\1", path) for path in table.files]
         rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
         columns = [functions.col(quoted(field.name)) for field in rows.schema.fields]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet
 from dlt.common import json, logger
@@ -24,9 +24,9 @@ from dlt.common.destination.exceptions import DestinationUndefinedEntity
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.schema import Schema, TSchemaTables
 from dlt.common.schema.exceptions import SchemaCorruptedException
-from dlt.common.schema.utils import get_nested_tables, has_table_seen_data, is_nested_table
-from dlt.common.storages.load_package import LoadJobInfo
-from dlt.common.storages.load_storage import ParsedLoadJobFileName
+from dlt.common.schema.typing import TLoaderReplaceStrategy
+from dlt.common.schema.utils import get_nested_tables, has_table_seen_data
+from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
 from dlt.destinations.job_impl import ReferenceFollowupJobRequest
 from dlt.destinations.sql_client import SqlClientBase, WithSqlClient
 from dlt.destinations.utils import (
@@ -114,10 +114,10 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         self, only_tables: Iterable[str] | None = None, new_jobs: Iterable[ParsedLoadJobFileName] | None = None
     ) -> list[PreparedTableSchema]:
         """Tells of hints that cannot be followed, before anything is written."""
-        tables = super().verify_schema(only_tables, new_jobs)
+        tables = super().verify_schema(cast(Iterable[str], only_tables), cast(Iterable[ParsedLoadJobFileName], new_jobs))
         problems = verify_schema_merge_disposition(self.schema, tables, self.capabilities, warnings=True)
         problems += verify_schema_replace_disposition(
-            self.schema, tables, self.capabilities, self.config.replace_strategy, warnings=True
+            self.schema, tables, self.capabilities, cast(TLoaderReplaceStrategy, self.config.replace_strategy), warnings=True
         )
         unsupported = (self.schema, tables, self.capabilities, self.config.destination_type, UNSUPPORTED)
         problems += verify_unsupported_merge_options(*unsupported)
@@ -126,14 +126,14 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         for table in tables:
             hints.partition_fields(self.schema.name, table, self.capabilities)
             hints.table_properties(self.schema.name, table)
-            self._require_keys_for_deletes(table)
+            self._require_keys(table)
         return tables
 
     def update_stored_schema(
         self, only_tables: Iterable[str] | None = None, expected_update: TSchemaTables | None = None, force: bool = False
     ) -> TSchemaTables | None:
         """Makes the tables that are missing, and remembers the schema. Columns that are new come with the rows that have them."""
-        applied = super().update_stored_schema(only_tables, expected_update, force)
+        applied = super().update_stored_schema(cast(Iterable[str], only_tables), cast(TSchemaTables, expected_update), force)
         known = self.get_stored_schema_by_hash(self.schema.stored_version_hash)
         if known is not None and not force:
             return {}
@@ -169,8 +169,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         files = sorted(job.job_file_info.file_id for job in completed_table_chain_jobs or ())
         if not files:
             return []
-        name = ParsedLoadJobFileName(table_chain[0]["name"], files[0], 0, "reference").file_name()
-        return [ReferenceFollowupJobRequest(name, [table["name"] for table in table_chain])]
+        name = ParsedLoadJobFileName(hints.name_of(table_chain[0]), files[0], 0, "reference").file_name()
+        return [ReferenceFollowupJobRequest(name, [hints.name_of(table) for table in table_chain])]
 
     def chain_of(self, table_name: str) -> list[PreparedTableSchema]:
         """A table's root and all tables nested in that, as far as they have ever had data."""
@@ -179,7 +179,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
             root = parent
         nested = get_nested_tables(self.schema.tables, root)
         return [
-            self.prepare_load_table(table["name"])
+            self.prepare_load_table(str(table["name"]))
             for table in nested
             if table["name"] in (root, table_name) or has_table_seen_data(table)
         ]
@@ -209,7 +209,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         where = "" if schema_name is None else f" WHERE {quoted(self._named('schema_name'))} = {text(schema_name)}"
         return self._schema_row(where)
 
-    def get_stored_schema_by_hash(self, version_hash: str) -> StorageSchemaInfo | None:
+    def get_stored_schema_by_hash(self, version_hash: str) -> StorageSchemaInfo | None:  # type: ignore[override]
         """The schema with a hash."""
         return self._schema_row(f" WHERE {quoted(self._named('version_hash'))} = {text(version_hash)}")
 
@@ -315,7 +315,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
             key=load_id,
             sink_id=self._sink_id,
             disposition=disposition,
-            tables=tuple(self._table_load(chain, table, files.get(table["name"], ())) for table in chain),
+            tables=tuple(self._table_load(chain, table, files.get(hints.name_of(table), ())) for table in chain),
             primary_key=hints.keys_of(root, "primary_key") if merges else (),
             merge_key=hints.keys_of(root, "merge_key") if disposition is Disposition.DELETE_INSERT else (),
             newest=hints.newest_of(root) if merges else None,
@@ -333,22 +333,32 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         if properties := hints.table_properties(self.schema.name, table):
             options["write_properties"] = properties
         return TableLoad(
-            sink=self.config.sink(table["name"], **options),
+            sink=self.config.sink(hints.name_of(table), **options),
             files=tuple(str(path) for path in files),
             rows=sum(pyarrow.parquet.read_metadata(path).num_rows for path in files),
             row_key=hints.first_with(table, "row_key"),
-            root_key=hints.root_key(chain, table) if is_nested_table(table) else None,
+            root_key=hints.root_key(chain, table) if hints.is_nested(table) else None,
         )
 
-    def _require_keys_for_deletes(self, table: PreparedTableSchema) -> None:
-        column = hints.first_with(table, "hard_delete")
-        without_keys = not hints.keys_of(table, "primary_key") and not hints.keys_of(table, "merge_key")
-        if column is not None and table["write_disposition"] == "merge" and without_keys:
+    def _require_keys(self, table: PreparedTableSchema) -> None:
+        """A merge must be able to find the rows that it replaces or takes away."""
+        if table["write_disposition"] != "merge" or hints.is_nested(table):
+            return
+        named = [(hint, name) for hint in ("primary_key", "merge_key") for name in hints.keys_of(table, hint)]
+        deletes = hints.first_with(table, "hard_delete")
+        if deletes is not None and not named:
             raise SchemaCorruptedException(
                 self.schema.name,
-                f"Table {table['name']!r}: the hard_delete hint of column {column!r} needs a primary_key or a merge_key, by "
+                f"Table {table['name']!r}: the hard_delete hint of column {deletes!r} needs a primary_key or a merge_key, by "
                 "which the rows are found that are gone.",
             )
+        for hint, name in named:
+            if table["columns"][name]["data_type"] == "double":
+                raise SchemaCorruptedException(
+                    self.schema.name,
+                    f"Table {table['name']!r}: the {hint} {name!r} is a double, which Iceberg does not find rows by. Make it a "
+                    "decimal, a bigint or a text.",
+                )
 
     def _register_new_tables(self) -> None:
         for name, metadata in newest_metadata(self.config):

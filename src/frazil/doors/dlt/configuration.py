@@ -13,6 +13,7 @@ from dlt.common.typing import TSecretStrValue
 from dlt.common.utils import digest128
 from pydantic import ValidationError
 
+from frazil.model.base import InconsistencyError
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import Reader
 from frazil.model.secrets import mask_uri, remember, secret_values
@@ -104,11 +105,10 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     def retry_settings(self) -> RetrySettings:
         """How a failed call is tried again."""
         given = {"max_retries": self.max_retries, "backoff_multiplier": self.retry_backoff_base}
-        names = {"backoff_multiplier": "retry_backoff_base"}
         try:
             return RetrySettings.model_validate(given)
         except ValidationError as error:
-            raise _refused(error, names) from None
+            raise _refused(error) from None
 
     def physical_name(self, table: str) -> str:
         """The name that a table has in the catalog."""
@@ -123,7 +123,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     def sink(self, table: str, **options: Any) -> SinkSpec:
         """The sink of one of the tables."""
         name = self.physical_name(table)
-        if not name or (name.startswith("_") and not self.internal_table_prefix.strip("_")):
+        if not self.internal_table_prefix.strip("_"):
             raise ConfigurationValueError("internal_table_prefix: it must have at least one character that is no underscore.")
         given: dict[str, Any] = {
             "catalog": self._catalog(),
@@ -141,7 +141,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         try:
             sink = SinkSpec.model_validate(given | options)
         except ValidationError as error:
-            raise _refused(error, _NAMES) from None
+            raise _refused(error) from None
         remember(secret_values(sink))
         return sink
 
@@ -229,10 +229,13 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
 
 
 # What the settings are called in the sink, where that differs from their own names.
-_NAMES = {"namespace": "namespace", "readers": "readers", "format_version": "format_version"}
+_NAMES = {"backoff_multiplier": "retry_backoff_base", "partition_by": "x-partition", "write_properties": "table_properties"}
 
 
-def _refused(error: ValidationError, names: dict[str, str]) -> ConfigurationValueError:
+def _refused(error: ValidationError) -> ConfigurationValueError:
     first = error.errors(include_url=False, include_input=False)[0]
-    place = str(first["loc"][0]) if first["loc"] else "destination"
-    return ConfigurationValueError(f"{names.get(place, place)}: {first['msg'].removeprefix('Value error, ')}")
+    # What does not fit together is told with the place in the error itself.
+    cause = first.get("ctx", {}).get("error")
+    told = cause.problems[0].at[:1] if isinstance(cause, InconsistencyError) else ()
+    place = str((first["loc"] or told or ("destination",))[0])
+    return ConfigurationValueError(f"{_NAMES.get(place, place)}: {first['msg'].removeprefix('Value error, ')}")

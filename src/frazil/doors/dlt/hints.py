@@ -11,8 +11,13 @@ from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.destination.utils import resolve_merge_strategy
 from dlt.common.schema.exceptions import SchemaCorruptedException
-from dlt.common.schema.typing import TColumnSchema, TSchemaTables
-from dlt.common.schema.utils import get_columns_names_with_prop, get_dedup_sort_tuple, get_first_column_name_with_prop
+from dlt.common.schema.typing import TColumnSchema, TSchemaTables, TTableSchema
+from dlt.common.schema.utils import (
+    get_columns_names_with_prop,
+    get_dedup_sort_tuple,
+    get_first_column_name_with_prop,
+    is_nested_table,
+)
 from pydantic import ValidationError
 
 from frazil.model.load import DeleteMark, Disposition, Newest
@@ -32,6 +37,20 @@ _MOMENTS = ("date", "timestamp", "timestamptz")
 _INT_BITS = 32
 
 
+def name_of(table: PreparedTableSchema) -> str:
+    """The table's name in dlt's schema."""
+    return str(table["name"])
+
+
+def is_nested(table: PreparedTableSchema) -> bool:
+    """Whether the table is nested in another."""
+    return is_nested_table(_plain(table))
+
+
+def _plain(table: PreparedTableSchema) -> TTableSchema:
+    return cast(TTableSchema, table)
+
+
 def column_type(column: TColumnSchema, caps: DestinationCapabilitiesContext) -> str:
     """The Iceberg type of a column, as dlt writes its values into files."""
     kind = column["data_type"]
@@ -47,7 +66,7 @@ def column_type(column: TColumnSchema, caps: DestinationCapabilitiesContext) -> 
         case "wei":
             return "decimal({}, {})".format(*caps.wei_precision)
         case _:
-            return _PLAIN[kind]
+            return _PLAIN[str(kind)]
 
 
 def declared_columns(table: PreparedTableSchema, caps: DestinationCapabilitiesContext) -> list[dict[str, Any]]:
@@ -143,7 +162,7 @@ def _field(
 
 def sorted_by(table: PreparedTableSchema) -> tuple[str, ...]:
     """The columns that the rows of each file are sorted by."""
-    return tuple(get_columns_names_with_prop(table, SORT))
+    return tuple(get_columns_names_with_prop(_plain(table), SORT))
 
 
 def table_properties(schema_name: str, table: PreparedTableSchema) -> dict[str, str]:
@@ -159,23 +178,23 @@ def disposition_of(tables: TSchemaTables, root: PreparedTableSchema, caps: Desti
     if root["write_disposition"] != "merge":
         # dlt's own tables are skipped by its normalizer, and written by the client.
         return Disposition.REPLACE if root["write_disposition"] == "replace" else Disposition.APPEND
-    strategy = Disposition(cast(str, resolve_merge_strategy(tables, root, caps)))
+    strategy = Disposition(cast(str, resolve_merge_strategy(tables, _plain(root), caps)))
     return strategy if keys_of(root, "primary_key") or keys_of(root, "merge_key") else Disposition.APPEND
 
 
 def keys_of(table: PreparedTableSchema, hint: str) -> tuple[str, ...]:
     """The columns that have a hint."""
-    return tuple(get_columns_names_with_prop(table, hint))
+    return tuple(get_columns_names_with_prop(_plain(table), hint))
 
 
 def first_with(table: PreparedTableSchema, hint: str) -> str | None:
     """The first column that has a hint."""
-    return get_first_column_name_with_prop(table, hint)
+    return get_first_column_name_with_prop(_plain(table), hint)
 
 
 def newest_of(table: PreparedTableSchema) -> Newest | None:
     """Which of several rows with one key counts."""
-    told = get_dedup_sort_tuple(table)
+    told = get_dedup_sort_tuple(_plain(table))
     return None if told is None else Newest(column=told[0], order=told[1])
 
 

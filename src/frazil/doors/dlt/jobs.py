@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from dlt.common.destination.client import HasFollowupJobs, RunnableLoadJob
 from dlt.common.destination.exceptions import DestinationTransientException
-from dlt.common.storages.load_package import PackageStorage
-from dlt.common.storages.load_storage import ParsedLoadJobFileName
+from dlt.common.storages.load_package import PackageStorage, ParsedLoadJobFileName
+
+from frazil.doors.dlt.hints import name_of
 
 if TYPE_CHECKING:
     from frazil.doors.dlt.client import IcebergRestClient
@@ -34,8 +35,8 @@ class CommitJob(RunnableLoadJob):
         """Commits what the package holds for the chain."""
         client: IcebergRestClient = self._job_client  # type: ignore[assignment]
         package = Path(self._file_path).parents[1]
-        chain = client.chain_of(self._load_table["name"])
-        client.commit(self._load_id, chain, completed_files(package, [table["name"] for table in chain]))
+        chain = client.chain_of(name_of(self._load_table))
+        client.commit(self._load_id, chain, completed_files(package, [name_of(table) for table in chain]))
 
 
 def completed_files(package: Path, tables: list[str]) -> dict[str, list[Path]]:

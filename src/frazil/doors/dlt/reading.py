@@ -43,13 +43,13 @@ def _let_dlt_qualify() -> None:
 
     dlt 1.31 allows these versions, and could read no dataset with them.
     """
-    if "infer_schema" in inspect.signature(qualify).parameters or lineage.qualify is not qualify:
+    if "infer_schema" in inspect.signature(qualify).parameters or vars(lineage)["qualify"] is not qualify:
         return
 
     def qualified(*args: Any, infer_schema: bool | None = None, **kwargs: Any) -> Any:  # noqa: ARG001 - left out
         return qualify(*args, **kwargs)
 
-    lineage.qualify = qualified
+    vars(lineage)["qualify"] = qualified
 
 
 class SparkCursor:
