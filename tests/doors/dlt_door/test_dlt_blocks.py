@@ -49,7 +49,8 @@ def settings(document: Path) -> list[str]:
 
 @pytest.mark.parametrize("document", [pytest.param(path, id=path.stem[:10]) for path in (OURS, *BESIDE)])
 def test_destinations_that_are_shown_alone_are_sound(document: Path) -> None:
-    for block in settings(document):
+    for shown in settings(document):
+        block = shown
         for dots, value in FILLED.items():
             block = block.replace(dots, value)
         made: Any = eval(block, {"iceberg_rest": frazil.dlt.iceberg_rest})
