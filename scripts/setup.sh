@@ -106,6 +106,8 @@ install() {
   "$uv" pip sync --python .venv/bin/python --require-hashes --build-constraints requirements.lock requirements.lock
   # The build backend is in the lock too: nothing is fetched here.
   "$uv" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+  # The older name of the dlt destination, for what is written with it.
+  "$uv" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable compat/dlt_iceberg
   wanted >"$stamp"
 }
 

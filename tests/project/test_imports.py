@@ -33,6 +33,8 @@ ALLOWED = {
     # Status and inspect translate catalogs as the engine does, and start no Spark.
     "observe": ("frazil.engine.catalogs", *MODEL),
     "doors": BELOW_DOORS,
+    # What users import of a door, under a name of its own.
+    "dlt": ("frazil.doors.dlt", "frazil.doors.dlt.*", *BASE),
     "cli": ("frazil", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
     # The names that users of Bytewax import; the door itself is with the others.
     "bytewax": ("frazil.doors.bytewax",),

@@ -53,13 +53,20 @@ def sort_json(fields: Sequence[SortField], schema: StructType, ids: dict[str, An
         "fields": [
             {
                 "transform": field.of.iceberg_transform,
-                "source-id": _source_id(field.of, schema, ids),
+                "source-id": _sort_source_id(field.of, schema, ids),
                 "direction": field.direction.value,
                 "null-order": f"nulls-{field.null_order.value}",
             }
             for field in fields
         ],
     }
+
+
+def _sort_source_id(field: PartitionField, schema: StructType, ids: dict[str, Any]) -> int:
+    if schema.column(field.source) is None:
+        known = ", ".join(c.name for c in schema.fields)
+        raise ConfigError("sort-column", f"sort_by: there is no column {field.source!r}. Columns: {known}")
+    return _source_id(field, schema, ids)
 
 
 def _source_id(field: PartitionField, schema: StructType, ids: dict[str, Any]) -> int:

@@ -315,7 +315,8 @@ def fit(
     had = tuple(renamed(name, changes) for name in table.identifier_fields)
     keys = _keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
-    aligned = alignment(data, schema, sink, keys=keys, unless=_meaningless(met.hidden), hidden=met.hidden, rejects=rejects)
+    compared = keys or tuple(name for columns in sink.replace_by for name in columns)
+    aligned = alignment(data, schema, sink, keys=compared, unless=_meaningless(met.hidden), hidden=met.hidden, rejects=rejects)
     kept = ColumnIds(columns_property(sink_id), following.known, following.new)
     news = kept if following.new or following.known != known_from_json(known) else None
     partition_then = partition_after(before, changes)

@@ -244,7 +244,7 @@ class SinkWriter:
     def _keep_debt_bounded(self) -> None:
         """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
         sink, table = self.sink, self._require_table()
-        if sink.commit_mode is not CommitMode.UPSERT:
+        if sink.commit_mode not in (CommitMode.UPSERT, CommitMode.DELETE_INSERT):
             return
         if too_many_keys(table, sink):
             self._upkeep(settle)

@@ -16,6 +16,7 @@ class CommitMode(StrEnum):
     APPEND = "append"
     OVERWRITE = "overwrite"
     UPSERT = "upsert"
+    DELETE_INSERT = "delete_insert"
 
 
 class UpsertStrategy(StrEnum):
@@ -85,6 +86,11 @@ class ChangeOptions(Model):
         None, description="With overwrite: a condition (Spark SQL) on the rows to replace, instead of the batch's own partitions."
     )
     key_fields: tuple[str, ...] = Field((), description="Columns that identify a row; they become identifier fields.")
+    replace_by: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description="With delete_insert: columns by which the batch replaces rows: those go that have the same values in all of "
+        "them as a row of the batch. Several lists of columns: those that do in one of the lists.",
+    )
     case_sensitive: bool = Field(True, description="Whether key_fields are matched to columns by upper and lower case, too.")
     order_by: tuple[str, ...] = Field(
         (), description="Columns that tell which of several rows with one key in a batch is the last: an offset, an LSN, a time."
@@ -143,6 +149,13 @@ class ChangeOptions(Model):
         """Whether an append keeps a row that says that another is gone."""
         return self.op_column is not None or self.diff_column is not None
 
+    @field_validator("replace_by", mode="before")
+    @classmethod
+    def _one_list_or_several(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return ((value,),)
+        return (value,) if isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value) else value
+
     @field_validator("key_fields", "order_by", "readers", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
@@ -157,10 +170,9 @@ _ONLY_UPSERT = (
     "partial_updates",
     "unchanged_value",
     "unchanged_missing",
-    "merge_mode",
-    "max_equality_deletes",
-    "max_delete_files",
 )
+# What belongs to both modes that take rows away by the values of their columns.
+_ONLY_BY_VALUE = ("merge_mode", "max_equality_deletes", "max_delete_files")
 
 
 def change_problems(options: ChangeOptions) -> list[Problem]:
@@ -179,10 +191,36 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
             for name in _ONLY_UPSERT
             if name in options.model_fields_set
         ]
+    by_value = upsert or options.commit_mode is CommitMode.DELETE_INSERT
+    if not by_value:
+        problems += [
+            Problem(
+                f"{name} has no meaning with commit_mode: {options.commit_mode}; it belongs to upsert and delete_insert", name
+            )
+            for name in _ONLY_BY_VALUE
+            if name in options.model_fields_set
+        ]
+    problems += _replacement_problems(options)
     if options.overwrite_where is not None and options.commit_mode is not CommitMode.OVERWRITE:
         words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
         problems.append(Problem(words, "overwrite_where"))
     return problems + _strategy_problems(options) + _operation_problems(options)
+
+
+def _replacement_problems(options: ChangeOptions) -> list[Problem]:
+    if options.commit_mode is not CommitMode.DELETE_INSERT:
+        words = f"replace_by has no meaning with commit_mode: {options.commit_mode}; it belongs to delete_insert"
+        return [Problem(words, "replace_by")] if options.replace_by else []
+    problems = []
+    if not options.replace_by or not all(options.replace_by):
+        problems.append(
+            Problem("commit_mode: delete_insert needs replace_by: the columns by which rows are replaced", "commit_mode")
+        )
+    return problems + [
+        Problem(f"{name} has no meaning with commit_mode: delete_insert, which adds all rows of a batch", name)
+        for name in ("order_by", "change_format")
+        if name in options.model_fields_set
+    ]
 
 
 def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool) -> list[Problem]:

@@ -92,6 +92,30 @@ class Lake:
                     raise
                 return self._opened(self._catalog.loadTable(self._identifier(levels, table)))
 
+    def drop(self, levels: tuple[str, ...], table: str) -> bool:
+        """Drops the table with its files; whether it was there."""
+        with java_errors(self.address):
+            try:
+                return bool(self._catalog.dropTable(self._identifier(levels, table), True))
+            except Exception as error:
+                if fault_of(error).find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
+                    return False
+                raise
+
+    def drop_empty_namespace(self, levels: tuple[str, ...]) -> None:
+        """Drops the innermost namespace; one that somebody else still has tables in stays."""
+        with java_errors(self.address):
+            try:
+                self._catalog.dropNamespace(self._namespace(levels))
+            except Exception as error:
+                if not fault_of(error).find(f"{ICEBERG}NamespaceNotEmptyException", f"{ICEBERG}NoSuchNamespaceException"):
+                    raise
+
+    def register(self, levels: tuple[str, ...], table: str, metadata: str) -> IcebergTable:
+        """Makes a table known that is there in files alone, by the location of its metadata."""
+        with java_errors(self.address):
+            return self._opened(self._catalog.registerTable(self._identifier(levels, table), metadata))
+
     def _opened(self, table: Any) -> IcebergTable:
         return IcebergTable(self._jvm, self.address, table)
 

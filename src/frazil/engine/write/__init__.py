@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from frazil.engine.target import Fit
 from frazil.engine.write.append import append
+from frazil.engine.write.delete_insert import delete_insert
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.overwrite import deleted_where, overwrite
 from frazil.engine.write.rows import is_extra, without_marks
@@ -22,6 +23,7 @@ _STRATEGIES: dict[CommitMode, Strategy] = {
     CommitMode.APPEND: append,
     CommitMode.OVERWRITE: overwrite,
     CommitMode.UPSERT: upsert,
+    CommitMode.DELETE_INSERT: delete_insert,
 }
 
 

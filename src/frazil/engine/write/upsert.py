@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
@@ -76,8 +78,13 @@ def deletes_everywhere(table: IcebergTable, fit: Fit) -> bool:
     Deletes of one partition cost readers less. They find all earlier rows of a key only if the key alone decides the partition,
     and always did: no file was ever written under another spec.
     """
+    return deletes_everywhere_by(table, fit, fit.keys)
+
+
+def deletes_everywhere_by(table: IcebergTable, fit: Fit, columns: Sequence[str]) -> bool:
+    """The same for deletes that compare some columns."""
     several = table.base.specs > 1 or fit.repartitions
-    return several or not all(source in fit.keys for source, _ in fit.partition)
+    return several or not all(source in columns for source, _ in fit.partition)
 
 
 def counts_of(survey: Survey) -> RowCounts:

@@ -1,0 +1,373 @@
+"""The client that dlt's loader talks to: tables made, files committed, dlt's own tables kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+import pyarrow.parquet
+from dlt.common import json, logger
+from dlt.common.destination import DestinationCapabilitiesContext
+from dlt.common.destination.client import (
+    FollowupJobRequest,
+    JobClientBase,
+    LoadJob,
+    StateInfo,
+    StorageSchemaInfo,
+    WithStateSync,
+)
+from dlt.common.destination.exceptions import DestinationUndefinedEntity
+from dlt.common.destination.typing import PreparedTableSchema
+from dlt.common.schema import Schema, TSchemaTables
+from dlt.common.schema.exceptions import SchemaCorruptedException
+from dlt.common.schema.typing import TLoaderReplaceStrategy
+from dlt.common.schema.utils import get_nested_tables, has_table_seen_data
+from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
+from dlt.destinations.job_impl import ReferenceFollowupJobRequest
+from dlt.destinations.sql_client import SqlClientBase, WithSqlClient
+from dlt.destinations.utils import (
+    verify_schema_merge_disposition,
+    verify_schema_replace_disposition,
+    verify_unsupported_merge_options,
+)
+
+from frazil.doors.dlt import hints
+from frazil.doors.dlt.configuration import IcebergRestConfiguration
+from frazil.doors.dlt.errors import dlt_errors
+from frazil.doors.dlt.jobs import CommitJob, FileJob
+from frazil.doors.dlt.reading import SparkSqlClient, quoted, text
+from frazil.doors.dlt.storage import newest_metadata
+from frazil.engine.loads import Loader, load_lake
+from frazil.model.events import CommitFailed, Event
+from frazil.model.load import Disposition, Load, TableLoad
+from frazil.model.sink import SinkSpec
+
+# What dlt offers for merges and this destination does not do.
+UNSUPPORTED = ("source_filter", "destination_scope", "skip_unchanged_rows", "row_version_column_name")
+
+
+class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
+    """Loads packages into Iceberg tables.
+
+    A file that dlt has written becomes part of a table when all files of the table, and of those nested in it, are there: then
+    one job commits each table once, under the load's id. A load that is repeated finds that id in the tables that have it.
+    """
+
+    def __init__(self, schema: Schema, config: IcebergRestConfiguration, capabilities: DestinationCapabilitiesContext) -> None:
+        super().__init__(schema, config, capabilities)
+        self.config: IcebergRestConfiguration = config
+        self._sql_client: SparkSqlClient | None = None
+
+    def __enter__(self) -> IcebergRestClient:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException], exc_val: BaseException, exc_tb: TracebackType) -> None:
+        """Spark goes on: the next client uses it."""
+
+    # What is there.
+
+    def initialize_storage(self, truncate_tables: Iterable[str] | None = None) -> None:
+        """Makes the namespace, and empties tables."""
+        with dlt_errors(f"namespace {self.config.namespace}"):
+            self._loader.ensure_namespace(self._sink("any"))
+            if self.config.register_new_tables:
+                self._register_new_tables()
+        for name in truncate_tables or ():
+            with dlt_errors(f"table {name}"):
+                self._loader.remove(self._sink(name), self._sink_id, "true")
+
+    def is_storage_initialized(self) -> bool:
+        """Whether the namespace is there."""
+        with dlt_errors(f"namespace {self.config.namespace}"):
+            return self._loader.has_namespace(self._sink("any"))
+
+    def drop_storage(self) -> None:
+        """Drops the tables of the schema and dlt's own, and the namespace when nothing else is in it."""
+        self.drop_tables(*self.schema.tables, delete_schema=False)
+        with dlt_errors(f"namespace {self.config.namespace}"):
+            self._loader.drop_namespace(self._sink("any"))
+
+    def drop_tables(self, *tables: str, delete_schema: bool = True) -> None:
+        """Drops tables with their files; those that are not there are as good."""
+        for name in tables:
+            with dlt_errors(f"table {name}"):
+                self._loader.drop(self._sink(name))
+        if delete_schema:
+            condition = f"{quoted(self._named('schema_name'))} = {text(self.schema.name)}"
+            with dlt_errors(f"table {self.schema.version_table_name}"):
+                self._loader.remove(self._sink(self.schema.version_table_name), self._sink_id, condition)
+
+    def get_storage_tables(self, table_names: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:
+        """The columns of tables as they are in the catalog; none for a table that is not there."""
+        for name in table_names:
+            with dlt_errors(f"table {name}"):
+                schema = self._loader.columns(self._sink(name))
+            yield name, {} if schema is None else {column.name: {"name": column.name} for column in schema.fields}
+
+    # The schema.
+
+    def verify_schema(
+        self, only_tables: Iterable[str] | None = None, new_jobs: Iterable[ParsedLoadJobFileName] | None = None
+    ) -> list[PreparedTableSchema]:
+        """Tells of hints that cannot be followed, before anything is written."""
+        tables = super().verify_schema(cast(Iterable[str], only_tables), cast(Iterable[ParsedLoadJobFileName], new_jobs))
+        problems = verify_schema_merge_disposition(self.schema, tables, self.capabilities, warnings=True)
+        problems += verify_schema_replace_disposition(
+            self.schema, tables, self.capabilities, cast(TLoaderReplaceStrategy, self.config.replace_strategy), warnings=True
+        )
+        unsupported = (self.schema, tables, self.capabilities, self.config.destination_type, UNSUPPORTED)
+        problems += verify_unsupported_merge_options(*unsupported)
+        if problems:
+            raise problems[0]
+        for table in tables:
+            hints.partition_fields(self.schema.name, table, self.capabilities)
+            hints.table_properties(self.schema.name, table)
+            self._require_keys(table)
+        return tables
+
+    def update_stored_schema(
+        self, only_tables: Iterable[str] | None = None, expected_update: TSchemaTables | None = None, force: bool = False
+    ) -> TSchemaTables | None:
+        """Makes the tables that are missing, and remembers the schema. Columns that are new come with the rows that have them."""
+        applied = super().update_stored_schema(cast(Iterable[str], only_tables), cast(TSchemaTables, expected_update), force)
+        known = self.get_stored_schema_by_hash(self.schema.stored_version_hash)
+        if known is not None and not force:
+            return {}
+        for name in only_tables or self.schema.tables:
+            table = self.prepare_load_table(name)
+            if table["columns"]:
+                with dlt_errors(f"table {name}"):
+                    self._loader.create(self._load_of("", self.chain_of(name), {}, only=name))
+        if known is None:
+            self._store_schema()
+        return applied
+
+    def should_truncate_table_before_load(self, table_name: str) -> bool:  # noqa: ARG002 - of no table
+        """Never: what is replaced goes in the same snapshot in which the new rows come."""
+        return False
+
+    # Loads.
+
+    def create_load_job(
+        self,
+        table: PreparedTableSchema,  # noqa: ARG002 - the job is told by the loader
+        file_path: str,
+        load_id: str,  # noqa: ARG002
+        restore: bool = False,  # noqa: ARG002 - a job that is done again finds out by itself
+    ) -> LoadJob:
+        """A job for a file, or for the commit of a chain."""
+        return (CommitJob if ReferenceFollowupJobRequest.is_reference_job(file_path) else FileJob)(file_path)
+
+    def create_table_chain_completed_followup_jobs(
+        self, table_chain: Sequence[PreparedTableSchema], completed_table_chain_jobs: Sequence[LoadJobInfo] | None = None
+    ) -> list[FollowupJobRequest]:
+        """One job for the whole chain: several could be cut off between them, and those that are missing are not made again."""
+        files = sorted(job.job_file_info.file_id for job in completed_table_chain_jobs or ())
+        if not files:
+            return []
+        name = ParsedLoadJobFileName(hints.name_of(table_chain[0]), files[0], 0, "reference").file_name()
+        return [ReferenceFollowupJobRequest(name, [hints.name_of(table) for table in table_chain])]
+
+    def chain_of(self, table_name: str) -> list[PreparedTableSchema]:
+        """A table's root and all tables nested in that, as far as they have ever had data."""
+        root = table_name
+        while parent := self.schema.tables[root].get("parent"):
+            root = parent
+        nested = get_nested_tables(self.schema.tables, root)
+        return [
+            self.prepare_load_table(str(table["name"]))
+            for table in nested
+            if table["name"] in (root, table_name) or has_table_seen_data(table)
+        ]
+
+    def commit(self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]) -> None:
+        """Commits the files of a chain of tables."""
+        with dlt_errors(f"table {chain[0]['name']}"):
+            load = self._load(load_id, chain, files)
+            for done in self._loader.commit(load):
+                logger.info(f"{done.table}: {'was there' if done.skipped else f'snapshot {done.snapshot}'}, {done.counts}")
+
+    def complete_load(self, load_id: str) -> None:
+        """Writes down that the load is complete, once."""
+        row = {
+            "load_id": load_id,
+            "schema_name": self.schema.name,
+            "status": 0,
+            "inserted_at": datetime.now(UTC),
+            "schema_version_hash": self.schema.version_hash,
+        }
+        self._append(self.schema.loads_table_name, row, load_id)
+
+    # What dlt keeps of itself.
+
+    def get_stored_schema(self, schema_name: str | None = None) -> StorageSchemaInfo | None:
+        """The newest schema of a name, or of all."""
+        where = "" if schema_name is None else f" WHERE {quoted(self._named('schema_name'))} = {text(schema_name)}"
+        return self._schema_row(where)
+
+    def get_stored_schema_by_hash(self, version_hash: str) -> StorageSchemaInfo | None:  # type: ignore[override]
+        """The schema with a hash."""
+        return self._schema_row(f" WHERE {quoted(self._named('version_hash'))} = {text(version_hash)}")
+
+    def get_stored_state(self, pipeline_name: str) -> StateInfo | None:
+        """The state of a pipeline that its last complete load has left."""
+        state, loads = self.schema.state_table_name, self.schema.loads_table_name
+        for name in (state, loads):
+            if self._missing(name):
+                raise DestinationUndefinedEntity(name)
+        load_id = quoted(self._named("_dlt_load_id"))
+        rows = self._rows(
+            f"SELECT s.* FROM {self._table(state)} s "
+            f"JOIN {self._table(loads)} l ON s.{load_id} = l.{quoted(self._named('load_id'))} "
+            f"WHERE s.{quoted(self._named('pipeline_name'))} = {text(pipeline_name)} AND l.{quoted(self._named('status'))} = 0 "
+            f"ORDER BY s.{load_id} DESC LIMIT 1"
+        )
+        return StateInfo.from_normalized_mapping(rows[0], self.schema.naming) if rows else None
+
+    def _schema_row(self, where: str) -> StorageSchemaInfo | None:
+        name = self.schema.version_table_name
+        if self._missing(name):
+            return None
+        rows = self._rows(f"SELECT * FROM {self._table(name)}{where} ORDER BY {quoted(self._named('inserted_at'))} DESC LIMIT 1")
+        return StorageSchemaInfo.from_normalized_mapping(rows[0], self.schema.naming) if rows else None
+
+    def _store_schema(self) -> None:
+        row = {
+            "version": self.schema.version,
+            "engine_version": self.schema.ENGINE_VERSION,
+            "inserted_at": datetime.now(UTC),
+            "schema_name": self.schema.name,
+            "version_hash": self.schema.stored_version_hash,
+            "schema": json.dumps(self.schema.to_dict()),
+        }
+        self._append(self.schema.version_table_name, row)
+
+    def _append(self, name: str, row: Mapping[str, Any], key: str | None = None) -> None:
+        sink = self._load_of("", self.chain_of(name), {}, only=name)
+        with dlt_errors(f"table {name}"):
+            self._loader.append_rows(sink, self._sink_id, [{self._named(column): value for column, value in row.items()}], key)
+
+    # Reading.
+
+    @property
+    def sql_client(self) -> SqlClientBase[Any]:
+        """Reads the tables through Spark."""
+        if self._sql_client is None:
+            self._sql_client = SparkSqlClient(
+                self.config.normalize_dataset_name(self.schema), self.capabilities, self.config, lambda: self._loader.session
+            )
+        return self._sql_client
+
+    @sql_client.setter
+    def sql_client(self, client: SparkSqlClient) -> None:
+        self._sql_client = client
+
+    @property
+    def sql_client_class(self) -> type[SqlClientBase[Any]]:
+        """The class of that."""
+        return SparkSqlClient
+
+    def _rows(self, query: str) -> list[dict[str, Any]]:
+        with dlt_errors():
+            return [row.asDict() for row in self._loader.session.sql(query).collect()]
+
+    def _missing(self, name: str) -> bool:
+        with dlt_errors(f"table {name}"):
+            return self._loader.columns(self._sink(name)) is None
+
+    def _table(self, name: str) -> str:
+        return self.config.qualified(name)
+
+    # Values of the model.
+
+    @cached_property
+    def _loader(self) -> Loader:
+        lake = load_lake(self._sink("any"), self.config.spark_settings)
+        return Loader(lake, self.config.retry_settings(), _tell)
+
+    @property
+    def _sink_id(self) -> str:
+        """Packages of one schema are loaded one after the other, so that its last load is the one that may be repeated."""
+        return f"dlt/{self.schema.name}"
+
+    def _sink(self, name: str) -> SinkSpec:
+        return self.config.sink(name)
+
+    def _named(self, column: str) -> str:
+        return self.schema.naming.normalize_identifier(column)
+
+    def _load_of(
+        self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]], *, only: str
+    ) -> SinkSpec:
+        """The sink of one table of a chain, as a load would write it."""
+        load = self._load(load_id, chain, files)
+        return load.sink_of(next(table for table, given in zip(load.tables, chain, strict=True) if given["name"] == only))
+
+    def _load(self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]) -> Load:
+        root = chain[0]
+        disposition = hints.disposition_of(self.schema.tables, root, self.capabilities)
+        merges = disposition.merges
+        return Load(
+            key=load_id,
+            sink_id=self._sink_id,
+            disposition=disposition,
+            tables=tuple(self._table_load(chain, table, files.get(hints.name_of(table), ())) for table in chain),
+            primary_key=hints.keys_of(root, "primary_key") if merges else (),
+            merge_key=hints.keys_of(root, "merge_key") if disposition is Disposition.DELETE_INSERT else (),
+            newest=hints.newest_of(root) if merges else None,
+            delete_mark=hints.delete_mark(root, self.config.hard_delete_column) if merges else None,
+            deduplicated=bool(root.get("x-stage-data-deduplicated", False)),
+            rows_a_task=self.config.merge_batch_size,
+        )
+
+    def _table_load(self, chain: Sequence[PreparedTableSchema], table: PreparedTableSchema, files: Sequence[Path]) -> TableLoad:
+        options: dict[str, Any] = {"columns": hints.declared_columns(table, self.capabilities)}
+        if fields := hints.partition_fields(self.schema.name, table, self.capabilities):
+            options["partition_by"] = fields
+        if by := hints.sorted_by(table):
+            options["sort_by"] = by
+        if properties := hints.table_properties(self.schema.name, table):
+            options["write_properties"] = properties
+        return TableLoad(
+            sink=self.config.sink(hints.name_of(table), **options),
+            files=tuple(str(path) for path in files),
+            rows=sum(pyarrow.parquet.read_metadata(path).num_rows for path in files),
+            row_key=hints.first_with(table, "row_key"),
+            root_key=hints.root_key(chain, table) if hints.is_nested(table) else None,
+        )
+
+    def _require_keys(self, table: PreparedTableSchema) -> None:
+        """A merge must be able to find the rows that it replaces or takes away."""
+        if table["write_disposition"] != "merge" or hints.is_nested(table):
+            return
+        named = [(hint, name) for hint in ("primary_key", "merge_key") for name in hints.keys_of(table, hint)]
+        deletes = hints.first_with(table, "hard_delete")
+        if deletes is not None and not named:
+            raise SchemaCorruptedException(
+                self.schema.name,
+                f"Table {table['name']!r}: the hard_delete hint of column {deletes!r} needs a primary_key or a merge_key, by "
+                "which the rows are found that are gone.",
+            )
+        for hint, name in named:
+            if table["columns"][name]["data_type"] == "double":
+                raise SchemaCorruptedException(
+                    self.schema.name,
+                    f"Table {table['name']!r}: the {hint} {name!r} is a double, which Iceberg does not find rows by. Make it a "
+                    "decimal, a bigint or a text.",
+                )
+
+    def _register_new_tables(self) -> None:
+        for name, metadata in newest_metadata(self.config):
+            sink = self.config.sink("any").model_copy(update={"table": name})
+            if self._loader.columns(sink) is None:
+                self._loader.register(sink, metadata)
+                logger.info(f"Registered the table {sink.full_name} from {metadata}")
+
+
+def _tell(event: Event) -> None:
+    if isinstance(event, CommitFailed):
+        logger.warning(f"{event.pipeline}: {event.message}{' Trying again.' if event.will_retry else ''}")

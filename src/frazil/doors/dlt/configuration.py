@@ -1,0 +1,241 @@
+"""The destination's settings, and what they mean as a sink."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from dlt.common.configuration import configspec
+from dlt.common.configuration.exceptions import ConfigurationValueError
+from dlt.common.destination.client import DestinationClientDwhConfiguration
+from dlt.common.typing import TSecretStrValue
+from dlt.common.utils import digest128
+from pydantic import ValidationError
+
+from frazil.model.base import InconsistencyError
+from frazil.model.catalog import CatalogSpec
+from frazil.model.changes import Reader
+from frazil.model.secrets import mask_uri, remember, secret_values
+from frazil.model.settings import RetrySettings, SparkSettings
+from frazil.model.sink import SinkSpec
+
+CATALOG_NAME = "dlt_catalog"
+SQL_SCHEMES = ("sqlite", "postgresql", "postgres")
+
+
+@configspec
+class IcebergRestConfiguration(DestinationClientDwhConfiguration):
+    """Where the tables are, how to get there, and how they are written."""
+
+    destination_type: Final[str] = dataclasses.field(  # type: ignore[misc]
+        default="iceberg_rest", init=False, repr=False, compare=False
+    )
+
+    catalog_uri: str = None  # type: ignore[assignment]
+    """Address of a REST catalog; `sqlite:///...` and `postgresql://...` are SQL catalogs."""
+    namespace: str = "default"
+    """Iceberg namespace of all tables; dots nest."""
+    warehouse: str | None = None
+    """A location, or a name that the catalog knows."""
+
+    credential: TSecretStrValue | None = None
+    """OAuth2 client credentials: `id:secret`."""
+    oauth2_server_uri: str | None = None
+    """Where tokens are fetched; the catalog itself when left out."""
+    scope: str | None = "PRINCIPAL_ROLE:ALL"
+    """OAuth2 scope, used with a credential."""
+    token: TSecretStrValue | None = None
+    """Bearer token."""
+
+    sigv4_enabled: bool = False
+    """Whether requests to the catalog are signed as Amazon's services want it."""
+    signing_region: str | None = None
+    """Region of the signature."""
+    signing_name: str = "execute-api"
+    """Name of the service in the signature."""
+
+    s3_endpoint: str | None = None
+    s3_access_key_id: TSecretStrValue | None = None
+    s3_secret_access_key: TSecretStrValue | None = None
+    s3_region: str | None = None
+
+    max_retries: int = 5
+    """Tries after the first, of a call to the catalog or the store."""
+    retry_backoff_base: float = 2.0
+    """Growth of the wait between tries."""
+    merge_batch_size: int | None = None
+    """Rows that one task of Spark writes in a merge; Spark decides when left out."""
+    strict_casting: bool = False
+    """Whether conversions are refused that could lose something."""
+
+    table_location_layout: str | None = None
+    """Where new tables are put: `{namespace}`, `{dataset_name}`, `{table_name}`; relative to the warehouse."""
+    register_new_tables: bool = False
+    """Whether tables that are in the warehouse's folder and not in the catalog are registered there."""
+    hard_delete_column: str | None = "_dlt_deleted_at"
+    """Column whose value marks a row that is gone, in merges of tables without a `hard_delete` hint."""
+    internal_table_prefix: str = "_dlt"
+    """How the names of dlt's own tables begin in the catalog."""
+
+    format_version: int = 2
+    """Version of the table format of new tables."""
+    readers: list[str] = dataclasses.field(default_factory=lambda: [Reader.PYICEBERG.value])
+    """Who reads the tables; decides which kinds of deletes merges leave."""
+    spark_master: str | None = None
+    """Where Spark runs; in this process when left out."""
+    spark_conf: dict[str, Any] | None = None
+    """Further options of Spark."""
+
+    def on_resolved(self) -> None:
+        """Everything that can be wrong is told before anything is done."""
+        self.sink("any")
+        self.retry_settings()
+
+    @property
+    def is_sql(self) -> bool:
+        """Whether the catalog is in a SQL database."""
+        return urlsplit(self.catalog_uri).scheme.partition("+")[0] in SQL_SCHEMES
+
+    @property
+    def spark_settings(self) -> SparkSettings:
+        """The Spark that does the work."""
+        return SparkSettings(master=self.spark_master, app_name="frazil-dlt", conf=self.spark_conf or {})
+
+    def retry_settings(self) -> RetrySettings:
+        """How a failed call is tried again."""
+        given = {"max_retries": self.max_retries, "backoff_multiplier": self.retry_backoff_base}
+        try:
+            return RetrySettings.model_validate(given)
+        except ValidationError as error:
+            raise _refused(error) from None
+
+    def physical_name(self, table: str) -> str:
+        """The name that a table has in the catalog."""
+        own = "_dlt_"
+        return f"{self.internal_table_prefix.rstrip('_')}_{table.removeprefix(own)}" if table.startswith(own) else table
+
+    def qualified(self, table: str) -> str:
+        """The name that a table has in Spark's SQL."""
+        parts = (CATALOG_NAME, *self.namespace.split("."), self.physical_name(table))
+        return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+
+    def sink(self, table: str, **options: Any) -> SinkSpec:
+        """The sink of one of the tables."""
+        name = self.physical_name(table)
+        if not self.internal_table_prefix.strip("_"):
+            raise ConfigurationValueError("internal_table_prefix: it must have at least one character that is no underscore.")
+        given: dict[str, Any] = {
+            "catalog": self._catalog(),
+            "namespace": self.namespace,
+            "table": name,
+            "format_version": self.format_version,
+            "readers": tuple(self.readers),
+            "strict_casting": self.strict_casting,
+            "schema_evolution": "type_widen",
+        }
+        if self._s3():
+            given["s3"] = self._s3()
+        if location := self._location(name):
+            given["location"] = location
+        try:
+            sink = SinkSpec.model_validate(given | options)
+        except ValidationError as error:
+            raise _refused(error) from None
+        remember(secret_values(sink))
+        return sink
+
+    def data_location(self) -> str:
+        """What tells the data of this destination from that of another."""
+        return f"{mask_uri(self.catalog_uri)}|{self.warehouse or ''}|{self.namespace}"
+
+    def fingerprint(self) -> str:
+        """The same as a digest."""
+        return digest128(self.data_location())
+
+    def __str__(self) -> str:
+        return f"{mask_uri(self.catalog_uri)}/{self.namespace}" if self.catalog_uri else ""
+
+    def _catalog(self) -> CatalogSpec:
+        if not self.catalog_uri:
+            raise ConfigurationValueError("catalog_uri: the address of the catalog is missing.")
+        if self.is_sql:
+            self._require_unused("credential", "token", "oauth2_server_uri", "sigv4_enabled", "signing_region")
+            if not self.warehouse:
+                raise ConfigurationValueError("warehouse: a SQL catalog needs to know where new tables are put.")
+            uri = self.catalog_uri.replace("postgres://", "postgresql://", 1)
+            return CatalogSpec.model_validate(
+                {"type": "sql", "name": CATALOG_NAME, "sql": {"uri": uri, "warehouse": self.warehouse}}
+            )
+        if urlsplit(self.catalog_uri).scheme not in ("http", "https"):
+            raise ConfigurationValueError(
+                f"catalog_uri: {mask_uri(self.catalog_uri)!r} is no address of a catalog: write http://..., https://..., "
+                "sqlite:///... or postgresql://..."
+            )
+        if self.signing_region and not self.sigv4_enabled:
+            raise ConfigurationValueError("signing_region: it has no meaning without sigv4_enabled=True.")
+        if self.oauth2_server_uri and not self.credential:
+            raise ConfigurationValueError("oauth2_server_uri: it has no meaning without a credential.")
+        rest: dict[str, Any] = {
+            "uri": self.catalog_uri,
+            "warehouse": self.warehouse,
+            "credential": self.credential,
+            "token": self.token,
+            "oauth2_server_uri": self.oauth2_server_uri,
+            "scope": self.scope if self.credential else None,
+        }
+        if self.sigv4_enabled:
+            signing = {"rest.sigv4-enabled": "true", "rest.signing-name": self.signing_name}
+            rest["properties"] = signing | ({"rest.signing-region": self.signing_region} if self.signing_region else {})
+        present = {name: value for name, value in rest.items() if value is not None}
+        return CatalogSpec.model_validate({"type": "rest", "name": CATALOG_NAME, "rest": present})
+
+    def _s3(self) -> dict[str, Any]:
+        """The store's settings. A signed catalog is one of Amazon's, whose tables are in S3."""
+        given = {
+            "endpoint": self.s3_endpoint,
+            "access_key_id": self.s3_access_key_id,
+            "secret_access_key": self.s3_secret_access_key,
+            "region": self.s3_region or (self.signing_region if self.sigv4_enabled else None),
+        }
+        present = {name: value for name, value in given.items() if value is not None}
+        # A store of one's own has no host names for buckets.
+        return present | {"path_style_access": True} if self.s3_endpoint else present
+
+    def _location(self, table: str) -> str | None:
+        if self.table_location_layout is None:
+            return None
+        try:
+            path = self.table_location_layout.format(
+                namespace=self.namespace, dataset_name=self.dataset_name or self.namespace, table_name=table
+            )
+        except (KeyError, IndexError, ValueError) as error:
+            raise ConfigurationValueError(
+                f"table_location_layout: {self.table_location_layout!r} cannot be filled in ({error}); it may hold "
+                "{namespace}, {dataset_name} and {table_name}."
+            ) from None
+        if "{table_name}" not in self.table_location_layout:
+            raise ConfigurationValueError("table_location_layout: without {table_name} all tables would be in one place.")
+        if urlsplit(path).scheme or path.startswith("/"):
+            return path
+        if not self.warehouse:
+            raise ConfigurationValueError("table_location_layout: a relative one needs a warehouse that it is relative to.")
+        return f"{self.warehouse.rstrip('/')}/{path}"
+
+    def _require_unused(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name):
+                raise ConfigurationValueError(f"{name}: it has no meaning for a SQL catalog, and would be ignored.")
+
+
+# What the settings are called in the sink, where that differs from their own names.
+_NAMES = {"backoff_multiplier": "retry_backoff_base", "partition_by": "x-partition", "write_properties": "table_properties"}
+
+
+def _refused(error: ValidationError) -> ConfigurationValueError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    # What does not fit together is told with the place in the error itself.
+    cause = first.get("ctx", {}).get("error")
+    told = cause.problems[0].at[:1] if isinstance(cause, InconsistencyError) else ()
+    place = str((first["loc"] or told or ("destination",))[0])
+    return ConfigurationValueError(f"{_NAMES.get(place, place)}: {first['msg'].removeprefix('Value error, ')}")

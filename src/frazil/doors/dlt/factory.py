@@ -1,0 +1,82 @@
+"""The destination itself: what users put into `dlt.pipeline(destination=...)`."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from dlt.common.destination import Destination, DestinationCapabilitiesContext
+from dlt.common.destination.configuration import ParquetFormatConfiguration
+
+from frazil.doors.dlt.configuration import IcebergRestConfiguration
+from frazil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from frazil.doors.dlt.client import IcebergRestClient
+
+
+class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]):  # noqa: N801 - the name that users import
+    """Iceberg tables in a REST or SQL catalog, written by Spark: one snapshot a table a load, exactly once.
+
+    Arguments are the fields of `IcebergRestConfiguration`; what is left out is taken from dlt's configuration.
+    """
+
+    spec = IcebergRestConfiguration
+
+    def __init__(
+        self, catalog_uri: str | None = None, namespace: str | None = None, warehouse: str | None = None, **options: Any
+    ) -> None:
+        known = [*IcebergRestConfiguration.get_resolvable_fields(), *DestinationCapabilitiesContext.get_resolvable_fields()]
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                raise ConfigError(
+                    "unknown-option",
+                    f"iceberg_rest: unknown option {name!r}.",
+                    fix=f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(sorted(_OWN))}.",
+                )
+        super().__init__(catalog_uri=catalog_uri, namespace=namespace, warehouse=warehouse, **options)
+
+    @property
+    def client_class(self) -> type[IcebergRestClient]:
+        """The client that does the work."""
+        from frazil.doors.dlt.client import IcebergRestClient
+
+        return IcebergRestClient
+
+    def _raw_capabilities(self) -> DestinationCapabilitiesContext:
+        caps = DestinationCapabilitiesContext.generic_capabilities(preferred_loader_file_format="parquet")
+        caps.supported_loader_file_formats = ["parquet", "reference"]
+        caps.supported_table_formats = ["iceberg"]
+        # The first is what `write_disposition="merge"` means.
+        caps.supported_merge_strategies = ["delete-insert", "upsert", "insert-only"]
+        caps.supported_replace_strategies = ["truncate-and-insert", "insert-from-staging"]
+        caps.escape_identifier = lambda name: "`" + name.replace("`", "``") + "`"
+        caps.escape_literal = _literal
+        caps.casefold_identifier = str.lower
+        # Spark does not tell names apart by case.
+        caps.has_case_sensitive_identifiers = False
+        caps.decimal_precision = (38, 9)
+        caps.wei_precision = (38, 0)
+        caps.timestamp_precision = caps.max_timestamp_precision = 6
+        caps.max_identifier_length = caps.max_column_identifier_length = 255
+        caps.supports_ddl_transactions = caps.supports_transactions = caps.supports_multiple_statements = False
+        caps.supports_nested_types = False
+        caps.enforces_nulls_on_alter = False
+        caps.sqlglot_dialect = "spark"
+        # Spark reads no nanoseconds.
+        caps.parquet_format = ParquetFormatConfiguration(version="2.4")
+        caps.recommended_file_size = 128_000_000
+        return caps
+
+
+_OWN = [name for name in IcebergRestConfiguration.get_resolvable_fields() if not name.startswith("_")]
+
+
+def _literal(value: Any) -> Any:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if isinstance(value, str) else value
+
+
+# The name under which a pipeline remembers its destination.
+iceberg_rest.__module__ = "frazil.dlt"
+iceberg_rest.register()

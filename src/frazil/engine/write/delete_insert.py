@@ -1,0 +1,118 @@
+"""All rows of a batch in place of those that have the same values in some columns, however many there are of either.
+
+A row of the batch that has no value in one of the columns replaces none: nothing equals what is not known. A row that says that
+it is a delete takes away the rows with its values, and is not added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, functions
+
+from frazil.engine import target
+from frazil.engine.coerce import Casting, present
+from frazil.engine.counting import Counted
+from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
+from frazil.engine.schema import DELETE, OP, quoted
+from frazil.engine.target import Fit
+from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice
+from frazil.engine.write.ground import Ground, Written, together
+from frazil.engine.write.rows import require_columns
+from frazil.engine.write.upsert import deletes_everywhere_by
+from frazil.errors import ConfigError
+from frazil.model.changes import WITHOUT_EQUALITY_DELETES
+from frazil.model.commit import RowCounts
+from frazil.model.evolution import AddUnpartitionedSpec
+from frazil.model.types import NOT_KEYS
+
+_NEW, _OLD = "frazil_new", Scratch.NAME
+
+
+def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+    """Stages the rows, and what takes away those that they replace."""
+    _require_comparable(ground, frame, fit)
+    applied = fit.applied(frame)
+    gone = functions.col(OP) == DELETE if OP in applied.columns else functions.lit(False)
+    seen = Counted(applied, functions.count_if(gone).alias("deletes"))
+    rows = seen.frame.where(~gone).select(*_with_required(ground, fit))
+    choice = _choice(ground)
+    change, added = (_in_copy if choice.way == MERGE else _by_values)(ground, rows, applied, fit, choice)
+    deleted = int(seen.get()["deletes"]) if OP in applied.columns else 0
+    return Written(change, RowCounts(read=added + deleted, written=added, deleted=deleted))
+
+
+def _with_required(ground: Ground, fit: Fit) -> list[Column]:
+    """The table's columns. Those that are compared may lack a value in a delete, and are looked at only here."""
+    compared = {name for columns in ground.sink.replace_by for name in columns}
+    casting = Casting(ground.sink)
+    values = {column.name: functions.col(quoted(column.name)) for column in fit.schema.fields}
+    needed = {column.name for column in fit.schema.fields if column.required} & compared
+    return [present(value, value, name, casting).value.alias(name) if name in needed else value for name, value in values.items()]
+
+
+def _choice(ground: Ground) -> Choice:
+    if ground.table.holds_no_files:
+        return Choice(APPEND, "the table is empty")
+    unable = [reader.value for reader in ground.sink.readers if reader in WITHOUT_EQUALITY_DELETES]
+    if unable:
+        return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
+    return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
+
+
+def _values(applied: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """What the batch replaces: its different values in the columns, where it has all of them."""
+    return applied.select(*[quoted(name) for name in columns]).dropna().distinct()
+
+
+def _by_values(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
+    """Data files of the rows, and delete files of the values that they replace; and how many rows that are."""
+    table = ground.table
+    base, evolution = table.base, fit.evolution
+    kinds = () if choice.way == APPEND else ground.sink.replace_by
+    everywhere = {columns: deletes_everywhere_by(table, fit, columns) for columns in kinds}
+    if any(everywhere.values()) and fit.partition and table.unpartitioned_spec is None:
+        evolution = (*evolution, AddUnpartitionedSpec())
+
+    def deletes() -> StagedFiles:
+        staged = StagedFiles()
+        for columns in kinds:
+            found = _values(applied, columns)
+            staged += table.stage_deletes(found, ground.options, columns, evolution, everywhere=everywhere[columns])
+        return staged
+
+    added, deleted = together(lambda: ground.stage(rows, fit.evolution), deletes, session=rows.sparkSession)
+    operation: Operation = Delta(added, deleted, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
+    if not added.files and not deleted.files:
+        operation = Append()
+    return Change(operation, base, evolution, summary=choice.summary), added.rows
+
+
+def _in_copy(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
+    """The same with a look at the table's rows, which leaves no deletes by value."""
+    table, sink = ground.table, ground.sink
+    base = table.base
+    properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
+    with table.scratch(fit.evolution, properties, rows.sparkSession) as scratch:
+        for columns in sink.replace_by:
+            same = [functions.col(f"{_OLD}.{quoted(name)}") == functions.col(f"{_NEW}.{quoted(name)}") for name in columns]
+            found = _values(applied, columns).alias(_NEW)
+            found.mergeInto(scratch.name, reduce(Column.__and__, same)).whenMatched().delete().merge()
+        changes = scratch.changes(conflicts=table.everything)
+    staged = ground.stage(rows, fit.evolution)
+    changes = replace(changes, staged=changes.staged + staged)
+    return Change(changes, base, fit.evolution, summary=choice.summary), staged.rows
+
+
+def _require_comparable(ground: Ground, frame: DataFrame, fit: Fit) -> None:
+    types = {column.name: column.type for column in fit.schema.fields}
+    for columns in ground.sink.replace_by:
+        require_columns(frame, columns, "replace_by")
+        for name in columns:
+            if name not in types:
+                raise ConfigError("column-missing", f"replace_by: the table has no column {name!r}. Columns: {', '.join(types)}")
+            if types[name].name in NOT_KEYS:
+                text = f"replace_by: column {name} has type {types[name].name}, whose values cannot be compared for this"
+                raise ConfigError("key-type", text)

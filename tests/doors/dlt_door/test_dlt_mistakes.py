@@ -1,0 +1,114 @@
+"""Mistakes that users make: each is told before anything is written, with the argument or the hint that it is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dlt.common.configuration.exceptions import ConfigFieldMissingException, ConfigurationValueError
+from dlt.common.exceptions import DictValidationException
+from dlt.common.schema.exceptions import SchemaCorruptedException
+from dlt.pipeline.exceptions import PipelineStepFailed
+from dlt_lakes import DltLake, resource
+
+from frazil.dlt import IcebergRestConfiguration, iceberg_adapter, iceberg_partition, iceberg_rest
+from frazil.errors import ConfigError
+
+REST = {"catalog_uri": "https://h/c"}
+SQLITE = {"catalog_uri": "sqlite:///c.db"}
+
+
+def resolved(**options: Any) -> IcebergRestConfiguration:
+    """The settings as dlt hands them to the client."""
+    return iceberg_rest(**options).configuration(IcebergRestConfiguration()._bind_dataset_name("ds"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"catalog_uri": "localhost:19120"}, "catalog_uri: 'localhost:19120' is no address of a catalog: write http://"),
+        (SQLITE, "warehouse: a SQL catalog needs to know where new tables are put"),
+        ({**SQLITE, "warehouse": "w", "token": "t"}, "token: it has no meaning for a SQL catalog"),
+        ({**REST, "signing_region": "us-east-1"}, "signing_region: it has no meaning without sigv4_enabled=True"),
+        ({**REST, "oauth2_server_uri": "https://h"}, "oauth2_server_uri: it has no meaning without a credential"),
+        ({**REST, "warehouse": "w", "table_location_layout": "{schema}/{table_name}"}, "table_location_layout: .*'schema'"),
+        ({**REST, "warehouse": "w", "table_location_layout": "{namespace}"}, "table_location_layout: without {table_name}"),
+        ({**REST, "table_location_layout": "{table_name}"}, "table_location_layout: a relative one needs a warehouse"),
+        ({**REST, "namespace": "a..b"}, "namespace: Invalid namespace 'a..b': a level is empty"),
+        ({**REST, "readers": ["pyicberg"]}, "readers: Input should be .*'pyiceberg'"),
+        ({**REST, "format_version": 1}, "format_version: Input should be 2 or 3"),
+        ({**REST, "max_retries": -1}, "max_retries: .* greater than or equal to 0"),
+        ({**REST, "retry_backoff_base": 0.5}, "retry_backoff_base: .* greater than or equal to 1"),
+        ({**REST, "internal_table_prefix": "_"}, "internal_table_prefix: it must have at least one character"),
+    ],
+)
+def test_an_argument(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationValueError, match=told):
+        resolved(**options)
+
+
+def test_an_argument_that_is_not_known_or_missing() -> None:
+    with pytest.raises(ConfigError, match=r"unknown option 'catalog_url'\.\nDid you mean 'catalog_uri'"):
+        iceberg_rest(catalog_url="https://h/c")
+    with pytest.raises(ConfigFieldMissingException, match="catalog_uri"):
+        resolved(namespace="n")
+
+
+def merge(**more: Any) -> dict[str, Any]:
+    return {"write_disposition": {"disposition": "merge", **more}}
+
+
+ROW = {"id": 1, "price": 1.5, "name": "n", "day": "2026-11-16", "gone": True}
+
+
+def partitioned(column: str, transform: str, **more: Any) -> dict[str, Any]:
+    return {"columns": {column: {"x-partition": True, "x-partition-transform": transform, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("hints", "told"),
+    [
+        (partitioned("name", "daily"), "column 'name': x-partition-transform: unknown transform 'daily'; did you mean 'day'"),
+        (partitioned("name", "bucket"), "column 'name'.*bucket needs a width"),
+        (partitioned("name", "bucket(4)"), r"column 'name': cannot read x-partition-transform 'bucket\(4\)'.*bucket\[N\]"),
+        (partitioned("day", "hour", data_type="date"), r"hour\(day\) cannot be applied: column 'day' has type date"),
+        ({"columns": {"name": {"x-partition-transform": "day"}}}, "hint 'x-partition-transform' has no meaning without"),
+        ({"columns": {"name": {"x-partitioned": True}}}, "column 'name': unknown hint 'x-partitioned'; did you mean 'x-part"),
+        ({"primary_key": "price", **merge()}, "the primary_key 'price' is a double"),
+        ({"columns": {"gone": {"hard_delete": True}}, **merge()}, "the hard_delete hint of column 'gone' needs a primary_key"),
+        (merge(strategy="upsert"), "No primary key defined for table `t`"),
+        ({"primary_key": "id", **merge(strategy="delete-insert", source_filter="id > 1")}, "does not support `source_filter`"),
+    ],
+)
+def test_a_hint(tmp_path: Path, hints: dict[str, Any], told: str) -> None:
+    pipeline = DltLake(tmp_path).pipeline()
+    pipeline.extract(resource([ROW], **hints))
+    pipeline.normalize()
+    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=told):
+        client.verify_schema()
+
+
+def test_a_strategy_that_is_not_there(tmp_path: Path) -> None:
+    pipeline = DltLake(tmp_path).pipeline()
+    told = "`scd2` merge strategy not supported for table `t`.*delete-insert"
+    with pytest.raises(PipelineStepFailed, match=told):
+        pipeline.extract(resource([ROW], **merge(strategy="scd2")))
+
+
+def test_the_hint_of_older_documents_is_refused_by_dlt_itself(tmp_path: Path) -> None:
+    columns = {"day": {"data_type": "date", "partition": True, "partition_transform": "day"}}
+    with pytest.raises(PipelineStepFailed, match="partition_transform") as failed:
+        DltLake(tmp_path).pipeline().extract(resource([ROW], columns=columns))
+    assert isinstance(failed.value.__cause__, DictValidationException)
+
+
+def test_the_adapter_s_arguments() -> None:
+    with pytest.raises(ValueError, match="num_buckets must be a number and comes first"):
+        iceberg_partition.bucket("user_id", 10)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="width must be positive, got 0"):
+        iceberg_partition.truncate(0, "email")
+    with pytest.raises(ConfigError, match="partition: the column 'ts' is named twice"):
+        iceberg_adapter([ROW], partition=[iceberg_partition.day("ts"), iceberg_partition.hour("ts")])
+    with pytest.raises(ConfigError, match="partition: 5 is neither a column's name"):
+        iceberg_adapter([ROW], partition=[5])  # type: ignore[list-item]

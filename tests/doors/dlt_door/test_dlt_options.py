@@ -1,0 +1,179 @@
+"""What the destination's settings and the hints of tables change."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from dlt.destinations import adapters
+from dlt.pipeline.exceptions import PipelineStepFailed
+from dlt_lakes import NAMESPACE, DltLake, loaded, resource
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from frazil.dlt import CastingError, SchemaEvolutionError, iceberg_adapter, iceberg_partition
+from frazil.doors.dlt.configuration import IcebergRestConfiguration
+from frazil.engine.catalogs import catalog_settings
+
+ROWS = [
+    {"id": n, "name": f"name{n}", "at": dt.datetime(2026, 11, 1 + n, tzinfo=dt.UTC), "day": dt.date(2026, 11, 1)}
+    for n in range(3)
+]
+
+
+def fields(lake: DltLake, table: str) -> list[str]:
+    """The partition fields of a table: name and transform."""
+    return [f"{field.name}: {field.transform}" for field in lake.table(table).spec().fields]
+
+
+def test_hints_and_adapters_partition_and_sort(lake: DltLake) -> None:
+    columns = {
+        "at": {"data_type": "timestamp", "x-partition": True, "x-partition-transform": "day"},
+        "id": {"data_type": "bigint", "x-partition": True, "x-partition-transform": "bucket[10]", "x-partition-name": "b"},
+        "day": {"partition": True},
+        "name": {"partition": True},
+    }
+    ours = [iceberg_partition.hour("at"), iceberg_partition.truncate(2, "name"), iceberg_partition.identity("day"), "id"]
+    theirs = adapters.iceberg_adapter(
+        resource(ROWS, "theirs"),
+        partition=adapters.iceberg_partition.bucket(4, "id"),
+        table_properties={"write.parquet.row-group-limit": "7"},
+    )
+    pipeline = lake.pipeline()
+    loaded(
+        pipeline.run(
+            [
+                resource(ROWS, "hinted", columns=columns),
+                iceberg_adapter(resource(ROWS, "adapted"), partition=ours, sort=["name"]),
+                theirs,
+            ]
+        )
+    )
+    assert set(fields(lake, "hinted")) == {"at_day: day", "b: bucket[10]", "day_month: month", "name_identity: identity"}
+    assert set(fields(lake, "adapted")) == {
+        "at_hour: hour", "name_truncate_2: truncate[2]", "day_identity: identity", "id_identity: identity"
+    }  # fmt: skip
+    assert fields(lake, "theirs") == ["id_bucket_4: bucket[4]"]
+    assert lake.table("theirs").properties["write.parquet.row-group-limit"] == "7"
+    table = lake.table("adapted")
+    assert [table.schema().find_column_name(f.source_id) for f in table.sort_order().fields] == ["name"]
+    assert lake.rows("adapted", "id") == [(0,), (1,), (2,)]
+
+
+def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
+    layout = {"table_location_layout": "{namespace}/{table_name}", "internal_table_prefix": "own"}
+    pipeline = lake.pipeline(**layout)
+    loaded(pipeline.run([resource([{"id": 1}], "keep"), resource([{"id": 1}], "go")]))
+    assert lake.tables() == {"keep", "go", "own_loads", "own_version", "own_pipeline_state"}
+    assert lake.table("go").location() == f"file://{lake.folder}/warehouse/{NAMESPACE}/go"
+    loaded(pipeline.run(resource([{"id": 2}], "go"), refresh="drop_data"))
+    assert (lake.rows("keep", "id"), lake.rows("go", "id")) == ([(1,)], [(2,)])
+    history = len(lake.table("go").snapshots())
+    loaded(pipeline.run(resource([{"other": 3}], "go"), refresh="drop_resources"))
+    assert lake.rows("go", "other") == [(3,)]
+    assert len(lake.table("go").snapshots()) < history
+    with pipeline.destination_client() as client:
+        client.drop_tables("go", "never_there", delete_schema=False)
+    assert "go" not in lake.tables()
+    # A catalog that was lost finds the tables in the warehouse.
+    lake.catalog.drop_table((NAMESPACE, "keep"))
+    again = lake.pipeline("other", register_new_tables=True, **layout)
+    loaded(again.run(resource([{"id": 5}], "keep")))
+    assert lake.rows("keep", "id") == [(1,), (5,)]
+    with again.destination_client() as client:
+        client.drop_storage()
+        assert client.is_storage_initialized()  # the other pipeline's state is there
+    assert "keep" not in lake.tables()
+
+
+def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exception]) -> str:
+    """What the exception of a kind says that was behind a failure."""
+    at: BaseException | None = failed.value
+    while at is not None and not isinstance(at, kind):
+        at = at.__cause__
+    assert at is not None, failed.value
+    return str(at)
+
+
+def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) -> None:
+    small = {"n": {"data_type": "bigint", "precision": 32}, "d": {"data_type": "decimal", "precision": 6, "scale": 2}}
+    wide = {"n": {"data_type": "bigint", "precision": 64}, "d": {"data_type": "decimal", "precision": 12, "scale": 2}}
+    loaded(lake.pipeline("a").run(resource([{"n": 1, "d": 1}], columns=small)))
+    loaded(lake.pipeline("b").run(resource([{"n": 2**40, "d": 1_000_000}], columns=wide)))
+    schema = lake.table("t").schema()
+    assert [str(schema.find_field(name).field_type) for name in ("n", "d")] == ["long", "decimal(12, 2)"]
+    # Another pipeline, which knows nothing of the table's types, sends a text.
+    loaded(lake.pipeline("c").run(resource([{"n": "7"}], columns={"n": {"data_type": "text"}})))
+    assert (7,) in lake.rows("t", "n")
+    with pytest.raises(PipelineStepFailed) as failed:
+        lake.pipeline("d").run(resource([{"n": "seven"}], columns={"n": {"data_type": "text"}}))
+    assert "column 'n'" in caused(failed, CastingError)
+    with pytest.raises(PipelineStepFailed) as failed:
+        lake.pipeline("e", strict_casting=True).run(resource([{"n": "7"}], columns={"n": {"data_type": "text"}}))
+    assert "strict_casting refuses" in caused(failed, CastingError)
+    # A table of somebody else requires what dlt does not send.
+    theirs = IcebergSchema(NestedField(1, "n", LongType()), NestedField(2, "theirs", StringType(), required=True))
+    lake.catalog.create_table((NAMESPACE, "theirs"), theirs)
+    with pytest.raises(PipelineStepFailed) as failed:
+        lake.pipeline("f").run(resource([{"n": 1}], "theirs"))
+    assert "column 'theirs', which the table requires" in caused(failed, SchemaEvolutionError)
+
+
+def test_contracts_are_dlt_s(lake: DltLake) -> None:
+    pipeline = lake.pipeline()
+    loaded(pipeline.run(resource([{"id": 1}])))
+    with pytest.raises(PipelineStepFailed, match="new_one"):
+        pipeline.run(resource([{"id": 2, "new_one": 1}]), schema_contract={"columns": "freeze"})
+    pipeline.drop_pending_packages()
+    loaded(pipeline.run(resource([{"id": 2, "new_one": 1}]), schema_contract={"columns": "discard_value"}))
+    assert lake.rows("t", "id") == [(1,), (2,)]
+    assert "new_one" not in lake.table("t").schema().column_names
+
+
+def test_the_size_of_a_merge_s_batches_is_that_of_its_tasks(lake: DltLake) -> None:
+    hints = {"write_disposition": "merge", "primary_key": "id"}
+    rows = [{"id": n} for n in range(64)]
+    loaded(lake.pipeline(merge_batch_size=16).run([resource(rows, "small", **hints)]))
+    loaded(lake.pipeline("q").run([resource(rows, "large", **hints)]))
+    files = {name: int(lake.snapshots(name)[0]["added-data-files"]) for name in ("small", "large")}
+    assert files["small"] == 4
+    assert files["large"] < 4
+
+
+def spark_options(**settings: Any) -> dict[str, str]:
+    """What Spark is told of a catalog."""
+    config = IcebergRestConfiguration(**settings)
+    return catalog_settings(config.sink("t")).options
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"token": "t0ken"}, {"token": "t0ken"}),
+        (
+            {"credential": "id:secret", "oauth2_server_uri": "https://h/tokens"},
+            {"credential": "id:secret", "oauth2-server-uri": "https://h/tokens", "scope": "PRINCIPAL_ROLE:ALL"},
+        ),
+        ({"credential": "id:secret", "scope": "all"}, {"credential": "id:secret", "scope": "all"}),
+        (
+            {"sigv4_enabled": True, "signing_region": "eu-west-1", "signing_name": "glue"},
+            {"rest.sigv4-enabled": "true", "rest.signing-region": "eu-west-1", "rest.signing-name": "glue",
+             "client.region": "eu-west-1"},
+        ),
+        (
+            {"s3_endpoint": "http://h:9000", "s3_access_key_id": "k", "s3_secret_access_key": "s", "s3_region": "r"},
+            {"s3.endpoint": "http://h:9000", "s3.access-key-id": "k", "s3.secret-access-key": "s", "client.region": "r",
+             "s3.path-style-access": "true"},
+        ),
+        ({"warehouse": "w"}, {"warehouse": "w", "type": "rest", "uri": "https://h/c"}),
+    ],
+)  # fmt: skip
+def test_every_way_to_authenticate_reaches_the_catalog(settings: dict[str, Any], options: dict[str, str]) -> None:
+    assert options.items() <= spark_options(catalog_uri="https://h/c", **settings).items()
+
+
+def test_a_postgresql_address_is_a_sql_catalog() -> None:
+    options = spark_options(catalog_uri="postgresql://u:p@h:5432/db", warehouse="s3://b/w")
+    assert (options["type"], options["uri"], options["jdbc.user"]) == ("jdbc", "jdbc:postgresql://h:5432/db", "u")
+    assert "p@h" not in str(IcebergRestConfiguration(catalog_uri="postgresql://u:p@h:5432/db"))

@@ -1,0 +1,84 @@
+"""Loads that fail, are cut off, or are repeated: nothing is lost and nothing is doubled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import dlt
+import pytest
+from dlt.pipeline.exceptions import PipelineStepFailed
+from dlt_lakes import DltLake, loaded, resource
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
+
+from frazil.dlt import iceberg_rest
+from services.faults import applied_then, applied_then_cut_off, refused
+from services.faulty_rest import FaultyRest
+from services.processes import start, wait_until
+from services.rest_catalog import RestCatalog
+
+HINTS = {"write_disposition": "merge", "primary_key": "id"}
+
+
+def test_a_load_that_was_killed_between_its_tables_is_finished_by_the_next_run(lake: DltLake) -> None:
+    pipeline = lake.pipeline()
+    before = [{"id": 1, "parts": [{"n": 1}]}, {"id": 2, "parts": [{"n": 2}]}]
+    loaded(pipeline.run([resource(before, "t", **HINTS), resource([{"n": 0}], "log")]))
+    load = {"t": [{"id": 1, "parts": [{"n": 10}, {"n": 11}]}, {"id": 3}], "log": [{"n": 1}], "hints": HINTS}
+    command = [sys.executable, str(Path(__file__).with_name("dlt_child.py")), str(lake.folder), json.dumps(load)]
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    child = start("dlt", command, lake.folder / "child.log", env={"PYTHONPATH": path})
+    wait_until(lambda: not child.running, 200, "its end")
+    assert child.process.returncode == -signal.SIGKILL, child.log_text()
+    # The rows of one table and of the nested one are there, those of the root are not.
+    assert lake.rows("log", "n") == [(0,), (1,)]
+    assert lake.rows("t__parts", "n") == [(10,), (11,), (2,)]
+    assert lake.rows("t", "id") == [(1,), (2,)]
+    assert len(lake.rows("_dlt_loads", "load_id")) == 1
+
+    again = lake.pipeline()
+    assert again.has_pending_data
+    loaded(again.run())
+    assert lake.rows("log", "n") == [(0,), (1,)]
+    assert lake.rows("t", "id") == [(1,), (2,), (3,)]
+    roots = dict(lake.rows("t", "_dlt_id", "id"))
+    parts = lake.rows("t__parts", "_dlt_parent_id", "n")
+    assert sorted((roots[parent], n) for parent, n in parts) == [(1, 10), (1, 11), (2, 2)]
+    assert len(lake.rows("_dlt_loads", "load_id")) == 2
+    assert [len(lake.snapshots(name)) for name in ("t", "t__parts", "log")] == [2, 2, 2]
+
+
+def test_a_catalog_that_fails(spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest, tmp_path: Path) -> None:
+    """Commits that are applied and answered with an error are found; a load that is given up is finished by the next run."""
+    namespace = "dlt_faults"
+    catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
+
+    def rows() -> list[Any]:
+        return sorted(catalog.load_table((namespace, "t")).scan().to_arrow()["id"].to_pylist())
+
+    def run(*data: Any, tries: int = 3) -> None:
+        destination = iceberg_rest(
+            catalog_uri=faulty_rest.uri, namespace=namespace, max_retries=tries, retry_backoff_base=1.0, scope=None
+        )
+        loaded(dlt.pipeline("faults", destination=destination, pipelines_dir=str(tmp_path / "dlt")).run(*data))
+
+    run(resource([{"id": 1}]))
+    faulty_rest.script([applied_then(503), refused(409), applied_then_cut_off()])
+    run(resource([{"id": 2}]))
+    assert (rows(), faulty_rest.unused) == ([1, 2], ())
+    faulty_rest.script([refused(503)] * 40)
+    with pytest.raises(PipelineStepFailed, match=r"table t: .*\[") as failed:
+        run(resource([{"id": 3}]), tries=0)
+    assert "Py4J" not in str(failed.value)
+    assert rows() == [1, 2]
+    faulty_rest.script([applied_then(500)] * 4)
+    with pytest.raises(PipelineStepFailed):
+        run(tries=0)
+    faulty_rest.script([])
+    run(tries=0)
+    assert rows() == [1, 2, 3]
