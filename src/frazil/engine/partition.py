@@ -25,6 +25,8 @@ FAN_OUT_DEFAULTS = {
     "write.parquet.row-group-size-bytes": str(32 * 1024 * 1024),
 }
 
+_UNORDERED = ("struct", "list", "map", "variant")
+
 # How many partitions a batch is expected to touch by a transform whose number of values is not bounded by its width.
 _TYPICAL = {"year": 10, "month": 60, "day": 366, "hour": 1000, "identity": 1000, "truncate": 1000, "void": 1}
 
@@ -52,12 +54,30 @@ def _source_id(field: PartitionField, schema: StructType, ids: dict[str, Any]) -
         raise ConfigError("partition-column", f"{field} cannot be applied: there is no column {field.source!r}. Columns: {known}")
     if problem := transform_problem(field, column.type.name):
         raise ConfigError("partition-transform", problem, fix="Choose another transform, or change the column's type.")
+    return _id_of(field.source, ids)
+
+
+def _id_of(path: str, ids: dict[str, Any]) -> int:
     level: dict[str, Any] = ids
     number = 0
-    for name in field.source.split("."):
+    for name in path.split("."):
         found = next(item for item in level["fields"] if item["name"] == name)
         number, level = found["id"], found["type"] if isinstance(found["type"], dict) else {}
     return int(number)
+
+
+def sort_json(columns: Sequence[str], schema: StructType, ids: dict[str, Any]) -> dict[str, Any]:
+    """Iceberg's JSON of the order that rows have in files; refuses a column that is not there or has no order."""
+    for name in columns:
+        column = schema.column(name)
+        if column is None or column.type.name in _UNORDERED:
+            known = ", ".join(c.name for c in schema.fields if c.type.name not in _UNORDERED)
+            raise ConfigError("sort-column", f"Rows cannot be sorted by {name!r}. Columns: {known}")
+    fields = [
+        {"transform": "identity", "source-id": _id_of(name, ids), "direction": "asc", "null-order": "nulls-first"}
+        for name in columns
+    ]
+    return {"order-id": 1 if fields else 0, "fields": fields}
 
 
 def expected_partitions(partition: Sequence[tuple[str, str]], rows: int | None) -> int:

@@ -12,7 +12,7 @@ from frazil.engine.catalogs import warehouse_uri
 from frazil.engine.coerce import CAST_MARK, NULL_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.iceberg import IcebergTable, Lake
-from frazil.engine.partition import partition_json
+from frazil.engine.partition import partition_json, sort_json
 from frazil.engine.schema import (
     DELETE,
     ERROR,
@@ -101,7 +101,8 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] 
     _require_own_names(schema)
     require_writable(schema, sink.format_version)
     keys = key_columns(sink, schema, told)
-    partition = partition_json(sink.partition, schema, schema_json(schema, keys))
+    numbered = schema_json(schema, keys)
+    partition, sort = partition_json(sink.partition, schema, numbered), sort_json(sink.sort_by, schema, numbered)
     lake.ensure_namespace(sink.namespace_levels)
     return lake.create(
         sink.namespace_levels,
@@ -109,6 +110,7 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] 
         schema,
         keys=keys,
         partition=partition,
+        sort=sort,
         properties=table_properties(sink),
         location=warehouse_uri(sink.location) if sink.location else None,
     )

@@ -31,6 +31,7 @@ class Metadata(StrEnum):
     TIMESTAMP = "timestamp"
     HEADERS = "headers"
     KEY = "key"
+    VALUE = "value"
 
 
 class RegistrySpec(Model):

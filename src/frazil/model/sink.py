@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
+from frazil.model.biglake import BigLakeSpec
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import ChangeOptions, change_problems, unmet_by
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
@@ -125,6 +126,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     partition_by: tuple[PartitionField, ...] = Field(
         (), description="Any list of transforms: `[day(ts), bucket(16, id)]`; instead of `partitioning`."
     )
+    sort_by: tuple[str, ...] = Field((), description="Columns that the rows of each file of a new table are sorted by.")
     distribution: Literal["auto", "none", "hash", "range"] = Field(
         "auto",
         description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
@@ -140,11 +142,17 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     s3: S3Storage | None = Field(None, description="Amazon S3 and compatible stores.")
     gcs: GcsStorage | None = Field(None, description="Google Cloud Storage.")
     azure: AzureStorage | None = Field(None, description="Azure Blob Storage and Data Lake Storage.")
+    biglake: BigLakeSpec | None = Field(None, description="External table in BigQuery that follows the table.")
 
     @field_validator("columns", mode="before")
     @classmethod
     def _columns_by_name(cls, value: Any) -> Any:
         return columns_by_name(value)
+
+    @field_validator("sort_by", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("partition_by", mode="before")
     @classmethod
@@ -347,6 +355,11 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
         elif column.type.name in NOT_KEYS:
             words = f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
             problems.append(Problem(words, "key_fields"))
+    problems += [
+        Problem(f"sort column {name!r} is not among the declared columns", "sort_by")
+        for name in sink.sort_by
+        if schema.column(name) is None
+    ]
     by = "partition_by" if sink.partition_by else "partition_fields"
     problems.extend(
         Problem(f"partition column {field.source!r} is not among the declared columns", by)

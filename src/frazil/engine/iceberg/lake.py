@@ -71,6 +71,7 @@ class Lake:
         *,
         keys: tuple[str, ...],
         partition: Mapping[str, Any],
+        sort: Mapping[str, Any],
         properties: Mapping[str, str],
         location: str | None,
     ) -> IcebergTable:
@@ -80,6 +81,7 @@ class Lake:
             java_schema = self._jvm.schema_from_json(json.dumps(schema_json(schema, keys)))
             spec = iceberg.PartitionSpecParser.fromJson(java_schema, json.dumps(partition))
             builder = self._catalog.buildTable(self._identifier(levels, table), java_schema).withPartitionSpec(spec)
+            builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, json.dumps(sort)))
             builder = builder.withProperties(dict(properties))
             if location:
                 builder = builder.withLocation(location)

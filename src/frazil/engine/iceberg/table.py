@@ -98,6 +98,12 @@ class IcebergTable:
         return base_of(self._operations.current())
 
     @property
+    def metadata_location(self) -> str | None:
+        """The file that says what the table is now, as other systems ask for it; None where a catalog does not tell."""
+        location = self._operations.current().metadataFileLocation()
+        return None if location is None else str(location)
+
+    @property
     def unpartitioned_spec(self) -> int | None:
         """The id of a spec without fields, if the table has one, current or not."""
         specs = items(self._operations.current().specs())
