@@ -27,8 +27,8 @@ ALLOWED = {
     "model": BASE,
     # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
     # A message's values become those of declared columns as a row's do.
-    # Plain JSON messages are read by frazil's own Java.
-    "sources": ("frazil.engine.types", "frazil.engine.schema", "frazil.engine.kafka", "frazil.engine.json_rows", *MODEL),
+    # Plain JSON messages are read by frazil's own Java. JSON that is made of values is the same everywhere.
+    "sources": (*(f"frazil.engine.{name}" for name in ("types", "schema", "kafka", "json_rows", "coerce")), *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
@@ -36,8 +36,10 @@ ALLOWED = {
     # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.
     "reading": MODEL,
     "doors": BELOW_DOORS,
-    "cli": ("frazil", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
-    "": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    # No door imports another: which of them knows a file is decided above them, once for the command line and for Python.
+    "files": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    "cli": ("frazil", "frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    "": ("frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
 }
 
 RUN_SPARK = ("engine", "sources")

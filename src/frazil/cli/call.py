@@ -61,7 +61,7 @@ class Call:
 
     def project(self) -> ProjectSpec:
         """The pipelines of the file."""
-        from frazil.doors.yaml import load
+        from frazil.files import load
         from frazil.model.secrets import remember, secret_values
 
         if self.config is None and not DEFAULT_FILE.is_file():
@@ -72,6 +72,8 @@ class Call:
             )
         project = load(self.file)
         remember(secret_values(project))
+        for notice in project.notices:
+            self.output.say(notice, "dim")
         return project
 
 

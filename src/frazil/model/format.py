@@ -32,6 +32,7 @@ class Metadata(StrEnum):
     HEADERS = "headers"
     KEY = "key"
     VALUE = "value"
+    JSON = "json"
 
 
 class RegistrySpec(Model):

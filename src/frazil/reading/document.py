@@ -76,7 +76,10 @@ class Span:
 
 @dataclass
 class Document:
-    """The values of a file and where they stand. ``plain`` are the scalars without quotes, which may also be meant typed."""
+    """The values of a file and where they stand. ``plain`` are the scalars without quotes, which may also be meant typed.
+
+    ``repeated`` are keys that took the place of an earlier one of the same name, where the dialect allows that.
+    """
 
     name: str
     text: str
@@ -88,6 +91,7 @@ class Document:
     unresolved: set[Path] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
     problems: list[ConfigError] = field(default_factory=list)
+    repeated: list[tuple[str, Span]] = field(default_factory=list)
     hidden: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -307,6 +311,8 @@ class _Builder:
             elif key in own and not self.dialect.repeated_keys:
                 self._report_twice(key, own[key], key_node)
             else:
+                if key in own:
+                    self.document.repeated.append((key, _span(key_node.start_mark)))
                 own[key] = key_node
                 yield key, key_node, item
         for other in merged:
