@@ -72,8 +72,9 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     ]
     return ProjectSpec(
         file=name,
-        sources={pipeline.name: pipeline.source for pipeline in pipelines},
-        sinks={table: sink for _, _, one in found for table, sink in one.sinks.items()},
+        sources={pipeline.source_name: pipeline.source for pipeline in pipelines},
+        sinks={name: sink for _, _, one in found for name, sink in one.parts.items()}
+        | {pipeline.sink_name: pipeline.sink for pipeline in pipelines},
         pipelines=tuple(pipelines),
         settings=_settings([file for _, file, _ in found]),
         notices=tuple(notice for document, _, one in found for notice in _notices(document, one)),
@@ -106,7 +107,9 @@ def _require_own_names(files: Sequence[tuple[Document, BizonDocument]]) -> None:
 
 def _named(pipeline: PipelineSpec, document: str, *, several: bool) -> PipelineSpec:
     """A pipeline is called like its table; where several documents have that table, with the document's name before it."""
-    return pipeline.model_copy(update={"name": f"{document}.{pipeline.name}"}) if several else pipeline
+    name = f"{document}.{pipeline.name}" if several else pipeline.name
+    ends = {end: f"{getattr(pipeline, end)}.{name}" for end in ("source_name", "sink_name")}
+    return pipeline.model_copy(update={"name": name, **ends})
 
 
 def _settings(files: Sequence[BizonDocument]) -> Settings:

@@ -52,10 +52,10 @@ _KEYS = {"key_fields": "upsert", "partition_by": "time_partitioning", "schema": 
 
 @dataclass
 class Found:
-    """What a document says: its pipelines, the sinks by the names of their tables, and what a person should know."""
+    """What a document says: its pipelines, the sinks that no topic is led to by their names, and what a person should know."""
 
     pipelines: list[PipelineSpec] = field(default_factory=list)
-    sinks: dict[str, SinkSpec] = field(default_factory=dict)
+    parts: dict[str, SinkSpec] = field(default_factory=dict)
     notices: list[tuple[Path, str]] = field(default_factory=list)
 
 
@@ -123,7 +123,8 @@ class _Translation:
         sink = self._made(table.path, lambda: SinkSpec.model_validate(options | {"catalog": catalog}))
         if sink is None:
             return
-        found.sinks[table.entry.destination_id] = sink
+        if not self.runs or not table.topics:
+            found.parts[f"{self.alias}.{table.entry.destination_id}"] = sink
         self.notices += [
             (table.path, f"column {one.column}: Spark cannot write the type time; it is long, microseconds since midnight")
             for one in fields
@@ -143,7 +144,7 @@ class _Translation:
                     "name": table.entry.destination_id,
                     "source_name": "kafka",
                     "source": source,
-                    "sink_name": self.file.destination.alias if self.file.destination is not None else "bigquery_iceberg",
+                    "sink_name": self.alias,
                     "sink": sink,
                     "transforms": made.transforms,
                     "once": not self.goes_on,
@@ -153,6 +154,11 @@ class _Translation:
         )
         if pipeline is not None:
             found.pipelines.append(pipeline)
+
+    @property
+    def alias(self) -> str:
+        """What the destination is called."""
+        return self.file.destination.alias if self.file.destination is not None else "bigquery_iceberg"
 
     @property
     def goes_on(self) -> bool:
