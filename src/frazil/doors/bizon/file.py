@@ -40,38 +40,11 @@ class Engine(Model):
     queue: dict[str, Any] | None = Field(None, description="Bizon's own queue.")
 
 
-class PythonTransform(Model):
-    """Python that changes records: never run."""
-
-    label: str | None = Field(None, description="What to call it.")
-    python: str = Field(description="The program.")
-
-
-def _labelled(value: Any) -> Any:
-    """A change of frazil's may have a label, too."""
+def _without_labels(value: Any) -> Any:
+    """A change may have a label, as Bizon's have."""
     if not isinstance(value, list):
         return value
-    return [
-        {k: v for k, v in item.items() if k != "label"} if isinstance(item, dict) and "python" not in item else item
-        for item in value
-    ]
-
-
-def _refuse_python(value: Any) -> Any:
-    if isinstance(value, list):
-        problems = [
-            Problem(
-                "frazil does not run Python that stands in a file. Write changes of rows instead, as "
-                '{type: add_field, field: total, expression: "price * amount"} or '
-                '{type: select, expressions: ["after.*"]}; docs/transforms.md has them all',
-                str(number),
-            )
-            for number, item in enumerate(value)
-            if isinstance(item, dict) and "python" in item
-        ]
-        if problems:
-            raise InconsistencyError(problems)
-    return _labelled(value)
+    return [{k: v for k, v in item.items() if k != "label"} if isinstance(item, dict) else item for item in value]
 
 
 # Short runs side by side would quarrel about ports that nobody asked for.
@@ -83,7 +56,7 @@ class BizonDocument(Model):
 
     name: str | None = Field(None, min_length=1, max_length=100, description="Name of the pipeline.")
     source: KafkaEntry | None = Field(None, description="Where rows come from.")
-    transforms: Annotated[tuple[TransformSpec, ...], BeforeValidator(_refuse_python)] = Field(
+    transforms: Annotated[tuple[TransformSpec, ...], BeforeValidator(_without_labels)] = Field(
         (), description="Changes of rows on their way."
     )
     destination: Destination | None = Field(None, description="Where rows go.")

@@ -91,7 +91,25 @@ def _checked(document: Document) -> BizonDocument | None:
         return None
     for key in [key for key in document.value if key.startswith("x-")]:
         document.drop((key,))
+    _refuse_python(document)
     return checked(BizonDocument, document, ())
+
+
+def _refuse_python(document: Document) -> None:
+    """Python that stands in a file is never run."""
+    given = document.value.get("transforms")
+    items = enumerate(given if isinstance(given, list) else ())
+    found: list[Path] = [("transforms", n, "python") for n, item in items if isinstance(item, dict) and "python" in item]
+    for path in found:
+        message = "frazil does not run Python that stands in a file"
+        fix = (
+            "Write changes of rows instead, in Spark SQL where they compute: "
+            '{type: add_field, field: total, expression: "price * amount"}, {type: select, expressions: ["after.*"]}, '
+            "and others: docs/transforms.md."
+        )
+        document.problems.append(ConfigError("python-refused", message, fix=fix, location=document.key_place(path)))
+    if found:
+        document.drop(("transforms",))
 
 
 def _require_own_names(files: Sequence[tuple[Document, BizonDocument]]) -> None:
