@@ -8,6 +8,7 @@ import pytest
 from bizon_cases import Lake
 from pyspark.sql import SparkSession
 
+from cli.conftest import frazil  # noqa: F401 - a fixture
 from services.kafka import Kafka
 
 
