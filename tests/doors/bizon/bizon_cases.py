@@ -101,8 +101,8 @@ class Lake:
         return session_for(self.spark, catalog_settings(project.pipelines[0].sink))
 
 
-def run(project: ProjectSpec, only: Iterable[str] = ()) -> list[Event]:
-    """Runs pipelines once; what they said."""
+def run(project: ProjectSpec, only: Iterable[str] = (), *, once: bool = True) -> list[Event]:
+    """Runs pipelines once, or as the file says; what they said."""
     told: list[Event] = []
-    run_project(project, once=True, listeners=[told.append], stop=threading.Event(), only=tuple(only))
+    run_project(project, once=once, listeners=[told.append], stop=threading.Event(), only=tuple(only))
     return told

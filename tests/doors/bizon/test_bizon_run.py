@@ -6,7 +6,7 @@ import datetime as dt
 import json
 
 import pytest
-from bizon_cases import Lake
+from bizon_cases import Lake, run
 
 from frazil.doors.bizon import load_text
 from frazil.errors import ConfigErrors, DataError
@@ -107,8 +107,9 @@ destination_table_config:
 def test_a_bad_value_stops_the_pipeline_or_is_kept_aside_and_never_lost(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1, "v": "a"}, {"id": "two", "v": "b"}, b"no json", {"id": "3", "v": "c"}])
+    stream = bizon.text(LONG.format(more="buffer_flush_timeout: 1"), t=topic).replace("incremental", "stream")
     with pytest.raises(DataError) as caught:
-        bizon.run(bizon.text(LONG.format(more=""), t=topic))
+        run(load_text(stream, "b.yaml", {}), once=False)
     assert caught.value.code == "json-malformed"
     # Nothing was passed over meanwhile: the same file with another setting has all of it.
     told = bizon.run(bizon.text(LONG.format(more="on_error: dead_letter"), t=topic))
