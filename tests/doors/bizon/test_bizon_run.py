@@ -12,6 +12,8 @@ from frazil.doors.bizon import load_text
 from frazil.errors import ConfigErrors, DataError
 from frazil.model.events import Committed
 from services.kafka import Message
+from sources.decode.answering import answering
+from sources.decode.test_avro_format import framed
 
 ALL_TYPES = """\
 destination_table_config:
@@ -192,3 +194,66 @@ def test_an_unknown_destination_makes_no_table(bizon: Lake) -> None:
         load_text(bizon.text(LONG.format(more=""), tt="topic"), "b.yaml", {})
     assert caught.value.code == "unknown-destination"
     assert "Did you mean `t`?" in str(caught.value)
+
+
+SHIP = {"type": "record", "name": "Ship", "fields": [
+    {"name": "imo", "type": "long"}, {"name": "name", "type": "string"},
+    {"name": "seen", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "at", "type": {"type": "int", "logicalType": "time-millis"}},
+]}  # fmt: skip
+
+
+def test_avro_into_the_envelope_and_into_columns(bizon: Lake) -> None:
+    """The registry is made up: it has one schema. What a real one answers is tested where Avro is read."""
+    plain, named = bizon.kafka.create_topic(), bizon.kafka.create_topic()
+    seen = dt.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=dt.UTC)
+    message = framed(1, SHIP, {"imo": 1, "name": "Fram", "seen": seen, "at": dt.time(12, 30)})
+    for topic in (plain, named):
+        bizon.send(topic, [message])
+    config = """\
+destination_table_config:
+  - destination_id: plain
+  - destination_id: named
+    time_partitioning: [{field: seen, type: DAY}]
+    iceberg_schema:
+      imo: {target_field: id, iceberg_type: int}
+      seen: {target_field: seen_at, iceberg_type: timestamp}
+      at: {target_field: at, iceberg_type: time}
+      _source_data: {target_field: raw, iceberg_type: string}
+"""
+
+    def answer(path: str) -> tuple[int, object]:
+        return (200, {"schema": json.dumps(SHIP)}) if path == "/apis/ccompat/v7/schemas/ids/1" else (404, {})
+
+    with answering(answer) as registry:
+        text = bizon.text(config, f"authentication: {{schema_registry_url: '{registry.url}'}}", plain=plain, named=named)
+        bizon.run(text.replace("utf-8", "avro"))
+    (row,) = bizon.table("plain").collect()
+    value = {"imo": 1, "name": "Fram", "seen": "2026-01-31T12:00:00.123456Z"}
+    found = json.loads(row._source_data)["value"]
+    assert found | value == found
+    (row,) = bizon.table("named").collect()
+    assert (row.id, row.seen_at, row.at) == (1, seen.replace(tzinfo=None), (12 * 60 + 30) * 60_000_000)
+    assert json.loads(row.raw)["value"]["imo"] == 1
+    assert bizon.table("named").columns == ["id", "seen_at", "at", "raw"]
+
+
+def test_changes_of_rows_reach_into_the_message(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    bizon.send(topic, [{"after": {"id": 1, "price": 2, "amount": 3}, "op": "c"}, {"after": {"id": 2}, "op": "d"}])
+    config = """\
+destination_table_config:
+  - destination_id: orders
+    iceberg_schema: [{name: id, type: long}, {name: total, type: long}, {name: _source_record_id, type: string}]
+"""
+    text = (
+        bizon.text(config, orders=topic)
+        + """\
+transforms:
+  - {type: where, condition: "op <> 'd'"}
+  - {label: flat, type: select, expressions: ["after.*", _source_record_id]}
+  - {type: add_field, field: total, expression: price * amount}
+"""
+    )
+    bizon.run(text)
+    assert bizon.rows("orders", "id", "total", "_source_record_id") == [(1, 6, "partition_0_offset_0")]
