@@ -25,6 +25,7 @@ pytest_plugins = [
     "services.faulty_rest",
     "services.postgres",
     "services.kafka",
+    "services.bigquery",
     "services.spark",
     "services.standalone",
 ]

@@ -32,7 +32,7 @@ from frazil.version import __version__
 
 if TYPE_CHECKING:
     from frazil.doors.api import Sink, session, sink
-    from frazil.doors.yaml.run import run
+    from frazil.files import run
     from frazil.model.events import Committed, Event
 
 __all__ = [
@@ -61,7 +61,7 @@ _LATER = {
     "Committed": "frazil.model.events",
     "Event": "frazil.model.events",
     "Sink": "frazil.doors.api",
-    "run": "frazil.doors.yaml.run",
+    "run": "frazil.files",
     "session": "frazil.doors.api",
     "sink": "frazil.doors.api",
 }

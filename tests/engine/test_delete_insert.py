@@ -77,7 +77,7 @@ def test_files_are_sorted_as_the_sink_asks(lake: Lake) -> None:
     lake.sink(query, sort_by=["down desc"]).write()
     assert [row.sort_order_id for row in lake.meta("files")] == [1] * len(lake.files())
     assert lake.metadata()["sort-orders"][-1]["fields"][0]["direction"] == "desc"
-    with pytest.raises(frazil.Halted, match="sorted down desc, but the sink asks for id"):
+    with pytest.raises(frazil.Halted, match="sorted down desc nulls last, but the sink asks for id asc nulls first"):
         lake.sink(query, sort_by="id").write()
     with pytest.raises(frazil.ConfigError, match="sort_by: there is no column 'dwon'"):
         lake.sink(query, table="db.u", sort_by=["dwon"]).write()

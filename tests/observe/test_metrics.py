@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from frazil.model.events import Event, SourceFailed, Waiting
+from frazil.model.events import Event, PublishFailed, SourceFailed, Waiting
 from frazil.observe.metrics import Metrics
 
 from .samples import COMMITTED_AT_MS, committed, failed, fenced, staged, started, stopped
@@ -52,6 +52,7 @@ def test_types_are_those_of_the_documentation() -> None:
         "frazil_rows_superseded": "counter",
         "frazil_deletes_settled": "counter",
         "frazil_fenced": "counter",
+        "frazil_publish_failures": "counter",
         "frazil_source_failures": "counter",
         "frazil_restarts": "counter",
         "frazil_source_lag_rows": "gauge",
@@ -186,3 +187,11 @@ def test_a_source_that_does_not_answer_is_counted() -> None:
         started(), SourceFailed("orders", "away", 1, will_retry=True), SourceFailed("orders", "away", 2, will_retry=True)
     )
     assert value(metrics, "frazil_source_failures_total") == 2
+
+
+def test_a_system_that_cannot_be_told_of_a_commit_is_counted() -> None:
+    metrics = Metrics()
+    metrics(started())
+    metrics(PublishFailed("orders", "p.d.orders", "no answer", 1, will_retry=True))
+    assert value(metrics, "frazil_publish_failures_total") == 1
+    assert value(metrics, "iceberg_commits_failed_total") == 0

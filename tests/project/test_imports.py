@@ -1,4 +1,4 @@
-"""Who may import whom: cli -> doors -> observe, engine, sources -> model -> errors, and foreign libraries where they belong."""
+"""Who may import whom: cli -> doors -> observe, engine, sources, reading -> model -> errors; and foreign libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MODEL = ("frazil.model", "frazil.model.*", *BASE)
 ENGINE = ("frazil.engine", "frazil.engine.*")
 SOURCES = ("frazil.sources", "frazil.sources.*")
 OBSERVE = ("frazil.observe", "frazil.observe.*")
-BELOW_DOORS = (*ENGINE, *SOURCES, *OBSERVE, *MODEL)
+READING = ("frazil.reading", "frazil.reading.*")
+BELOW_DOORS = (*ENGINE, *SOURCES, *OBSERVE, *READING, *MODEL)
 
 # What each part may import besides itself. A part that is not here is a new part: say where it belongs.
 ALLOWED = {
@@ -26,19 +27,22 @@ ALLOWED = {
     "model": BASE,
     # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
     # A message's values become those of declared columns as a row's do.
-    # Plain JSON messages are read by frazil's own Java.
-    "sources": ("frazil.engine.types", "frazil.engine.schema", "frazil.engine.kafka", "frazil.engine.json_rows", *MODEL),
+    # Plain JSON messages are read by frazil's own Java. JSON that is made of values is the same everywhere.
+    "sources": (*(f"frazil.engine.{name}" for name in ("types", "schema", "kafka", "json_rows", "coerce")), *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
     "observe": ("frazil.engine.catalogs", *MODEL),
+    # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.
+    "reading": MODEL,
     "doors": BELOW_DOORS,
     # What users import of a door, under a name of its own.
     "dlt": ("frazil.doors.dlt", "frazil.doors.dlt.*", *BASE),
-    "cli": ("frazil", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
-    # The names that users of Bytewax import; the door itself is with the others.
     "bytewax": ("frazil.doors.bytewax",),
-    "": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    # No door imports another: which of them knows a file is decided above them, once for the command line and for Python.
+    "files": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    "cli": ("frazil", "frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    "": ("frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
 }
 
 RUN_SPARK = ("engine", "sources")
@@ -152,6 +156,7 @@ def test_every_part_has_its_place() -> None:
         ("frazil.observe.x", "import pyspark.sql", "imports pyspark.sql"),
         ("frazil.doors.api", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.doors.api", "from frazil.cli import main", "imports frazil.cli"),
+        ("frazil.reading.x", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.engine.session", "import py4j.java_gateway", "imports py4j.java_gateway"),
         ("frazil.engine.session", "spark.sparkContext._jvm", "reaches for _jvm"),
     ],
@@ -166,7 +171,7 @@ def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) ->
         ("frazil.engine.runner", "from frazil.sources import open_source\nimport pyspark"),
         ("frazil.engine.iceberg.jvm", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
         ("frazil.doors.api", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
-        ("frazil.doors.yaml.file", "from frazil.doors.yaml.document import Document\nfrom .document import Path"),
+        ("frazil.doors.yaml.load", "from frazil.reading.document import Document\nfrom .file import SOURCES"),
         ("frazil.cli.run", "from frazil.doors.yaml import load\nfrom frazil.model import events"),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from frazil.cli import (
+    bizon,
     check,
     connectors,
     demo,
@@ -17,6 +18,7 @@ from frazil.cli import (
     inspect,
     plan,
     replay,
+    reset,
     rewind,
     run,
     schema,
@@ -48,6 +50,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan.plan,
     "run": run.run,
     "rewind": rewind.rewind,
+    "reset": reset.reset,
     "replay": replay.replay,
     "verify": verify.verify,
     "status": status.status,
@@ -60,6 +63,21 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 for name, function in COMMANDS.items():
     app.command(name)(with_common_options(function))
+
+
+def _help_alone(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+# As Bizon has them: a word, and `list`.
+LISTS: dict[str, Callable[..., None]] = {"source": bizon.list_sources, "stream": bizon.list_streams}
+
+for name, function in LISTS.items():
+    group = typer.Typer(help=function.__doc__)
+    group.callback(invoke_without_command=True)(_help_alone)
+    group.command("list")(with_common_options(function))
+    app.add_typer(group, name=name)
 
 
 @app.callback(invoke_without_command=True)

@@ -24,6 +24,10 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traces of errors.")]
 
+EnvFileOption = Annotated[
+    Path | None, typer.Option("--env-file", metavar="FILE", help="Variables, a line each: NAME=value.", show_default=False)
+]
+
 COMMON: dict[str, tuple[Any, Any]] = {"config": (ConfigOption, None), "json": (JsonOption, False), "debug": (DebugOption, False)}
 
 P = ParamSpec("P")
@@ -61,7 +65,7 @@ class Call:
 
     def project(self) -> ProjectSpec:
         """The pipelines of the file."""
-        from frazil.doors.yaml import load
+        from frazil.files import load
         from frazil.model.secrets import remember, secret_values
 
         if self.config is None and not DEFAULT_FILE.is_file():
@@ -72,7 +76,21 @@ class Call:
             )
         project = load(self.file)
         remember(secret_values(project))
+        for notice in project.notices:
+            self.output.say(notice, "dim")
         return project
+
+
+def load_environment(file: Path | None) -> None:
+    """Takes the variables of a file into the environment; those that it has already stay as they are."""
+    if file is None:
+        return
+    import os
+
+    from frazil.reading.environment import variables_of
+
+    for name, value in variables_of(file).items():
+        os.environ.setdefault(name, value)
 
 
 def several_files(*files: str) -> UsageError:

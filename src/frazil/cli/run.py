@@ -7,19 +7,43 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.call import Call, pipelines_named
+from frazil.cli.call import Call, EnvFileOption, load_environment, pipelines_named
 from frazil.cli.output import error_document, table
 from frazil.cli.signals import Stopping, run_beside
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, UsageError
 
 if TYPE_CHECKING:
     from frazil.model.events import Event, Listener
     from frazil.model.pipeline import ProjectSpec
     from frazil.model.settings import Settings
+
+
+class Runner(StrEnum):
+    """How Bizon runs a pipeline."""
+
+    THREAD = "thread"
+    PROCESS = "process"
+    STREAM = "stream"
+
+
+class LogLevel(StrEnum):
+    """Levels of logs, with those that only Bizon has."""
+
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+LEVELS = {level: level.value for level in LogLevel} | {LogLevel.TRACE: "debug", LogLevel.CRITICAL: "error"}
 
 Names = Annotated[
     list[str] | None,
@@ -30,11 +54,27 @@ Names = Annotated[
 def run(
     call: Call,
     names: Names = None,
+    *,
     once: Annotated[bool, typer.Option("--once", help="Read what is there now, commit it, and end.")] = False,
+    runner: Annotated[
+        Runner | None, typer.Option(help="As Bizon has it: thread and process end as --once does, stream goes on.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option(case_sensitive=False, help="Least level that is logged, instead of the file's.")
+    ] = None,
+    env_file: EnvFileOption = None,
+    custom_source: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
+    if custom_source is not None:
+        raise UsageError(
+            "custom-source",
+            "--custom-source names Python that is written for Bizon, and frazil does not run it.",
+            fix="Let the program write to a topic or to files and read those, or hand data frames over: docs/python.md.",
+        )
+    load_environment(env_file)
     call, only = call.with_file_among(names or [])
-    project = call.project()
+    project, once = as_asked(call.project(), once=once, runner=runner, log_level=log_level)
     pipelines_named(project, only)  # a name that is none is told before Spark is loaded
     totals = Totals()
     try:
@@ -50,6 +90,19 @@ def run(
         call.output.document(totals.to_json())
     else:
         totals.show(call)
+
+
+def as_asked(project: ProjectSpec, *, once: bool, runner: Runner | None, log_level: LogLevel | None) -> tuple[ProjectSpec, bool]:
+    """The project as the command line wants it run, and whether its pipelines end when all is read."""
+    if once and runner is Runner.STREAM:
+        raise UsageError("usage", "--once and --runner stream exclude each other.", fix="Give one.")
+    if log_level is not None:
+        settings = project.settings.model_copy(update={"log_level": LEVELS[log_level]})
+        project = project.model_copy(update={"settings": settings})
+    if runner is Runner.STREAM:
+        pipelines = tuple(pipeline.model_copy(update={"once": False}) for pipeline in project.pipelines)
+        project = project.model_copy(update={"pipelines": pipelines})
+    return project, once or runner in (Runner.THREAD, Runner.PROCESS)
 
 
 def execute(

@@ -26,6 +26,8 @@ FAN_OUT_DEFAULTS = {
     "write.parquet.row-group-size-bytes": str(32 * 1024 * 1024),
 }
 
+_UNORDERED = ("struct", "list", "map", "variant")
+
 # How many partitions a batch is expected to touch by a transform whose number of values is not bounded by its width.
 _TYPICAL = {"year": 10, "month": 60, "day": 366, "hour": 1000, "identity": 1000, "truncate": 1000, "void": 1}
 
@@ -63,9 +65,11 @@ def sort_json(fields: Sequence[SortField], schema: StructType, ids: dict[str, An
 
 
 def _sort_source_id(field: PartitionField, schema: StructType, ids: dict[str, Any]) -> int:
-    if schema.column(field.source) is None:
-        known = ", ".join(c.name for c in schema.fields)
-        raise ConfigError("sort-column", f"sort_by: there is no column {field.source!r}. Columns: {known}")
+    column = schema.column(field.source)
+    if column is None or column.type.name in _UNORDERED:
+        known = ", ".join(c.name for c in schema.fields if c.type.name not in _UNORDERED)
+        why = "there is no column" if column is None else "rows cannot be sorted by"
+        raise ConfigError("sort-column", f"sort_by: {why} {field.source!r}. Columns: {known}")
     return _source_id(field, schema, ids)
 
 

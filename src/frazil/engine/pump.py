@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -49,7 +50,9 @@ class Pump:
         rate_limit: int | None = None,
         retry: RetrySettings | None = None,
         clock: Callable[[], float] = time.monotonic,
+        turns: AbstractContextManager[object] | None = None,
     ) -> None:
+        self._turns = turns or nullcontext()
         self._writer = writer
         self._source = source
         self._listen = listen
@@ -111,7 +114,8 @@ class Pump:
             self._listen(Waiting(self._name, part.rows))
             stop.wait(min(self._source.poll_seconds, remaining))
             return False
-        rows = self._write(part)
+        with self._turns:
+            rows = self._write(part)
         self._flushed = self._clock()
         if once and not part.full and self._position == part.end:
             return True  # all that was there is written; what came meanwhile is for the next run

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from frazil.engine.runner import open_pipeline, start_spark
+from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, Halted
 from frazil.model.commit import Position
 from frazil.model.pipeline import PipelineSpec
@@ -68,6 +69,30 @@ class Movable(Protocol):
 
     def rewound_to_offsets(self, start: Position | None, wanted: Mapping[str, Mapping[int, int]]) -> Position:
         """The offsets that are wanted, for the rest the nearest to where it is."""
+
+
+def reset(pipeline: PipelineSpec, settings: Settings, *, really: bool) -> Rewound:
+    """Empties the pipeline's table and lets it read its source from the beginning, or only says what would happen."""
+    if pipeline.sink.route is not None:
+        raise ConfigError(
+            "reset-impossible",
+            f"The pipeline {pipeline.name!r} writes to many tables, and a reset empties one.",
+            fix="Use frazil rewind --to-snapshot 0, which leaves the rows where they are.",
+        )
+    spark = start_spark([pipeline], settings)
+    writer, source = open_pipeline(pipeline, settings, spark, lambda _: None, threading.Event())
+    assert isinstance(writer, SinkWriter), "it has one table"
+    try:
+        state = writer.open(claim=really)
+        if state is None:
+            raise ConfigError("nothing-to-reset", f"The pipeline {pipeline.name!r} has not written anything yet.")
+        if really:
+            if writer.unfinished is not None:
+                writer.abandon()
+            writer.restart(source.fingerprint)
+    finally:
+        source.close()
+    return Rewound(pipeline.name, pipeline.sink.full_name, state.end, None, done=really)
 
 
 def rewind(pipeline: PipelineSpec, settings: Settings, to: Place, *, really: bool) -> Rewound:

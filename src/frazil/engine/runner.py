@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from pyspark.sql import SparkSession
 
@@ -37,6 +38,8 @@ def run_project(
     stop = stop or threading.Event()
     listen = _fan_out(listeners)
     spark = start_spark(pipelines, project.settings)
+    # Each that has something to write takes a turn.
+    turns = threading.BoundedSemaphore(project.settings.parallel or len(pipelines))
     if len(pipelines) == 1:
         run_pipeline(pipelines[0], project.settings, spark, listen, stop, once=once)
         return
@@ -44,7 +47,7 @@ def run_project(
 
     def work(pipeline: PipelineSpec) -> None:
         try:
-            run_pipeline(pipeline, project.settings, spark, listen, stop, once=once)
+            run_pipeline(pipeline, project.settings, spark, listen, stop, once=once, turns=turns)
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
             errors.append(error)
             if project.settings.on_failure == "stop":
@@ -88,16 +91,24 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: 
 
 
 def run_pipeline(
-    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event, *, once: bool
+    pipeline: PipelineSpec,
+    settings: Settings,
+    spark: SparkSession,
+    listen: Listener,
+    stop: threading.Event,
+    *,
+    once: bool,
+    turns: AbstractContextManager[object] | None = None,
 ) -> Totals:
     """Runs one pipeline in the calling thread, again when it failed for a reason that may pass, unless it never began.
 
     Whatever ends it, the last thing that is said of it is that it stopped.
     """
     watch = _Watch(listen)
+    once = once or pipeline.once
     while True:
         try:
-            totals = _run(pipeline, settings, spark, watch, stop, once=once)
+            totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns)
         except Retryable as error:
             watch.restarts += 1
             if once or not watch.started or stop.is_set() or watch.restarts > settings.restart.max_restarts:
@@ -143,14 +154,22 @@ class _Watch:
 
 
 def _run(
-    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event, *, once: bool
+    pipeline: PipelineSpec,
+    settings: Settings,
+    spark: SparkSession,
+    listen: Listener,
+    stop: threading.Event,
+    *,
+    once: bool,
+    turns: AbstractContextManager[object] | None,
 ) -> Totals:
     try:
         writer, source = open_pipeline(pipeline, settings, spark, listen, stop)
     except BaseException as problem:
         listen(Stopped(pipeline.name, 0, 0, str(problem)))
         raise
-    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=settings.retry).run(stop, once=once)
+    retry = pipeline.retry or settings.retry
+    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=retry, turns=turns).run(stop, once=once)
 
 
 def open_pipeline(
@@ -165,7 +184,7 @@ def open_pipeline(
         pipeline.sink_id,
         name=pipeline.name,
         transforms=pipeline.transforms,
-        retry=settings.retry,
+        retry=pipeline.retry or settings.retry,
         listen=listen,
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
         post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),

@@ -452,14 +452,12 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
 
 def _require_order(table: IcebergTable, sink: SinkSpec) -> None:
     """The same for an order of rows within files."""
-    wanted = [
-        (field.of.source, field.of.iceberg_transform, f"{field.direction} nulls {field.null_order}") for field in sink.sort_by
-    ]
+    wanted = [field.iceberg_text for field in sink.sort_by]
     if wanted and wanted != list(table.sort_order):
-        have = ", ".join(f"{transform}({source}) {rest}" for source, transform, rest in table.sort_order) or "not at all"
+        have = ", ".join(table.sort_order) or "not at all"
         raise Halted(
             "order-differs",
-            f"Table {sink.full_name} is sorted {have}, but the sink asks for {', '.join(map(str, sink.sort_by))}.",
+            f"Table {sink.full_name} is sorted {have}, but the sink asks for {', '.join(wanted)}.",
             fix="Leave sort_by out to write in the table's own order, or change that: ALTER TABLE ... WRITE ORDERED BY ...",
         )
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from frazil.engine import target
+from frazil.engine.biglake import BigLakeTable
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
 from frazil.engine.counting import Counted
@@ -99,6 +100,9 @@ class SinkWriter:
             require_letters_apart(sink)
             self.letters = LetterBox(self.beside(letters_sink(sink)), sink, name, post)
         self.unfinished: Position | None = None
+        self._shown: BigLakeTable | None = None
+        if sink.biglake is not None:
+            self._shown = BigLakeTable(sink.biglake, sink.table or "", pipeline=name, retry=retry, listen=listen, sleep=sleep)
 
     def beside(self, sink: SinkSpec) -> SinkWriter:
         """A writer of another table for the same sink. Only what fails is told of it: its rows are not those of the sink."""
@@ -239,7 +243,17 @@ class SinkWriter:
         )
         self._listen(committed)
         self._keep_debt_bounded()
+        self._show()
         return committed
+
+    def _show(self) -> None:
+        """Lets other systems know of the table as it is now."""
+        if self._shown is None:
+            return
+        table = self._require_table()
+        self._patiently(table.look)
+        if (metadata := table.metadata_location) is not None:
+            self._shown.show(metadata)
 
     def _keep_debt_bounded(self) -> None:
         """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
@@ -341,6 +355,7 @@ class SinkWriter:
         self._run(intent)
         table.refresh()
         self._open_letters(claim)
+        self._show()
 
     def _open_letters(self, claim: bool) -> None:
         if self.letters is not None:
@@ -366,6 +381,17 @@ class SinkWriter:
     def move(self, source: str, end: Position | None) -> None:
         """Lets the sink go on from another place of its source."""
         self._run(replace(self._intent(), moved=Moved(source, end)))
+
+    def restart(self, source: str) -> None:
+        """Empties the table and lets the sink begin anew, both in one commit."""
+        table = self._require_table()
+
+        def attempt() -> None:
+            change = Change(deleted_where(table, "true"), table.base)
+            self._run(replace(self._intent(change), moved=Moved(source, None)))
+
+        self._until_it_fits(attempt)
+        self._show()
 
     @property
     def head(self) -> int | None:

@@ -114,6 +114,26 @@ class Settled:
 
 
 @dataclass(frozen=True)
+class Published:
+    """Another system shows the table as it is now. ``target`` is its name there, ``metadata`` the file that is shown."""
+
+    pipeline: str
+    target: str
+    metadata: str
+
+
+@dataclass(frozen=True)
+class PublishFailed:
+    """Another system could not be told of a commit. The rows are in the table; the next commit tries again."""
+
+    pipeline: str
+    target: str
+    message: str
+    attempt: int
+    will_retry: bool
+
+
+@dataclass(frozen=True)
 class FencedOut:
     """Another instance took the sink."""
 
@@ -131,6 +151,20 @@ class Stopped:
     error: str | None = None
 
 
-Event = Started | Waiting | Staged | Committed | CommitFailed | SourceFailed | Lagged | Restarting | Settled | FencedOut | Stopped
+Event = (
+    Started
+    | Waiting
+    | Staged
+    | Committed
+    | CommitFailed
+    | SourceFailed
+    | Lagged
+    | Restarting
+    | Settled
+    | Published
+    | PublishFailed
+    | FencedOut
+    | Stopped
+)
 
 Listener = Callable[[Event], None]

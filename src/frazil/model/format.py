@@ -31,6 +31,8 @@ class Metadata(StrEnum):
     TIMESTAMP = "timestamp"
     HEADERS = "headers"
     KEY = "key"
+    VALUE = "value"
+    JSON = "json"
 
 
 class RegistrySpec(Model):

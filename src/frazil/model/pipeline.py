@@ -7,7 +7,7 @@ from pydantic import Field
 from frazil.errors import SourceLocation
 from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
-from frazil.model.settings import Settings
+from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import TransformSpec
@@ -33,6 +33,8 @@ class PipelineSpec(Model):
     enabled: bool = True
     rate_limit: int | None = Field(None, ge=1, description="Most rows per second.")
     dead_letter_topic: LetterTopic | None = None
+    once: bool = Field(False, description="Whether it reads what is there, and ends, however the others run.")
+    retry: RetrySettings | None = Field(None, description="How its failed calls are tried again; as the settings say when None.")
 
     @property
     def sink_id(self) -> str:
@@ -62,6 +64,7 @@ class ProjectSpec(Model):
     sinks: dict[str, SinkSpec] = Field(default_factory=dict)
     pipelines: tuple[PipelineSpec, ...] = ()
     settings: Settings = Settings()
+    notices: tuple[str, ...] = Field((), description="What a person should know of the file, though it is right.")
     places: dict[str, SourceLocation] = Field(
         default_factory=dict, exclude=True, repr=False, description="Where each key stands: `sinks.lake.config.table`."
     )

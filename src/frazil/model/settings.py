@@ -65,6 +65,9 @@ class Settings(Model):
     )
     retry: RetrySettings = Field(RetrySettings(), description="How a failed call is tried again.")
     restart: RestartSettings = Field(RestartSettings(), description="How a pipeline that failed is started again.")
+    parallel: int | None = Field(
+        None, ge=1, le=64, description="How many pipelines write at the same time; all of them when left out."
+    )
     on_failure: Literal["continue", "stop"] = Field(
         "continue", description="A pipeline fails for good: the others go on, or are stopped, too."
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
+from frazil.model.biglake import BigLakeSpec
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import ChangeOptions, change_problems, unmet_by
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
@@ -145,6 +146,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     s3: S3Storage | None = Field(None, description="Amazon S3 and compatible stores.")
     gcs: GcsStorage | None = Field(None, description="Google Cloud Storage.")
     azure: AzureStorage | None = Field(None, description="Azure Blob Storage and Data Lake Storage.")
+    biglake: BigLakeSpec | None = Field(None, description="External table in BigQuery that follows the table.")
 
     @field_validator("columns", mode="before")
     @classmethod

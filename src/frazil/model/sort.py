@@ -52,6 +52,13 @@ class SortField(Model):
         """Where nulls go."""
         return self.nulls or (Nulls.LAST if self.direction is Direction.DESC else Nulls.FIRST)
 
+    @property
+    def iceberg_text(self) -> str:
+        """The field as a table tells of it, transforms under Iceberg's own names."""
+        named = self.of.transform == "identity"
+        source = self.of.source if named else f"{self.of.iceberg_transform}({self.of.source})"
+        return f"{source} {self.direction} nulls {self.null_order}"
+
     @model_serializer
     def _as_text(self) -> str:
         return str(self)

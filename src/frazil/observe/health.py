@@ -30,6 +30,8 @@ from frazil.model.events import (
     Event,
     FencedOut,
     Lagged,
+    Published,
+    PublishFailed,
     Restarting,
     Settled,
     SourceFailed,
@@ -124,7 +126,7 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
             return replace(health, state=State.FAILING, last_error=scrub(event.error), pending_since=None)
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
-        case Settled() | Lagged():
+        case Settled() | Lagged() | Published() | PublishFailed():
             return health
         case Stopped():
             return _after_stop(health, event)

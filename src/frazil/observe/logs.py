@@ -21,6 +21,8 @@ from frazil.model.events import (
     Event,
     FencedOut,
     Lagged,
+    Published,
+    PublishFailed,
     Restarting,
     Settled,
     SourceFailed,
@@ -176,7 +178,7 @@ class LogEvents:
         self._logger.log(level, name, **{key: value for key, value in (fields | counts).items() if value is not None})
 
 
-def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911 - one for each event
+def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for each event
     """The level and the stable name of an event in the logs."""
     match event:
         case Started():
@@ -197,6 +199,10 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911 - one for each even
             return logging.WARNING, "pipeline_restarting"
         case Settled():
             return logging.INFO, "deletes_settled"
+        case Published():
+            return logging.DEBUG, "table_published"
+        case PublishFailed():
+            return logging.WARNING if event.will_retry else logging.ERROR, "publish_failed"
         case FencedOut():
             return logging.ERROR, "pipeline_fenced"
         case Stopped():

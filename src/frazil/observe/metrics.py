@@ -21,6 +21,8 @@ from frazil.model.events import (
     Event,
     FencedOut,
     Lagged,
+    Published,
+    PublishFailed,
     Restarting,
     Settled,
     SourceFailed,
@@ -90,6 +92,7 @@ class Metrics:
             "frazil_rows_superseded", "Rows of committed batches that a later row of their key in the batch took the place of."
         )
         self._settled = self._counter("frazil_deletes_settled", "How often deletes were put in a cheaper form.", "kind")
+        self._unpublished = self._counter("frazil_publish_failures", "Times that another system could not be told of a commit.")
         self._fenced = self._counter("frazil_fenced", "How often another instance took the sink.")
         self._failures = self._counter("frazil_commit_failures", "Failed commit attempts by kind.", "kind")
         self._seconds = Histogram(
@@ -123,7 +126,7 @@ class Metrics:
         """All metrics in Prometheus' text format."""
         return generate_latest(_WithoutBirthdays(self._registry))
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:  # noqa: PLR0912 - one for each event
         """Counts one event."""
         with self._lock:
             unfinished = self._unfinished.setdefault(event.pipeline, _Unfinished())
@@ -149,6 +152,10 @@ class Metrics:
                     unfinished.settle()
                 case Settled():
                     self._settled.labels(event.pipeline, event.table, event.kind).inc()
+                case Published():
+                    pass
+                case PublishFailed():
+                    self._unpublished.labels(event.pipeline, unfinished.table).inc()
                 case FencedOut():
                     self._fenced.labels(event.pipeline, unfinished.table).inc()
                     unfinished.settle()

@@ -26,6 +26,7 @@ from frazil.model.events import (
     Committed,
     Event,
     FencedOut,
+    PublishFailed,
     Restarting,
     Settled,
     SourceFailed,
@@ -89,6 +90,9 @@ class Line:
             case Restarting():
                 again = f"restart {event.attempt} in {event.seconds:.0f} s"
                 self.trouble = f"{again}: {_one_line(event.error)}"
+            case PublishFailed():
+                then = "trying again" if event.will_retry else "left for the next commit"
+                self.trouble = f"{event.target} is not up to date (attempt {event.attempt}), {then}: {_one_line(event.message)}"
             case FencedOut():
                 self.trouble = f"fenced: {_one_line(event.message)}"
             case Stopped():
@@ -199,7 +203,7 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
             done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
-        case CommitFailed() | SourceFailed() | Restarting() | FencedOut():
+        case CommitFailed() | SourceFailed() | Restarting() | PublishFailed() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"
         case Stopped():
             why = f": {line.trouble}" if event.error is not None else ""

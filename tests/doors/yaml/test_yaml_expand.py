@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yaml_cases import file_text, loaded, problem, problems, stands_at
 
-from frazil.doors.yaml.expand import expand
 from frazil.model.transform import AddField
+from frazil.reading.expand import expand
 
 
 @pytest.mark.parametrize(

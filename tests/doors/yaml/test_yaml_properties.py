@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from yaml_cases import DATA
 
 from frazil.doors.yaml import ConfigErrors, load_text
-from frazil.doors.yaml.anatomy import keys_of
 from frazil.doors.yaml.file import SOURCES, BrokerEntry, PipelineEntry, PipelineFile, SinkEntry, SourceEntry
 from frazil.model.catalog import CatalogSpec, GlueCatalog, HiveCatalog, RestCatalog, SqlCatalog
 from frazil.model.settings import HealthSettings, RetrySettings, Settings, SparkSettings
 from frazil.model.sink import ColumnSpec, SinkSpec
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
+from frazil.reading.anatomy import keys_of
 
 FRAGMENTS = (DATA / "fragments.md").read_text()
 MACHINERY = ("Input should", "pydantic", "_type", "<class", "NoneType", "validation error", "Literal[", "has a value that is not")

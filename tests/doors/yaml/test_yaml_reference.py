@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pydantic import BaseModel, SecretStr
 from yaml_cases import ROOT
 
-from frazil.doors.yaml.anatomy import alternatives, key_of, models_of
-from frazil.doors.yaml.document import keeps_secret
 from frazil.doors.yaml.file import SOURCES, BrokerEntry, PipelineEntry, PipelineFile, SinkEntry, SourceEntry
 from frazil.doors.yaml.reference import reference
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
+from frazil.reading.anatomy import alternatives, key_of, models_of
+from frazil.reading.document import keeps_secret
 
 MODELS = [PipelineFile, BrokerEntry, SourceEntry, SinkEntry, PipelineEntry, Settings, SinkSpec, *SOURCES.values()]
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from frazil.doors.yaml import document as yaml_document
-from frazil.doors.yaml.anatomy import keys_of
-from frazil.doors.yaml.document import Document, printable
-from frazil.doors.yaml.explain import checked, unknown_key
+from frazil.doors.yaml.dialect import DIALECT
 from frazil.doors.yaml.file import SOURCES, PipelineFile
 from frazil.doors.yaml.translate import Parts, project_of
 from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.pipeline import ProjectSpec
-from frazil.model.secrets import remember, scrub, secret_values
+from frazil.model.secrets import remember, secret_values
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource, SourceSpec
+from frazil.reading.anatomy import keys_of
+from frazil.reading.document import Document, read
+from frazil.reading.explain import checked, unknown_key
+from frazil.reading.file import text_of, told
 
 
 def load(path: Path | str, env: Mapping[str, str] | None = None) -> ProjectSpec:
@@ -27,33 +27,19 @@ def load(path: Path | str, env: Mapping[str, str] | None = None) -> ProjectSpec:
     Variables come from ``env``, or from the process's environment. Everything that is wrong is raised at once, as
     :class:`frazil.errors.ConfigErrors`; a file that cannot be read at all is a :class:`frazil.errors.ConfigError`.
     """
-    try:
-        raw = Path(path).read_bytes()
-    except FileNotFoundError:
-        fix = "Name the file with --config, or write one with `frazil init`."
-        raise ConfigError("config-not-found", f"The file {path} does not exist", fix=fix) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no file name"
-        raise ConfigError("config-unreadable", f"The file {path} cannot be read: {reason}") from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        message = f"The file {path} is not UTF-8 text: line {line} holds other bytes"
-        raise ConfigError("bad-yaml", message, fix="Save the file as UTF-8.") from None
-    return load_text(text, str(path), env)
+    return load_text(text_of(path), str(path), env)
 
 
 def load_text(text: str, name: str = "<text>", env: Mapping[str, str] | None = None) -> ProjectSpec:
     """Loads a pipeline file from its text; ``name`` stands for it in messages."""
     try:
-        document = yaml_document.read(text, name, os.environ if env is None else env)
+        document = read(text, name, os.environ if env is None else env, DIALECT)
         remember(document.secrets)
         project = _project(document)
     except ConfigErrors:
         raise
     except ConfigError as error:
-        raise ConfigErrors([_scrubbed(error)]) from None
+        raise told([error]) from None
     except RecursionError:
         raise ConfigErrors([ConfigError("bad-yaml", f"{name} is nested too deeply")]) from None
     remember(secret_values(project))
@@ -73,8 +59,7 @@ def _project(document: Document) -> ProjectSpec:
     parts = _parts(document)
     project = project_of(document, parts) if parts is not None else None
     if document.problems or project is None:
-        ordered = sorted(document.problems, key=_position)
-        raise ConfigErrors(_scrubbed(problem) for problem in ordered)
+        raise told(document.problems)
     return project
 
 
@@ -141,15 +126,3 @@ def _sink(document: Document, name: str) -> SinkSpec | None:
     if document.at(("sinks", name)).get("connector") != "iceberg":
         return None
     return checked(SinkSpec, document, ("sinks", name, "config"))
-
-
-def _position(problem: ConfigError) -> tuple[int, int]:
-    place = problem.location
-    return (place.line, place.column) if place is not None else (0, 0)
-
-
-def _scrubbed(problem: ConfigError) -> ConfigError:
-    message, fix = printable(scrub(problem.message)), printable(scrub(problem.fix))
-    place = problem.location
-    location = replace(place, text=scrub(place.text)) if place is not None else None
-    return ConfigError(problem.code, message, fix=fix, location=location)

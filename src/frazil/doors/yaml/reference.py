@@ -11,11 +11,11 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from frazil.doors.yaml.anatomy import alternatives, key_of, keys_of, known_values, limits, models_of
 from frazil.doors.yaml.file import SOURCES, BrokerEntry, PipelineEntry, PipelineFile, SinkEntry, SourceEntry
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TRANSFORMS
+from frazil.reading.anatomy import alternatives, key_of, keys_of, known_values, limits, models_of
 
 _HEAD = """\
 # Options of a pipeline file

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from frazil.doors.yaml.document import Document, Path
-from frazil.doors.yaml.explain import nearest
 from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, SourceEntry, StartTime
 from frazil.errors import ConfigError
 from frazil.model.base import Problem
@@ -17,6 +15,8 @@ from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, pipeli
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import Transform
+from frazil.reading.document import Document, Path
+from frazil.reading.explain import nearest
 
 
 @dataclass(frozen=True)

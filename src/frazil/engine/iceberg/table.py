@@ -73,18 +73,16 @@ class IcebergTable:
         return self._layout.partition
 
     @property
-    def sort_order(self) -> tuple[tuple[str, str, str], ...]:
-        """The order of rows within files: source column, transform, and `asc nulls first` or the like."""
+    def sort_order(self) -> tuple[str, ...]:
+        """The order of rows within files: `ts desc nulls last`, `bucket[16](id) asc nulls first`."""
         metadata = self._operations.current()
         schema, order = metadata.schema(), metadata.sortOrder()
-        return tuple(
-            (
-                str(schema.findColumnName(field.sourceId())),
-                str(field.transform().toString()),
-                f"{field.direction().toString()} {field.nullOrder().toString()}".lower().replace("_", " "),
-            )
-            for field in items(order.fields())
-        )
+        found = []
+        for field in items(order.fields()):
+            name, transform = str(schema.findColumnName(field.sourceId())), str(field.transform().toString())
+            ways = f"{field.direction().toString()} {field.nullOrder().toString()}".lower().replace("_", " ")
+            found.append(f"{name if transform == 'identity' else f'{transform}({name})'} {ways}")
+        return tuple(found)
 
     @property
     def partitions_in_use(self) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -120,6 +118,12 @@ class IcebergTable:
     def base(self) -> Base:
         """What files that are staged now are staged on."""
         return base_of(self._operations.current())
+
+    @property
+    def metadata_location(self) -> str | None:
+        """The file that says what the table is now, as other systems ask for it; None where a catalog does not tell."""
+        location = self._operations.current().metadataFileLocation()
+        return None if location is None else str(location)
 
     @property
     def unpartitioned_spec(self) -> int | None:

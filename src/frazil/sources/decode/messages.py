@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from frazil.engine.coerce import JSON_OPTIONS
 from frazil.engine.schema import HIDDEN, KEYS_MARK, OP
 from frazil.errors import ConfigError
-from frazil.model.format import MessageOptions, RawFormat
+from frazil.model.format import MessageOptions, Metadata, RawFormat
 from frazil.sources.decode.debezium import ORDER, TABLE, UNCHANGED
 from frazil.sources.decode.parts import ERROR, FAULT_TYPE, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
@@ -111,8 +112,14 @@ class Messages:
             if name in columns:
                 raise _exists(name, "metadata_prefix")
             # Of a bad record only the hidden columns tell.
-            made[name] = sf.when(column(ERROR).isNull(), column(one.value)) if self._value is not None else column(one.value)
+            told = self._told(one)
+            made[name] = sf.when(column(ERROR).isNull(), told) if self._value is not None else told
         return made
+
+    def _told(self, one: Metadata) -> Column:
+        if one is not Metadata.JSON:
+            return column(one.value)
+        return _readable(column("value")) if self._value is None else sf.to_json(column(_VALUE), JSON_OPTIONS)
 
     def _hidden(self, frame: DataFrame, given: list[str]) -> list[Column]:
         kept = [column(name) for name in given if name not in _OWN]

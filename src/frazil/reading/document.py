@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from frazil.doors.yaml.expand import ONLY_NAMES, expand
 from frazil.errors import ConfigError, SourceLocation
 from frazil.model.secrets import MASK, is_secret_name, mask_uri
+from frazil.reading.dialect import Dialect
+from frazil.reading.expand import ONLY_NAMES
 
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 60
 MAX_VALUES = 100_000
 MAX_LINE = 500
-
-# Options that take a value of any type: there a plain scalar is typed as YAML types it.
-ANY_TYPE = ("equals", "value")
-_TEST_ROWS = ("given", "expect")
 
 _SECRET_OPTIONS = ("access_key", "access_key_id", "connection_string", "credential", "password", "sas_token",
                    "secret_access_key", "service_account_key", "session_token", "token")  # fmt: skip
@@ -55,11 +52,6 @@ def plain_value(text: str) -> str | int | float | bool | None:
     return text
 
 
-def is_data(path: Path) -> bool:
-    """Whether a value is of a row of a test: its keys are names of columns, and any type may stand there."""
-    return len(path) > 6 and path[0] == "pipelines" and path[2] == "tests" and path[4] in _TEST_ROWS
-
-
 @lru_cache(maxsize=1000)
 def keeps_secret(key: str) -> bool:
     """Whether the value of such a key is not to be shown: names of secrets, and what looks like a misspelt one."""
@@ -84,10 +76,14 @@ class Span:
 
 @dataclass
 class Document:
-    """The values of a file and where they stand. ``plain`` are the scalars without quotes, which may also be meant typed."""
+    """The values of a file and where they stand. ``plain`` are the scalars without quotes, which may also be meant typed.
+
+    ``repeated`` are keys that took the place of an earlier one of the same name, where the dialect allows that.
+    """
 
     name: str
     text: str
+    dialect: Dialect
     value: Any = None
     keys: dict[Path, Span] = field(default_factory=dict)
     values: dict[Path, Span] = field(default_factory=dict)
@@ -95,6 +91,7 @@ class Document:
     unresolved: set[Path] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
     problems: list[ConfigError] = field(default_factory=list)
+    repeated: list[tuple[str, Span]] = field(default_factory=list)
     hidden: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,16 +150,26 @@ class Document:
         return node
 
 
-def read(text: str, name: str, env: Mapping[str, str]) -> Document:
-    """Reads a YAML text. Problems that leave the rest readable are collected in the document."""
-    document = Document(name, text)
-    root = _compose(document)
-    if root is not None:
-        _Builder(document, env).build(root)
+def read(text: str, name: str, env: Mapping[str, str], dialect: Dialect) -> Document:
+    """Reads a YAML text of one document. Problems that leave the rest readable are collected in the document."""
+    document = Document(name, text, dialect)
+    for root in _composed(document, lambda loader: [loader.compose(text)]):
+        if root is not None:
+            _Builder(document, env).build(root)
     return document
 
 
-def _compose(document: Document) -> Any:
+def read_all(text: str, name: str, env: Mapping[str, str], dialect: Dialect) -> list[Document]:
+    """Reads a YAML text of any number of documents, which `---` stands between."""
+    found = []
+    for root in _composed(Document(name, text, dialect), lambda loader: list(loader.compose_all(text))):
+        document = Document(name, text, dialect)
+        _Builder(document, env).build(root)
+        found.append(document)
+    return found
+
+
+def _composed(document: Document, compose: Callable[[Any], list[Any]]) -> list[Any]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -170,7 +177,7 @@ def _compose(document: Document) -> Any:
     loader.max_depth = MAX_DEPTH
     loader.composer.warn_double_anchors = False
     try:
-        return loader.compose(document.text)
+        return compose(loader)
     except MarkedYAMLError as error:
         raise _broken(document, error) from None
     except RecursionError:
@@ -207,7 +214,7 @@ def _broken(document: Document, error: Any) -> ConfigError:
     if "maximum depth" in words:
         message = f"The file is nested too deeply: {MAX_DEPTH} levels are the limit"
     elif "another document" in words:
-        message = "A pipeline file holds one YAML document, and another begins here"
+        message = f"{document.dialect.file} holds one YAML document, and another begins here"
     else:
         message = f"The YAML cannot be read: {error.problem or error.context}"
         if error.context and error.problem and error.context_mark is not None:
@@ -233,6 +240,7 @@ class _Builder:
 
     def __init__(self, document: Document, env: Mapping[str, str]) -> None:
         self.document = document
+        self.dialect = document.dialect
         self.env = env
         self.count = 0
         self.open: list[int] = []
@@ -288,7 +296,7 @@ class _Builder:
         for key, key_node, item in self._entries(node):
             below = (*path, key)
             self.document.keys[below] = _span(key_node.start_mark)
-            result[key] = self._value(item, below, secret=secret or (keeps_secret(key) and not is_data(below)))
+            result[key] = self._value(item, below, secret=secret or (keeps_secret(key) and not self.dialect.is_data(below)))
         return result
 
     def _entries(self, node: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -300,9 +308,11 @@ class _Builder:
             key = self._key(key_node)
             if key == "<<" and key_node.style is None:
                 merged.extend(item.value if item.id == "sequence" else [item])
-            elif key in own:
+            elif key in own and not self.dialect.repeated_keys:
                 self._report_twice(key, own[key], key_node)
             else:
+                if key in own:
+                    self.document.repeated.append((key, _span(key_node.start_mark)))
                 own[key] = key_node
                 yield key, key_node, item
         for other in merged:
@@ -327,7 +337,7 @@ class _Builder:
 
     def _scalar(self, node: Any, path: Path, secret: bool) -> Any:
         text = str(node.value)
-        expansion = expand(text, self.env) if "$" in text else None
+        expansion = self.dialect.variables(text, self.env)
         if expansion is not None and expansion.problems:
             self.document.unresolved.add(path)
             for problem in expansion.problems:
@@ -348,7 +358,7 @@ class _Builder:
         if tag in _TEXT_TAGS or (tag is None and node.style is not None):
             return text
         value = plain_value(text)
-        if (path[-1:] and path[-1] in ANY_TYPE) or is_data(path):
+        if (path[-1:] and path[-1] in self.dialect.any_type) or self.dialect.is_data(path):
             return value
         if value is None and (not text or not from_variable):
             return None

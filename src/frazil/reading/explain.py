@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from frazil.doors.yaml.anatomy import annotation_at, keys_of, known_values, limits, sections_at
-from frazil.doors.yaml.document import Document, Path, keeps_secret, plain_value
-from frazil.doors.yaml.file import NAME_PATTERN, SOURCES
 from frazil.errors import ConfigError, SourceLocation
 from frazil.model.base import InconsistencyError
-from frazil.model.sink import SinkSpec
+from frazil.reading.anatomy import annotation_at, keys_of, known_values, limits, sections_at
+from frazil.reading.document import Document, Path, keeps_secret, plain_value
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -30,9 +28,8 @@ _EXPECTED = {
 }  # fmt: skip
 
 # Patterns of the model in words.
-_FORMS = {
+_FORMS: Mapping[str, str] = {
     r"^[A-Za-z_][A-Za-z0-9_]*$": "must be made of letters, digits and underscores, and not begin with a digit",
-    NAME_PATTERN: "must be made of letters, digits, `_`, `-` and `.`, and not begin with `-` or `.`",
     "^/": "must begin with /",
 }
 
@@ -176,7 +173,7 @@ def _unknown_key(finding: _Finding) -> ConfigError:
 def unknown_key(document: Document, path: Path, known: Iterable[str]) -> ConfigError:
     """A key that nothing reads."""
     key, known = str(path[-1]), sorted(set(known))
-    if (home := _belongs_to(document, path)) is not None:
+    if (home := document.dialect.home_of(document, path)) is not None:
         fix = f"Put it under `{home}`."
     elif (near := nearest(key, known)) is not None:
         fix = f"Did you mean `{near}`?"
@@ -184,15 +181,6 @@ def unknown_key(document: Document, path: Path, known: Iterable[str]) -> ConfigE
         fix = f"Known keys: {', '.join(known)}."
     where = f" in `{path[-2]}`" if len(path) > 1 and isinstance(path[-2], str) else ""
     return ConfigError("unknown-key", f"Unknown key `{key}`{where}", fix=fix, location=document.key_place(path))
-
-
-def _belongs_to(document: Document, path: Path) -> str | None:
-    """Settings of a connector or table that stand beside `config` instead of in it."""
-    if len(path) != 3 or path[0] not in ("sources", "sinks"):
-        return None
-    connector = document.at(path[:2]).get("connector")
-    model: type[BaseModel] | None = SinkSpec if path[0] == "sinks" else SOURCES.get(str(connector))
-    return "config" if model is not None and path[-1] in keys_of(model) else None
 
 
 def _missing(finding: _Finding) -> ConfigError:
@@ -254,14 +242,9 @@ def _out_of_range(finding: _Finding) -> ConfigError:
     return ConfigError("out-of-range", message, location=finding.document.value_place(finding.path))
 
 
-# An empty name is a missing one, said in the words that users search for.
-_EMPTY = {"namespace": "Namespace is required", "table": "Table name is required"}
-
-
 def _empty(finding: _Finding) -> ConfigError:
-    message = f"{_subject(finding.path)} must not be empty"
-    if finding.base[:1] == ("sinks",) and len(finding.inner) == 1:
-        message = _EMPTY.get(str(finding.path[-1]), message)
+    told = finding.document.dialect.empty(finding.base, finding.inner)
+    message = told or f"{_subject(finding.path)} must not be empty"
     return ConfigError("missing-key", message, location=finding.document.value_place(finding.path))
 
 
@@ -273,7 +256,8 @@ def _too_long(finding: _Finding) -> ConfigError:
 
 def _wrong_form(finding: _Finding) -> ConfigError:
     pattern = str(finding.context.get("pattern"))
-    message = f"{_subject(finding.path)} {_FORMS.get(pattern, f'must have the form {pattern}')}"
+    words = {**_FORMS, **finding.document.dialect.forms}.get(pattern, f"must have the form {pattern}")
+    message = f"{_subject(finding.path)} {words}"
     return ConfigError("invalid-value", message, location=_place(finding))
 
 

@@ -58,6 +58,11 @@ def expand(text: str, env: Mapping[str, str]) -> Expansion:
     return Expansion(expanded, used, tuple(unreadable[:1] or problems))
 
 
+def in_braces(text: str, env: Mapping[str, str]) -> Expansion | None:
+    """The usual way: a value that holds a dollar sign is expanded, None for any other."""
+    return expand(text, env) if "$" in text else None
+
+
 def _value(match: re.Match[str], env: Mapping[str, str]) -> str | Unresolved:
     name, operator = match["name"], match["operator"]
     value = env.get(name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from frazil.doors.yaml.document import Path
+from frazil.reading.document import Path
 
 # Keys that name another key: sections of the file and what the model calls them.
 OTHER_NAMES = {"jdbc": "sql"}

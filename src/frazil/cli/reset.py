@@ -1,0 +1,35 @@
+"""`frazil reset`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from frazil.cli.call import Call, EnvFileOption, load_environment, pipelines_named
+from frazil.cli.output import table
+from frazil.cli.run import Names
+
+
+def reset(
+    call: Call,
+    names: Names = None,
+    *,
+    env_file: EnvFileOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this it is only shown.")] = False,
+) -> None:
+    """Empty the tables of pipelines and let them read their sources from the beginning. Old snapshots keep the rows."""
+    load_environment(env_file)
+    call, only = call.with_file_among(names or [])
+    project = call.project()
+    chosen = pipelines_named(project, only)
+    from frazil.engine.rewind import reset as begin_anew
+
+    done = [begin_anew(pipeline, project.settings, really=yes) for pipeline in chosen]
+    if call.output.json:
+        call.output.document({"pipelines": done})
+        return
+    rows = [(one.pipeline, one.table, one.before or "the beginning") for one in done]
+    call.output.show(table("", ("pipeline", "emptied" if yes else "would be emptied", "was at"), rows))
+    if not yes:
+        call.output.say("Nothing was changed. Add --yes to do it.")

@@ -1,0 +1,120 @@
+"""From `catalog_config` to a catalog. Its keys are PyIceberg's; most of Iceberg's Java library have the same names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frazil.doors.bizon.destination import DestinationConfig
+from frazil.errors import ConfigError
+from frazil.reading.document import Document, Path
+from frazil.reading.explain import nearest
+
+TYPES = ("sql", "rest", "hive")
+
+# What each type takes by a name of its own here; everything else is passed on.
+_SECTIONS = {
+    "sql": ("uri", "warehouse"),
+    "rest": ("uri", "warehouse", "credential", "token", "scope", "prefix", "oauth2-server-uri"),
+    "hive": ("uri", "warehouse"),
+}
+_RENAMED = {"oauth2-server-uri": "oauth2_server_uri", "rest.credential": "credential", "rest.token": "token"}
+_INIT = "init_catalog_tables"
+_METASTORE = "hive.metastore.uris"
+
+# How the names of properties begin that are handed on as they are.
+_FAMILIES = (
+    "rest.",
+    "s3.",
+    "gcs.",
+    "adls.",
+    "hive.",
+    "hive2",
+    "header.",
+    "client.",
+    "oauth2",
+    "auth",
+    "jdbc.",
+    "io-impl",
+    "view-",
+)
+
+
+def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
+    """The catalog as values of the model take it, and what a person should know; problems are in the document then."""
+    path: Path = (*base, "catalog_config")
+    if len(config.catalog_config) != 1:
+        given = ", ".join(config.catalog_config)
+        message = f"catalog_config holds one catalog under its name, and here are {given}" if given else _NONE
+        fix = "Keep one." if given else "Add catalog_config: {default: {type: sql, uri: ...}}."
+        code = "invalid-value" if given else "missing-key"
+        document.problems.append(ConfigError(code, message, fix=fix, location=document.key_place(path)))
+        return {}, []
+    ((name, section),) = config.catalog_config.items()
+    path = (*path, name)
+    kind = section.get("type")
+    if kind not in TYPES:
+        near = nearest(str(kind), TYPES) if kind is not None else None
+        message = f"`type` cannot be `{kind}`" if kind is not None else f"`type` is required in `{name}`"
+        fix = (f"Did you mean `{near}`? " if near else "") + f"Known values: {', '.join(TYPES)}."
+        place = document.value_place((*path, "type")) if kind is not None else document.key_place(path)
+        document.problems.append(ConfigError("unknown-value", message, fix=fix, location=place))
+        return {}, []
+    _require_known(document, path, kind, section)
+    warehouse = warehouse_of(config)
+    own = {key: value for key, value in section.items() if key not in ("type", _INIT, _METASTORE)}
+    own = {_RENAMED.get(key, key): value for key, value in own.items()}
+    taken = {_RENAMED.get(key, key) for key in _SECTIONS[kind]} | {"credential", "token"}
+    properties = {key: own.pop(key) for key in list(own) if key not in taken}
+    if kind == "hive":
+        uri = section.get("uri") or section.get(_METASTORE)
+        if uri is None:
+            return _folder(name, warehouse, path, properties, document)
+        own["uri"] = uri
+    if kind == "sql" and str(section.get(_INIT, "true")).lower() == "false":
+        properties["jdbc.init-catalog-tables"] = "false"
+    if warehouse is not None and kind != "rest":
+        own["warehouse"] = warehouse
+    return {"type": kind, "name": name, kind: own | {"properties": properties}}, []
+
+
+_NONE = "catalog_config is required: it says who knows where the tables are"
+
+
+def _folder(
+    name: str, warehouse: str | None, path: Path, properties: dict[str, Any], document: Document
+) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
+    """`hive` without a metastore is a folder of tables."""
+    for key in properties:
+        message = f"`{key}` has no meaning for a catalog that is a folder: it has neither `uri` nor `{_METASTORE}`"
+        document.problems.append(ConfigError("invalid-value", message, location=document.key_place((*path, key))))
+    words = "a catalog without a metastore is a folder: it has room for one writer at a time"
+    if warehouse is not None and warehouse.startswith("gs://"):
+        words += "; on gs:// Spark needs Hadoop's own connector for it (settings.spark.conf: spark.jars)"
+    return {"type": "hadoop", "name": name, "hadoop": {"warehouse": warehouse}}, [(path, words)]
+
+
+def _require_known(document: Document, path: Path, kind: str, section: dict[str, Any]) -> None:
+    known = (
+        "type",
+        *_SECTIONS[kind],
+        *_RENAMED,
+        *((_INIT,) if kind == "sql" else ()),
+        *((_METASTORE,) if kind == "hive" else ()),
+    )
+    for key, value in section.items():
+        place = document.key_place((*path, key))
+        if isinstance(value, dict | list):
+            message = f"`{key}` must be text, not a section or a list"
+            document.problems.append(ConfigError("wrong-type", message, location=place))
+        elif key not in known and not key.startswith(_FAMILIES):
+            near = nearest(key, known)
+            fix = f"Did you mean `{near}`?" if near else f"Known keys: {', '.join(known)}, and properties such as s3.endpoint."
+            document.problems.append(ConfigError("unknown-key", f"Unknown key `{key}` in `{path[-1]}`", fix=fix, location=place))
+
+
+def warehouse_of(config: DestinationConfig) -> str | None:
+    """Where tables are put: what the catalog says, or the bucket."""
+    named = next((section.get("warehouse") for section in config.catalog_config.values()), None)
+    if named or config.gcs_warehouse_bucket is None:
+        return named
+    return "/".join(part for part in (f"gs://{config.gcs_warehouse_bucket}", config.gcs_warehouse_path.strip("/")) if part)

@@ -1,0 +1,244 @@
+"""From a table of a Bizon file to what the engine needs: how messages are read, how they become rows, and the columns.
+
+A column is a field of the message's value under its own or another name, or one of Bizon's own columns, which are made here.
+Fields are read as texts, and the sink's declared columns look at each value, so that `"12"` and `12` are both a `long`, and
+`"twelve"` is a bad record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.doors.bizon.destination import SchemaField, TimePartition
+from frazil.model.types import parse_type
+
+PREFIX = "__kafka_"
+"""How columns begin that are taken from the record, and are not kept."""
+
+# Beside the value, everything that Bizon's own columns are made of.
+_RECORD = ("topic", "partition", "offset", "timestamp", "headers", "key")
+
+BIZON_COLUMNS = {
+    "_bizon_extracted_at": "timestamp",
+    "_bizon_id": "string",
+    "_bizon_loaded_at": "timestamp",
+    "_source_record_id": "string",
+    "_source_timestamp": "timestamp",
+    "_source_data": "string",
+}
+"""The columns of a table that declares none."""
+
+ENVELOPE = tuple(SchemaField(name=name, type=kind) for name, kind in BIZON_COLUMNS.items())
+
+# Iceberg's writers in Spark have no such type: the microseconds since midnight are kept instead.
+TIME = "time"
+TIME_AS = "long"
+
+_MOMENTS = ("date", "timestamp", "timestamptz")
+
+
+def bizon_column(field: SchemaField) -> str | None:
+    """Which of Bizon's own columns a field means; the older form writes their names without the underscore, too."""
+    name = field.source
+    if name in BIZON_COLUMNS:
+        return name
+    older = f"_{name}"
+    return older if field.target_field is not None and older in BIZON_COLUMNS else None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How messages are written, and what is made of them: ``transforms`` are the user's own, as the engine takes them."""
+
+    encoding: str
+    registry: dict[str, Any] | None = None
+    transforms: tuple[Any, ...] = ()
+    time_field: str | None = None
+    epoch_unit: str | None = None
+
+    @property
+    def names_known(self) -> bool:
+        """Whether the columns before the last step are known: not of Avro's, and not after changes of the user's."""
+        return self.encoding == "utf-8" and not self.transforms
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the engine gets: the options of the source, changes of rows, and the declared columns."""
+
+    source: dict[str, Any]
+    transforms: tuple[Any, ...]
+    columns: tuple[dict[str, str], ...]
+
+
+def with_partition_columns(fields: tuple[SchemaField, ...], partitions: tuple[TimePartition, ...]) -> tuple[SchemaField, ...]:
+    """The columns, and those of Bizon's own that the table is partitioned by and does not declare."""
+    have = {bizon_column(field) for field in fields} | {field.column for field in fields}
+    lacking = dict.fromkeys(p.field for p in partitions if p.field in BIZON_COLUMNS and p.field not in have)
+    return (*fields, *(SchemaField(name=name, type=BIZON_COLUMNS[name]) for name in lacking))
+
+
+def shape(fields: tuple[SchemaField, ...], reading: Reading) -> Shape:
+    """How messages become rows of a table with these columns."""
+    own = {field.column: name for field in fields if (name := bizon_column(field)) is not None}
+    taken = [field for field in fields if field.column not in own]
+    made = {column: _expression(name, reading, whole=not taken) for column, name in own.items()}
+    record = _record(own, taken, reading)
+    source = _format(taken, reading) | ({"metadata": record, "metadata_prefix": PREFIX} if record else {})
+    return Shape(
+        source,
+        _known_steps(fields, made) if reading.names_known else _unknown_steps(fields, made, record, reading),
+        tuple({"name": field.column, "type": table_type(field)} for field in fields),
+    )
+
+
+def table_type(field: SchemaField) -> str:
+    """The type of the column in the table."""
+    return TIME_AS if parse_type(field.column_type).name == TIME else field.column_type
+
+
+def _format(taken: list[SchemaField], reading: Reading) -> dict[str, Any]:
+    if reading.encoding == "avro":
+        return {"format": {"type": "avro", "schema_registry": reading.registry}}
+    if not reading.names_known:
+        return {"format": {"type": "json"}}
+    if not taken:
+        return {"format": {"type": "string"}}
+    read = {field.source: _read_as(field, reading) for field in taken}
+    if reading.time_field is not None:
+        read.setdefault(reading.time_field, "string")
+    return {"format": {"type": "json", "schema": read}}
+
+
+def _read_as(field: SchemaField, reading: Reading) -> str:
+    kind = parse_type(field.column_type).name
+    if kind == "binary":
+        return "binary"  # base64, in JSON
+    return "long" if kind in _MOMENTS and reading.epoch_unit is not None else "string"
+
+
+def _record(own: dict[str, str], taken: list[SchemaField], reading: Reading) -> list[str]:
+    """What of the record, beside its fields, Bizon's own columns are made of."""
+    if not own:
+        return []
+    if "_source_data" not in own.values() or (reading.names_known and not taken):
+        return list(_RECORD)
+    return [*_RECORD, "json" if reading.encoding == "avro" else "value"]
+
+
+def _known_steps(fields: tuple[SchemaField, ...], made: dict[str, str]) -> tuple[Any, ...]:
+    """All columns in one step, so that names may be exchanged."""
+    expressions = [f"{made.get(field.column) or _taken(field)} AS {quoted(field.column)}" for field in fields]
+    return ({"type": "select", "expressions": expressions},)
+
+
+def _unknown_steps(fields: tuple[SchemaField, ...], made: dict[str, str], record: list[str], reading: Reading) -> tuple[Any, ...]:
+    """Bizon's own columns are added and others renamed; what is not declared is left out by the sink."""
+    steps: list[Any] = [{"type": "add_field", "field": name, "expression": text} for name, text in made.items()]
+    if record:
+        steps.append({"type": "remove_field", "fields": [f"{PREFIX}{name}" for name in record]})
+    steps += reading.transforms
+    for field in fields:
+        if field.column in made:
+            continue
+        if field.source != field.column:
+            steps.append({"type": "rename_field", "from": field.source, "to": field.column})
+        if parse_type(field.column_type).name == TIME:
+            replaced = f"{PREFIX}time"
+            steps += [
+                {"type": "add_field", "field": replaced, "expression": _micros(quoted(field.column))},
+                {"type": "remove_field", "field": field.column},
+                {"type": "rename_field", "from": replaced, "to": field.column},
+            ]
+    return tuple(steps)
+
+
+def _taken(field: SchemaField) -> str:
+    name = quoted(field.source)
+    return _micros(name) if parse_type(field.column_type).name == TIME else name
+
+
+def quoted(name: str) -> str:
+    """A column's name in Spark SQL."""
+    return f"`{name.replace('`', '``')}`"
+
+
+# Bizon's own columns.
+
+
+def _expression(name: str, reading: Reading, *, whole: bool) -> str:
+    k = {one: f"{PREFIX}{one}" for one in (*_RECORD, "value", "json")}
+    match name:
+        case "_bizon_extracted_at" | "_bizon_loaded_at":
+            return "current_timestamp()"
+        case "_bizon_id":
+            # The same message has the same id however often it is read.
+            digest = f"md5(concat({k['topic']}, ':', {k['partition']}, ':', {k['offset']}))"
+            return f"regexp_replace({digest}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})', '$1-$2-$3-$4-$5')"
+        case "_source_record_id":
+            return f"concat('partition_', {k['partition']}, '_offset_', {k['offset']})"
+        case "_source_timestamp":
+            return _time_of(reading, k["timestamp"], whole=whole)
+        case _:
+            return _envelope(k, reading, whole=whole)
+
+
+def _time_of(reading: Reading, timestamp: str, *, whole: bool) -> str:
+    if reading.time_field is None:
+        return timestamp
+    if whole and reading.names_known:
+        text = "get_json_object(value, " + _text(f"$.{reading.time_field}") + ")"
+    else:
+        text = quoted(reading.time_field)
+    return f"coalesce(timestamp_millis(try_cast({text} AS BIGINT)), {timestamp})"
+
+
+def _envelope(k: dict[str, str], reading: Reading, *, whole: bool) -> str:
+    """The record as Bizon keeps it: JSON, with the value inside as it came."""
+    if reading.encoding == "avro":
+        value = f"coalesce({k['json']}, 'null')"
+    elif whole and reading.names_known:
+        value = _embedded("value")
+    else:
+        value = f"CAST({k['value']} AS STRING)"
+    key = f"coalesce(try_validate_utf8(CAST({k['key']} AS STRING)), base64({k['key']}))"
+    keys = f"CASE WHEN {k['key']} IS NULL THEN '{{}}' ELSE {_embedded(key)} END"
+    entry = f"concat({_literal('h.key')}, ':', {_literal('try_validate_utf8(CAST(h.value AS STRING))')})"
+    headers = f"concat('{{', array_join(transform(coalesce({k['headers']}, array()), h -> {entry}), ','), '}}')"
+    parts = [
+        ("topic", _literal(k["topic"])),
+        ("offset", k["offset"]),
+        ("partition", k["partition"]),
+        ("timestamp", f"unix_millis({k['timestamp']})"),
+        ("keys", keys),
+        ("headers", headers),
+        ("value", value),
+        ("schema", "'{}'"),
+    ]
+    return "concat('{', " + ", ',', ".join(f"'\"{name}\":', {text}" for name, text in parts) + ", '}')"
+
+
+def _literal(text: str) -> str:
+    """A text as a JSON string, null as null."""
+    listed = f"to_json(array({text}))"
+    return f"substr({listed}, 2, length({listed}) - 2)"
+
+
+def _embedded(text: str) -> str:
+    """A text that is JSON as it is, any other as a JSON string."""
+    return f"CASE WHEN try_parse_json({text}) IS NOT NULL THEN {text} ELSE {_literal(text)} END"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _micros(name: str) -> str:
+    """A time of day as microseconds since midnight. Any other text stays what it is, and then does not fit the column."""
+    midnight = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+    text = f"CAST({name} AS STRING)"
+    moment = f"try_cast(concat('1970-01-01 ', {text}) AS TIMESTAMP_NTZ)"
+    form = "'^[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?$'"
+    since = f"CAST(timestampdiff(MICROSECOND, {midnight}, {moment}) AS STRING)"
+    return f"CASE WHEN {text} RLIKE {form} THEN coalesce({since}, {text}) ELSE {text} END"

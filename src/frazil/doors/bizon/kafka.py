@@ -1,0 +1,168 @@
+"""From the Kafka source of a Bizon file to frazil's own: servers, logins, the registry, and settings of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from frazil.doors.bizon.source import KafkaAuth, KafkaEntry
+from frazil.errors import ConfigError
+from frazil.reading.document import Document, Path
+from frazil.reading.explain import nearest
+
+# Bizon's client is librdkafka, frazil's is Java's. Names of the former that the latter has under another name.
+_OTHER_NAMES = {"fetch.wait.max.ms": "fetch.max.wait.ms", "fetch.message.max.bytes": "max.partition.fetch.bytes"}
+
+# What Java's client knows and has a use for when it is told which partitions to read.
+_CLIENT = (
+    "check.crcs", "client.dns.lookup", "client.id", "client.rack", "connections.max.idle.ms", "default.api.timeout.ms",
+    "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes", "max.poll.records",
+    "metadata.max.age.ms", "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms",
+    "retry.backoff.ms", "send.buffer.bytes", "socket.connection.setup.timeout.ms",
+)  # fmt: skip
+
+# What belongs to groups that share partitions among their members: frazil's readers do not.
+_GROUP = (
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+
+# What other keys of the source say.
+_ELSEWHERE = {"bootstrap.servers": "bootstrap_servers", "group.id": "group_id"}
+
+_BEGINNINGS = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest",
+               "latest": "latest", "largest": "latest", "end": "latest"}  # fmt: skip
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_TLS = {"ssl.ca.location": "ca_path", "ssl.certificate.location": "cert_path", "ssl.key.location": "key_path"}
+_UNVERIFIED = "enable.ssl.certificate.verification"
+
+
+@dataclass
+class Cluster:
+    """What the source says of the cluster: the options of frazil's source, and what a person should know."""
+
+    options: dict[str, Any]
+    registry: dict[str, Any] | None
+    notices: list[tuple[Path, str]] = field(default_factory=list)
+
+
+def cluster_of(document: Document, entry: KafkaEntry) -> Cluster:
+    """The cluster; what is wrong is in the document then."""
+    given = dict(entry.consumer_config or {})
+    login = _login(entry.authentication, given)
+    notices = [*_notices(given, entry)]
+    document.problems.extend(_problems(document, given, login))
+    options: dict[str, Any] = {
+        "bootstrap_servers": entry.bootstrap_servers,
+        "consumer_group": entry.group_id,
+        "start_offset": _BEGINNINGS.get(given.get("auto.offset.reset", "earliest"), "earliest"),
+        "tombstones": "ignore" if entry.skip_message_empty_value else "error",
+        "options": _client_options(given, entry),
+    }
+    protocol = _protocol(given, login)
+    if protocol.startswith("SASL") and login:
+        options["security"] = login
+    if protocol.endswith("SSL"):
+        options["tls"] = {"enabled": True} | {ours: given[theirs] for theirs, ours in _TLS.items() if theirs in given}
+        if given.get(_UNVERIFIED) == "false":
+            options["tls"]["insecure"] = True
+    return Cluster(options, _registry(document, entry), notices)
+
+
+def _protocol(given: dict[str, str], login: dict[str, Any]) -> str:
+    return given.get("security.protocol", "SASL_SSL" if login else "PLAINTEXT").upper()
+
+
+def _login(auth: KafkaAuth | None, given: dict[str, str]) -> dict[str, Any]:
+    user = (auth.given("username") if auth is not None else None) or given.get("sasl.username")
+    password = (auth.given("password") if auth is not None else None) or given.get("sasl.password")
+    if not user or not password:
+        return {}
+    mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "PLAIN"
+    return {"mechanism": mechanism, "user": user, "password": password}
+
+
+def _client_options(given: dict[str, str], entry: KafkaEntry) -> dict[str, str]:
+    options = {f"kafka.{_OTHER_NAMES.get(name, name)}": value for name, value in given.items() if _is_client(name)}
+    if entry.batch_size is not None:
+        options.setdefault("kafka.max.poll.records", str(entry.batch_size))
+    if entry.consumer_timeout is not None:
+        for name in ("kafka.default.api.timeout.ms", "kafka.request.timeout.ms"):
+            options.setdefault(name, str(int(entry.consumer_timeout * 1000)))
+    return options
+
+
+def _is_client(name: str) -> bool:
+    return _OTHER_NAMES.get(name, name) in _CLIENT
+
+
+def _notices(given: dict[str, str], entry: KafkaEntry) -> Iterator[tuple[Path, str]]:
+    base: Path = ("source", "consumer_config")
+    for name in given:
+        if name in _GROUP:
+            yield (*base, name), f"{name} has no effect: the partitions of a topic are not shared among members of a group"
+    user = entry.authentication.given("username") if entry.authentication is not None else None
+    if user and given.get("security.protocol", "").upper() in ("PLAINTEXT", "SSL"):
+        yield ("source", "authentication"), f"nobody logs in: security.protocol is {given['security.protocol']}"
+
+
+def _problems(document: Document, given: dict[str, str], login: dict[str, Any]) -> Iterator[ConfigError]:
+    base: Path = ("source", "consumer_config")
+    known = (
+        *_CLIENT, *_OTHER_NAMES, *_GROUP, *_TLS, _UNVERIFIED, "auto.offset.reset", "enable.auto.commit", "security.protocol",
+        "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
+    )  # fmt: skip
+    for name in given:
+        place = document.key_place((*base, name))
+        if name in _ELSEWHERE:
+            words = f"`{name}` is said by `{_ELSEWHERE[name]}` of the source"
+            yield ConfigError("unknown-key", words, fix=f"Put it under `{_ELSEWHERE[name]}`.", location=place)
+        elif name not in known:
+            near = nearest(name, known)
+            fix = f"Did you mean `{near}`?" if near else f"Known settings: {', '.join(sorted(known))}."
+            yield ConfigError("unknown-key", f"Unknown setting `{name}` in `consumer_config`", fix=fix, location=place)
+    if given.get("enable.auto.commit") == "true":
+        words = (
+            "enable.auto.commit: offsets are kept in the table, in the same commit as the rows; the cluster is told afterwards"
+        )
+        place = document.key_place((*base, "enable.auto.commit"))
+        yield ConfigError("invalid-value", words, fix="Write false, or leave it out.", location=place)
+    for name, allowed in (
+        ("auto.offset.reset", tuple(_BEGINNINGS)),
+        ("security.protocol", _PROTOCOLS),
+        ("sasl.mechanism", _MECHANISMS),
+        ("sasl.mechanisms", _MECHANISMS),
+        (_UNVERIFIED, ("true", "false")),
+    ):
+        value = given.get(name)
+        if value is not None and value not in allowed and value.upper() not in allowed:
+            fix = f"Known values: {', '.join(allowed)}."
+            place = document.value_place((*base, name))
+            yield ConfigError("unknown-value", f"`{name}` cannot be `{value}`", fix=fix, location=place)
+    if _protocol(given, login).startswith("SASL") and not login:
+        words = f"security.protocol: {given['security.protocol']} needs authentication with username and password"
+        yield ConfigError("missing-key", words, location=document.key_place((*base, "security.protocol")))
+
+
+def _registry(document: Document, entry: KafkaEntry) -> dict[str, Any] | None:
+    auth = entry.authentication
+    url = auth.given("schema_registry_url") if auth is not None else None
+    if entry.message_encoding != "avro":
+        return None
+    if auth is None or not url:
+        message = "message_encoding: avro needs a schema registry: authentication has no schema_registry_url"
+        fix = "Add it; or write message_encoding: utf-8, when messages are JSON."
+        place = document.key_place(("source", "message_encoding"))
+        document.problems.append(ConfigError("missing-key", message, fix=fix, location=place))
+        return None
+    kind = auth.given("schema_registry_type") or "apicurio"
+    address = url.rstrip("/")
+    if kind == "apicurio" and "/apis/" not in address:
+        address += "/apis/ccompat/v7"
+    user, password = auth.given("schema_registry_username"), auth.given("schema_registry_password")
+    return {"url": address} | ({"user": user, "password": password} if user and password else {})

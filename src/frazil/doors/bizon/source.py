@@ -1,0 +1,108 @@
+"""The source of a Bizon file as it is written: topics of Kafka."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from frazil.model.base import InconsistencyError, Model, Problem, Texts
+from frazil.model.sink import Name
+
+STREAMS = {"kafka": {"topic": "incremental"}}
+"""The sources that a Bizon file can name here, with their streams and what each can do."""
+
+
+class TopicEntry(Model):
+    """A topic, and the table that it is led to."""
+
+    name: str = Field(min_length=1, description="Name of the topic.")
+    destination_id: Name | None = Field(None, description="The table; that of the destination's `destination_id` when left out.")
+
+
+class AuthParams(Model):
+    """User and password."""
+
+    username: str | None = Field(None, description="User of the cluster.")
+    password: SecretStr | None = Field(None, description="Password of the user.")
+    schema_registry_type: Literal["apicurio", "confluent"] | None = Field(None, description="Kind of registry.")
+    schema_registry_url: str | None = Field(None, description="Address of the registry.")
+    schema_registry_username: str | None = Field(None, description="User of the registry.")
+    schema_registry_password: SecretStr | None = Field(None, description="Password of that user.")
+
+
+class KafkaAuth(AuthParams):
+    """How to log in to the cluster and to the schema registry. What concerns the registry stands here or under `params`."""
+
+    type: Literal["basic"] = Field("basic", description="Kind of login.")
+    params: AuthParams = Field(AuthParams(), description="User and password.")
+
+    @model_validator(mode="after")
+    def _once(self) -> KafkaAuth:
+        twice = [name for name in AuthParams.model_fields if name in self.model_fields_set & self.params.model_fields_set]
+        if twice:
+            raise InconsistencyError([Problem(f"{name} stands under params, too: keep one of them", name) for name in twice])
+        return self
+
+    def given(self, name: str) -> Any:
+        """A value, wherever it stands."""
+        own = getattr(self, name)
+        return own if own is not None else getattr(self.params, name)
+
+
+# What a Bizon file may say of its source, and why frazil has no use for it; each value is the one that means nothing.
+_REFUSED: dict[str, tuple[Any, str]] = {
+    "force_ignore_checkpoint": (False, "a table knows how far its topics were read; `frazil reset` lets it begin anew"),
+    "reset": (False, "a run does not empty tables; `frazil reset` does"),
+    "max_iterations": (None, "a run ends when all that is there was read; it has no other bound"),
+    "source_file_path": (None, "frazil does not run Python that is written for Bizon's sources"),
+    "cursor_field": (None, "a topic is read by its offsets"),
+    "skip_message_invalid_keys": (False, "keys of messages are kept as they are, so that none is invalid"),
+}
+
+
+class KafkaEntry(Model):
+    """Topics of a Kafka cluster."""
+
+    name: Literal["kafka"] = Field(description="Kind of source.")
+    stream: Literal["topic"] = Field("topic", description="What of the source is read.")
+    sync_mode: Literal["stream", "incremental", "full_refresh"] | None = Field(
+        None, description="`stream` goes on reading; `incremental` reads what is new, and ends."
+    )
+    topics: tuple[TopicEntry, ...] = Field(min_length=1, description="Topics to read.")
+    bootstrap_servers: str = Field(min_length=1, description="`host:port` of one or more brokers.")
+    group_id: str = Field("bizon", min_length=1, description="Name under which the cluster knows the reader.")
+    batch_size: int | None = Field(None, ge=1, description="Most messages of one answer of the cluster.")
+    consumer_timeout: float | None = Field(None, gt=0, le=3600, description="Seconds that the cluster has for an answer.")
+    message_encoding: Literal["avro", "utf-8"] = Field("avro", description="How values are written; `utf-8` is JSON.")
+    skip_message_empty_value: bool = Field(True, description="Whether messages without a value are passed over.")
+    skip_message_on_decode_error: bool = Field(False, description="Whether messages that cannot be read become dead letters.")
+    timestamp_ms_name: Name | None = Field(None, description="Field with the time of a message in milliseconds.")
+    consumer_config: Texts | None = Field(None, description="Settings of Kafka's client.")
+    authentication: KafkaAuth | None = Field(None, description="How to log in.")
+
+    force_ignore_checkpoint: bool = Field(False, description="Refused.")
+    reset: bool = Field(False, description="Refused.")
+    max_iterations: int | None = Field(None, description="Refused.")
+    source_file_path: str | None = Field(None, description="Refused.")
+    cursor_field: str | None = Field(None, description="Refused.")
+    skip_message_invalid_keys: bool = Field(False, description="Refused.")
+
+    @model_validator(mode="after")
+    def _possible(self) -> KafkaEntry:
+        problems = [Problem(f"{key}: {why}", key) for key, (idle, why) in _REFUSED.items() if getattr(self, key) != idle]
+        if self.sync_mode == "full_refresh":
+            words = (
+                "sync_mode: full_refresh would read whole topics again on every run; write incremental, which reads what is new, "
+                "or stream, and `frazil reset` once where a table is to be made anew"
+            )
+            problems.append(Problem(words, "sync_mode"))
+        names = [topic.name for topic in self.topics]
+        problems += [
+            Problem(f"the topic {name} stands there twice: its messages go to one table", "topics")
+            for name in dict.fromkeys(names)
+            if names.count(name) > 1
+        ]
+        if problems:
+            raise InconsistencyError(problems)
+        return self

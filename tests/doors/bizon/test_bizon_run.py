@@ -1,0 +1,259 @@
+"""Bizon files at work on a real Kafka: what its document promises, and none of the faults of the original."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+from bizon_cases import Lake, run
+
+from frazil.doors.bizon import load_text
+from frazil.errors import ConfigErrors, DataError
+from frazil.model.events import Committed
+from services.kafka import Message
+from sources.decode.answering import answering
+from sources.decode.test_avro_format import framed
+
+ALL_TYPES = """\
+destination_table_config:
+  - destination_id: all
+    time_partitioning:
+      - {field: ts, type: HOUR}
+      - {field: _bizon_loaded_at, type: DAY}
+    iceberg_schema:
+      - {name: i, type: int}
+      - {name: l, type: long}
+      - {name: f, type: float}
+      - {name: d, type: double}
+      - {name: s, type: string}
+      - {name: b, type: binary}
+      - {name: day, type: date}
+      - {name: ts, type: timestamp}
+      - {name: at, type: time}
+      - {name: yes, type: boolean}
+"""
+
+
+def test_a_table_without_columns_gets_the_envelope(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    sent = Message('{"id": 1, "x": 1.10}', key='{"k": 1}', headers=(("h", b'a "quote"'),), timestamp_ms=1_700_000_000_123)
+    bizon.send(topic, [sent, Message("no json", key="plain", timestamp_ms=1_700_000_000_000), None])
+    bizon.run(bizon.text("write_batch_size: 10", events=topic))
+    found = {row._source_record_id: row for row in bizon.table("events").collect()}
+    assert set(found) == {"partition_0_offset_0", "partition_0_offset_1"}, "a message without a value is passed over"
+    first, second = found["partition_0_offset_0"], found["partition_0_offset_1"]
+    assert json.loads(first._source_data) == {
+        "topic": topic, "offset": 0, "partition": 0, "timestamp": 1_700_000_000_123, "keys": {"k": 1},
+        "headers": {"h": 'a "quote"'}, "value": {"id": 1, "x": 1.1}, "schema": {},
+    }  # fmt: skip
+    assert '"value":{"id": 1, "x": 1.10}' in first._source_data, "the value is as it came"
+    assert (json.loads(second._source_data)["value"], json.loads(second._source_data)["keys"]) == ("no json", "plain")
+    assert first._source_timestamp == dt.datetime(2023, 11, 14, 22, 13, 20, 123000)
+    assert first._bizon_id != second._bizon_id
+    assert abs(first._bizon_loaded_at - dt.datetime.now(dt.UTC).replace(tzinfo=None)) < dt.timedelta(minutes=5)
+    assert list(bizon.table("events").columns) == [
+        "_bizon_extracted_at", "_bizon_id", "_bizon_loaded_at", "_source_record_id", "_source_timestamp", "_source_data",
+    ]  # fmt: skip
+
+
+def test_all_types_and_several_partition_fields(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    row = {"i": 1, "l": "9007199254740993", "f": 0.5, "d": 1.5, "s": {"nested": [1]}, "b": "AAEC", "day": "2026-01-31",
+           "ts": "2026-01-31T12:30:00.123456", "at": "12:30:15.5", "yes": True, "unknown": "left out"}  # fmt: skip
+    bizon.send(topic, [row, {"i": None, "at": "00:00"}])
+    bizon.run(bizon.text(ALL_TYPES, all=topic))
+    names = ("i", "l", "f", "d", "s", "b", "day", "ts", "at", "yes")
+    micros = (12 * 3600 + 30 * 60 + 15) * 1_000_000 + 500_000
+    assert bizon.rows("all", *names) == sorted(
+        [
+            (1, 9007199254740993, 0.5, 1.5, '{"nested":[1]}', bytearray(b"\x00\x01\x02"), dt.date(2026, 1, 31),
+             dt.datetime(2026, 1, 31, 12, 30, 0, 123456), micros, True),
+            (None,) * 8 + (0, None),
+        ],
+        key=repr,
+    )  # fmt: skip
+    assert [row.partition.ts_hour is None for row in bizon.meta("all", "partitions")].count(True) == 1
+    assert all(row.partition._bizon_loaded_at_day is not None for row in bizon.meta("all", "partitions"))
+
+
+def test_the_older_form_renames_and_partitions_by_the_names_of_the_data(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    bizon.send(topic, [{"a": 1, "b": 2, "created_at": "2026-01-31T12:00:00"}])
+    config = """\
+time_partitioning:
+  - {field: created_at, type: DAY}
+destination_table_config:
+  - destination_id: events
+    iceberg_schema:
+      a: {target_field: b, iceberg_type: long}
+      b: {target_field: a, iceberg_type: long}
+      created_at: {target_field: event_timestamp, iceberg_type: timestamp}
+      bizon_loaded_at: {target_field: loaded, iceberg_type: timestamp}
+"""
+    bizon.run(bizon.text(config, events=topic))
+    assert bizon.rows("events", "a", "b", "event_timestamp") == [(2, 1, dt.datetime(2026, 1, 31, 12))]
+    assert bizon.table("events").columns == ["b", "a", "event_timestamp", "loaded"]
+    assert [row.partition.event_timestamp_day for row in bizon.meta("events", "partitions")] == [dt.date(2026, 1, 31)]
+    assert bizon.table("events").where("loaded is null").count() == 0
+
+
+LONG = """\
+{more}
+destination_table_config:
+  - destination_id: t
+    iceberg_schema: [{{name: id, type: long}}, {{name: v, type: string}}]
+"""
+
+
+def test_a_bad_value_stops_the_pipeline_or_is_kept_aside_and_never_lost(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    bizon.send(topic, [{"id": 1, "v": "a"}, {"id": "two", "v": "b"}, b"no json", {"id": "3", "v": "c"}])
+    stream = bizon.text(LONG.format(more="buffer_flush_timeout: 1"), t=topic).replace("incremental", "stream")
+    with pytest.raises(DataError) as caught:
+        run(load_text(stream, "b.yaml", {}), once=False)
+    assert caught.value.code == "json-malformed"
+    # Nothing was passed over meanwhile: the same file with another setting has all of it.
+    told = bizon.run(bizon.text(LONG.format(more="on_error: dead_letter"), t=topic))
+    assert bizon.rows("t", "id", "v") == [(1, "a"), (3, "c")]
+    letters = {row.code: bytes(row.raw) for row in bizon.table("t__dead_letters").collect()}
+    assert letters == {"cast": b'{"id": "two", "v": "b"}', "json-malformed": b"no json"} or set(letters.values()) == {
+        b'{"id": "two", "v": "b"}', b"no json",
+    }  # fmt: skip
+    (committed,) = [event for event in told if isinstance(event, Committed)]
+    assert (committed.counts.read, committed.counts.written, committed.counts.dead_lettered) == (4, 2, 2)
+
+
+UPSERT = """\
+{more}
+destination_table_config:
+  - destination_id: {table}
+    upsert: {{enabled: true, join_cols: [{key}], {how}}}
+    iceberg_schema: [{{name: id, type: long}}, {{name: v, type: string}}]
+"""
+
+
+def test_upserts_in_their_three_scenarios(bizon: Lake) -> None:
+    full, insert, update = (bizon.kafka.create_topic() for _ in range(3))
+    first, second = [{"id": 1, "v": "a"}, {"id": 1, "v": "b"}, {"id": 2, "v": "c"}], [{"id": 2, "v": "d"}, {"id": 3, "v": "e"}]
+    schema = "iceberg_schema: [{name: id, type: long}, {name: v, type: string}]"
+    config = f"""\
+upsert: {{enabled: true, join_cols: [ID], case_sensitive: false}}
+destination_table_config:
+  - destination_id: full
+    {schema}
+  - destination_id: insert
+    upsert: {{enabled: true, join_cols: [id], when_matched_update_all: false}}
+    {schema}
+  - destination_id: update
+    upsert: {{enabled: true, join_cols: [id], when_not_matched_insert_all: false}}
+    {schema}
+"""
+    text = bizon.text(config, full=full, insert=insert, update=update)
+    appended = bizon.text(f"destination_table_config: [{{destination_id: update, {schema}}}]", update=update)
+    bizon.send(update, [{"id": 1, "v": "a"}, {"id": 2, "v": "c"}])
+    bizon.run(appended)
+    for topic in (full, insert):
+        bizon.send(topic, first)
+    bizon.run(text)
+    assert bizon.rows("full", "id", "v") == [(1, "b"), (2, "c")], "the first batch has no duplicates, the last row counts"
+    assert bizon.data_snapshots("full") == 1, "one snapshot a batch"
+    for topic in (full, insert, update):
+        bizon.send(topic, second)
+    bizon.run(text)
+    assert bizon.rows("full", "id", "v") == [(1, "b"), (2, "d"), (3, "e")]
+    assert [row[0] for row in bizon.rows("insert", "id")] == [1, 2, 3]
+    assert (2, "c") in bizon.rows("insert", "id", "v"), "known rows are not touched"
+    assert bizon.rows("update", "id", "v") == [(1, "a"), (2, "d")]
+    assert bizon.data_snapshots("full") == 2
+    # Who reads such tables with PyIceberg finds no deletes by key in them.
+    assert not [row for row in bizon.meta("full", "delete_files") if row.content == 2]
+
+
+def test_six_tables_are_made_and_written_side_by_side(bizon: Lake) -> None:
+    topics = {f"t{n}": bizon.kafka.create_topic() for n in range(5)}
+    late = bizon.kafka.create_topic()
+    for name, topic in topics.items():
+        bizon.send(topic, [{"id": n, "v": name} for n in range(3)])
+    bizon.send(late, [{"id": 9, "v": "late"}])
+    schema = "iceberg_schema: [{name: id, type: long}, {name: v, type: string}]"
+    entries = "\n".join(f"  - {{destination_id: {name}, {schema}}}" for name in topics)
+    text = bizon.text(f"table_format: avro\ndestination_table_config:\n{entries}", **topics)
+    more = json.dumps({"name": late, "destination_id": "t0"})
+    text = text.replace('"destination_id": "t4"}]', f'"destination_id": "t4"}}, {more}]')
+    assert load_text(text, "b.yaml", {}).settings.parallel == 4
+    told = bizon.run(text)
+    assert {event.pipeline for event in told if isinstance(event, Committed)} == set(topics)
+    for name in topics:
+        assert bizon.table(name).count() == (4 if name == "t0" else 3)
+    assert {row.file_format for row in bizon.meta("t1", "files")} == {"AVRO"}
+
+
+def test_an_unknown_destination_makes_no_table(bizon: Lake) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        load_text(bizon.text(LONG.format(more=""), tt="topic"), "b.yaml", {})
+    assert caught.value.code == "unknown-destination"
+    assert "Did you mean `t`?" in str(caught.value)
+
+
+SHIP = {"type": "record", "name": "Ship", "fields": [
+    {"name": "imo", "type": "long"}, {"name": "name", "type": "string"},
+    {"name": "seen", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "at", "type": {"type": "int", "logicalType": "time-millis"}},
+]}  # fmt: skip
+
+
+def test_avro_into_the_envelope_and_into_columns(bizon: Lake) -> None:
+    """The registry is made up: it has one schema. What a real one answers is tested where Avro is read."""
+    plain, named = bizon.kafka.create_topic(), bizon.kafka.create_topic()
+    seen = dt.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=dt.UTC)
+    message = framed(1, SHIP, {"imo": 1, "name": "Fram", "seen": seen, "at": dt.time(12, 30)})
+    for topic in (plain, named):
+        bizon.send(topic, [message])
+    config = """\
+destination_table_config:
+  - destination_id: plain
+  - destination_id: named
+    time_partitioning: [{field: seen, type: DAY}]
+    iceberg_schema:
+      imo: {target_field: id, iceberg_type: int}
+      seen: {target_field: seen_at, iceberg_type: timestamp}
+      at: {target_field: at, iceberg_type: time}
+      _source_data: {target_field: raw, iceberg_type: string}
+"""
+
+    def answer(path: str) -> tuple[int, object]:
+        return (200, {"schema": json.dumps(SHIP)}) if path == "/apis/ccompat/v7/schemas/ids/1" else (404, {})
+
+    with answering(answer) as registry:
+        text = bizon.text(config, f"authentication: {{schema_registry_url: '{registry.url}'}}", plain=plain, named=named)
+        bizon.run(text.replace("utf-8", "avro"))
+    (row,) = bizon.table("plain").collect()
+    value = {"imo": 1, "name": "Fram", "seen": "2026-01-31T12:00:00.123456Z"}
+    found = json.loads(row._source_data)["value"]
+    assert found | value == found
+    (row,) = bizon.table("named").collect()
+    assert (row.id, row.seen_at, row.at) == (1, seen.replace(tzinfo=None), (12 * 60 + 30) * 60_000_000)
+    assert json.loads(row.raw)["value"]["imo"] == 1
+    assert bizon.table("named").columns == ["id", "seen_at", "at", "raw"]
+
+
+def test_changes_of_rows_reach_into_the_message(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    bizon.send(topic, [{"after": {"id": 1, "price": 2, "amount": 3}, "op": "c"}, {"after": {"id": 2}, "op": "d"}])
+    config = """\
+destination_table_config:
+  - destination_id: orders
+    iceberg_schema: [{name: id, type: long}, {name: total, type: long}, {name: _source_record_id, type: string}]
+"""
+    text = (
+        bizon.text(config, orders=topic)
+        + """\
+transforms:
+  - {type: where, condition: "op <> 'd'"}
+  - {label: flat, type: select, expressions: ["after.*", _source_record_id]}
+  - {type: add_field, field: total, expression: price * amount}
+"""
+    )
+    bizon.run(text)
+    assert bizon.rows("orders", "id", "total", "_source_record_id") == [(1, 6, "partition_0_offset_0")]
