@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -81,6 +81,9 @@ class Definitions:
     def add(self, statement: Create) -> None:
         """Keeps a new object."""
         with self._writing() as connection:
+            known = connection.execute("SELECT kind FROM definitions WHERE name = ?", (statement.name.text,)).fetchone()
+            if known is not None:
+                raise statement.wrong("sql-exists", statement.name.at, f"the {known[0].lower()} {statement.name.text!r} is there already")
             number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM definitions").fetchone()[0]
             row = (statement.name.text, statement.kind.value, _kept(statement), time.time_ns() // 1_000_000, number)
             connection.execute("INSERT INTO definitions VALUES (?, ?, ?, ?, ?)", row)
@@ -92,7 +95,7 @@ class Definitions:
             connection.execute("UPDATE definitions SET sql = ? WHERE name = ?", (_kept(statement), statement.name.text))
             _keep_secret(connection, statement)
 
-    def remove(self, names: Iterator[str] | list[str]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """Forgets objects, secrets with their values."""
         with self._writing() as connection:
             for name in names:

@@ -6,8 +6,17 @@ import re
 from collections.abc import Iterable
 from functools import singledispatchmethod
 
-from frazil.doors.sql.options import ANY_CONNECTION, GENERATORS, SINK, Table, Takes
-from frazil.doors.sql.options import CONNECTIONS, FILES_SOURCE, KAFKA_SOURCE, POSTGRES_SOURCE
+from frazil.doors.sql.options import (
+    ANY_CONNECTION,
+    CONNECTIONS,
+    FILES_SOURCE,
+    GENERATORS,
+    KAFKA_SOURCE,
+    POSTGRES_SOURCE,
+    SINK,
+    Table,
+    Takes,
+)
 from frazil.doors.sql.statements import (
     Alter,
     ColumnDef,
@@ -51,6 +60,12 @@ _RESERVED = {"if", "secret", "connection", "not", "as", "for", "from", "with"}
 def render(statement: Statement, *, secrets: bool = True) -> str:
     """The statement as SQL. Without ``secrets`` values that are secret are stars."""
     return _Renderer(secrets).statement(statement)
+
+
+def shown_options(connection: CreateConnection) -> list[tuple[str, str]]:
+    """The options of a connection as people may see them."""
+    renderer, table = _Renderer(secrets=False), CONNECTIONS[connection.to]
+    return [(option.name.text.lower(), renderer.value(option, table)) for option in connection.options]
 
 
 def name(text: str) -> str:
@@ -179,9 +194,10 @@ class _Renderer:
         return statement.query.text
 
     def _options(self, options: Options, table: Table) -> str:
-        return _listed(f"{option.name.text} = {self._value(option, table)}" for option in options)
+        return _listed(f"{option.name.text} = {self.value(option, table)}" for option in options)
 
-    def _value(self, option: Option, table: Table) -> str:
+    def value(self, option: Option, table: Table) -> str:
+        """What an option is given."""
         takes = table[option.name.text].takes
         match option.value:
             case Reference(secret=secret):

@@ -122,15 +122,23 @@ class Script:
 
     def secrets(self) -> Iterator[str]:
         """Texts that stand where a secret is given, whether or not the statement is understood."""
+        head: list[str] = []
         words: list[str] = []
         for token in self.tokens():
-            if token.says(",", "(", ")", ";"):
+            if token.says(";"):
+                head.clear()
+            if token.mark is Mark.WORD:
+                head.append(token.text.upper())
+                words.append(token.text.upper())
+            elif token.says(",", "(", ")", ";"):
                 words.clear()
-            elif token.mark is Mark.WORD:
-                words.append(token.text)
-            elif is_secret_name("-".join(words)):
-                # Of a text without an end its first line: nobody knows where it should have ended.
-                yield token.text if token.mark is not Mark.BROKEN else self.text[token.start + 1 :].partition("\n")[0]
+            elif not set(head[1:2]) & {"SECRET", "CONNECTION"} or not is_secret_name("-".join(words)):
+                continue
+            elif token.mark is Mark.BROKEN:
+                # Its first line: nobody knows where it should have ended.
+                yield self.text[token.start + 1 :].partition("\n")[0]
+            elif token.mark is Mark.TEXT or (token.mark is Mark.NAME and words[-1] != "SECRET"):
+                yield token.text
 
 
 def _broken_at(text: str, error: TokenError) -> int:
