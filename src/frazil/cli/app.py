@@ -20,6 +20,7 @@ from frazil.cli import (
     rewind,
     run,
     schema,
+    sql,
     status,
     test,
     validate,
@@ -52,6 +53,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify.verify,
     "status": status.status,
     "inspect": inspect.inspect,
+    "sql": sql.sql,
     "schema": schema.schema,
     "connectors": connectors.connectors,
     "doctor": doctor.doctor,
@@ -59,7 +61,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 for name, function in COMMANDS.items():
-    app.command(name)(with_common_options(function))
+    # `-c` of sql is a statement, as that of other prompts is.
+    app.command(name)(with_common_options(function, without=("config",) if function is sql.sql else ()))
 
 
 @app.callback(invoke_without_command=True)

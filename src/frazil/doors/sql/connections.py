@@ -84,7 +84,10 @@ def _section(kind: str, given: Given, aws: CreateConnection | None) -> dict[str,
     uri, warehouse = given.text("URI"), given.text("WAREHOUSE")
     match kind:
         case "rest":
-            return {"type": kind, "rest": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **_login(given))}
+            return {
+                "type": kind,
+                "rest": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **_login(given)),
+            }
         case "sql":
             login = _present(user=given.text("USER"), password=given.text("PASSWORD"))
             return {"type": kind, "sql": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **login)}
@@ -130,7 +133,9 @@ def _s3_tables(given: Given, aws: CreateConnection | None) -> dict[str, Any]:
         raise given.wrong("AWS CONNECTION", "S3 Tables need an AWS CONNECTION", code="sql-missing-option")
     warehouse = given.required("WAREHOUSE")
     if not warehouse.startswith("arn:"):
-        raise given.wrong("WAREHOUSE", "WAREHOUSE of S3 Tables is the ARN of the table bucket", fix="Write 'arn:aws:s3tables:...'.")
+        raise given.wrong(
+            "WAREHOUSE", "WAREHOUSE of S3 Tables is the ARN of the table bucket", fix="Write 'arn:aws:s3tables:...'."
+        )
     keys = given_of(given.world, aws)
     region = keys.text("REGION") or DEFAULT_REGION
     properties = {

@@ -84,7 +84,7 @@ class Cursor:
         for choice in sorted(choices, key=len, reverse=True):
             if self.take(*choice.split()):
                 return choice, at
-        self.fail(f"{what} is expected here: {', '.join(choices)}", near=choices)
+        raise self.refusal(f"{what} is expected here: {', '.join(choices)}", near=choices)
 
     def name(self, what: str) -> Word:
         """The name of an object."""
@@ -171,16 +171,20 @@ class Cursor:
         if not self.is_done:
             self.fail("this is not understood here")
 
-    def fail(
-        self, message: str, *, at: int | None = None, code: str = SYNTAX, fix: str = "", near: Iterable[str] = ()
-    ) -> NoReturn:
+    def fail(self, message: str, *, at: int | None = None, code: str = SYNTAX, fix: str = "") -> NoReturn:
         """Refuses the next token, or the one that stands at a place."""
+        raise self.refusal(message, at=at, code=code, fix=fix)
+
+    def refusal(
+        self, message: str, *, at: int | None = None, code: str = SYNTAX, fix: str = "", near: Iterable[str] = ()
+    ) -> ConfigError:
+        """Why the next token is refused, or the one that stands at a place; ``near`` are words that could have been meant."""
         if self.token.mark is Mark.BROKEN and at is None:
             opened = self.token.text
             what = "comment" if opened == "/*" else "quoted name" if opened in '"`' else "text"
             closing = "*/" if opened == "/*" else opened
-            raise self.wrong("sql-unterminated", self.at, f"this {what} has no end", fix=f"Close it with {closing}")
-        raise self.wrong(code, self.at if at is None else at, message, fix=fix or did_you_mean(self.token.text, list(near)))
+            return self.wrong("sql-unterminated", self.at, f"this {what} has no end", fix=f"Close it with {closing}")
+        return self.wrong(code, self.at if at is None else at, message, fix=fix or did_you_mean(self.token.text, list(near)))
 
     def wrong(self, code: str, at: int, message: str, *, fix: str = "") -> ConfigError:
         """The error for a place."""

@@ -83,7 +83,9 @@ class Definitions:
         with self._writing() as connection:
             known = connection.execute("SELECT kind FROM definitions WHERE name = ?", (statement.name.text,)).fetchone()
             if known is not None:
-                raise statement.wrong("sql-exists", statement.name.at, f"the {known[0].lower()} {statement.name.text!r} is there already")
+                raise statement.wrong(
+                    "sql-exists", statement.name.at, f"the {known[0].lower()} {statement.name.text!r} is there already"
+                )
             number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM definitions").fetchone()[0]
             row = (statement.name.text, statement.kind.value, _kept(statement), time.time_ns() // 1_000_000, number)
             connection.execute("INSERT INTO definitions VALUES (?, ?, ?, ?, ?)", row)

@@ -39,8 +39,8 @@ def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tup
         else:
             text = reader.expression(body, select.names).text
             if _shape(text) not in wanted and _shape(name) not in wanted:
-                reader.refuse(piece.at, f"{name} is neither in GROUP BY nor one of count, sum, min and max",
-                              fix="Add it to GROUP BY. What is made of several aggregates is computed when the table is read.")  # fmt: skip
+                fix = "Add it to GROUP BY. What is made of several aggregates is computed when the table is read."
+                reader.refuse(piece.at, f"{name} is neither in GROUP BY nor one of count, sum, min and max", fix)
             keys[name] = text
         columns.append(Expression(f"{text} AS `{name.replace('`', '``')}`", piece.at))
     found = {_shape(text) for text in keys.values()} | {_shape(name) for name in keys}

@@ -189,7 +189,8 @@ def _value(cursor: Cursor, known: Known) -> Word | tuple[Word, ...] | Reference:
 
 def _refuse(cursor: Cursor, table: Table) -> NoReturn:
     """What stands here is no option of the table."""
-    at, words = cursor.at, []
+    at = cursor.at
+    words: list[str] = []
     while cursor.token.mark in (Mark.WORD, Mark.NAME) and len(words) < 6:
         words.append(cursor.next().text)
     given = " ".join(words)

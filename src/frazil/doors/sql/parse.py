@@ -71,7 +71,7 @@ def _statement(cursor: Cursor) -> Statement:
         if cursor.sees(word):
             cursor.statement = word
             return read(cursor)
-    cursor.fail(f"a statement is expected here: {', '.join(_BEGINNINGS)}", near=_BEGINNINGS)
+    raise cursor.refusal(f"a statement is expected here: {', '.join(_BEGINNINGS)}", near=_BEGINNINGS)
 
 
 def _query(cursor: Cursor) -> Query:
@@ -152,7 +152,7 @@ def _create_sink(cursor: Cursor, **common: Any) -> CreateSink:
         word = next((word for word in clauses if cursor.sees(word)), None)
         if word is None:
             known = [word for word in clauses if word != "("]
-            cursor.fail(f"a clause of a sink is expected here: {', '.join(known)}", near=known)
+            raise cursor.refusal(f"a clause of a sink is expected here: {', '.join(known)}", near=known)
         at = cursor.at
         for key, value in clauses[word](cursor).items():
             if key in given:
@@ -196,7 +196,7 @@ def _destination(cursor: Cursor) -> dict[str, Any]:
     def one() -> None:
         at = cursor.at
         if not (cursor.sees("NAMESPACE") or cursor.sees("TABLE")):
-            cursor.fail("NAMESPACE or TABLE is expected here", near=("NAMESPACE", "TABLE"))
+            raise cursor.refusal("NAMESPACE or TABLE is expected here", near=("NAMESPACE", "TABLE"))
         for key, value in (_namespace if cursor.sees("NAMESPACE") else _table)(cursor).items():
             if key in given:
                 raise cursor.wrong("sql-twice", at, f"{key.upper()} is given twice")
@@ -279,7 +279,7 @@ def _alter(cursor: Cursor) -> Alter:
         return Alter(kind=kind, name=name, given=option_list(cursor, table))
     if cursor.take("RESET"):
         return Alter(kind=kind, name=name, reset=name_list(cursor, table))
-    cursor.fail("SET (...) or RESET (...) is expected here", near=("SET", "RESET"))
+    raise cursor.refusal("SET (...) or RESET (...) is expected here", near=("SET", "RESET"))
 
 
 def _drop(cursor: Cursor) -> Drop:

@@ -66,7 +66,7 @@ def _kafka(cursor: Cursor) -> FromKafka:
         key_format = _format(cursor)
         cursor.expect("VALUE")
     if not cursor.take("FORMAT"):
-        cursor.fail("FORMAT is expected here: how the messages are written", near=("FORMAT", "KEY"))
+        raise cursor.refusal("FORMAT is expected here: how the messages are written", near=("FORMAT", "KEY"))
     value_format = _format(cursor)
     include: list[Include] = []
     while cursor.take("INCLUDE") or (include and cursor.take(",")):

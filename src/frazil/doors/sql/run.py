@@ -39,13 +39,14 @@ def run(
     A sink that is created, altered or dropped meanwhile is started, started anew or stopped between two batches. With ``once``
     what is there is read and committed, and the catalog is not watched.
     """
-    _Supervisor(session, once, only, listeners, stop or threading.Event(), say).run()
+    _Supervisor(session, once=once, only=only, listeners=listeners, stop=stop or threading.Event(), say=say).run()
 
 
 class _Supervisor:
     def __init__(
         self,
         session: Session,
+        *,
         once: bool,
         only: Sequence[str],
         listeners: Sequence[Listener],

@@ -12,7 +12,7 @@ from frazil.doors.sql.answer import Answer
 from frazil.doors.sql.connections import check_connection, lake
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Definitions
-from frazil.doors.sql.given import UNKNOWN_OBJECT, World
+from frazil.doors.sql.given import World
 from frazil.doors.sql.options import CONNECTIONS
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.render import render
@@ -89,7 +89,9 @@ class Session:
                 words = f"{statement.name.text!r} is a table of the source {owner!r} already"
             if statement.if_not_exists and known.kind is statement.kind and owner == statement.name.text:
                 return Answer(statement.title, f"{words}: nothing was changed")
-            raise statement.wrong("sql-exists", statement.name.at, words, fix=f"DROP {known.kind} it first, or choose another name.")
+            raise statement.wrong(
+                "sql-exists", statement.name.at, words, fix=f"DROP {known.kind} it first, or choose another name."
+            )
         _check(world.with_object(statement), statement)
         self.definitions.add(statement)
         return Answer(statement.title, f"created {statement.kind.lower()} {statement.name.text}", notes=_notes(statement))
@@ -218,7 +220,9 @@ def _check(world: World, statement: Create) -> None:
 
 def _notes(statement: Create) -> tuple[str, ...]:
     if isinstance(statement, CreateSink) and statement.not_enforced:
-        return ("NOT ENFORCED changes nothing: frazil looks at the keys of each batch, and stops where two rows have the same one",)
+        return (
+            "NOT ENFORCED changes nothing: frazil looks at the keys of each batch, and stops where two rows have the same one",
+        )
     return ()
 
 

@@ -97,7 +97,9 @@ def check_sink(world: World, sink: CreateSink) -> None:
         beside = pipeline(world, other)
         slots = [one.source.slot for one in (made, beside) if isinstance(one.source, PostgresCdcSource)]
         if len(slots) == 2 and slots[0] == slots[1]:
-            words = f"the sink {other.name.text!r} reads through the replication slot {slots[0]!r} already, and a slot has one reader"
+            words = (
+                f"the sink {other.name.text!r} reads through the replication slot {slots[0]!r} already, and a slot has one reader"
+            )
             raise sink.wrong("sql-sink", sink.item[0].at, words, fix="Leave SLOT out of the source: each sink then has its own.")
 
 
@@ -174,7 +176,9 @@ def _require_columns(sink: CreateSink, read: Stream) -> None:
     known = {name.lower(): kind for name, kind in read.types.items()}
     for word in (*sink.key, *(field.column for field in sink.partition)):
         if word.text.lower() not in known:
-            raise sink.wrong("sql-unknown-column", word.at, f"there is no column {word.text!r}", fix=_columns(word.text, read.types))
+            raise sink.wrong(
+                "sql-unknown-column", word.at, f"there is no column {word.text!r}", fix=_columns(word.text, read.types)
+            )
     for key in sink.key:
         kind = parse_type(known[key.text.lower()]).name
         if kind in NOT_KEYS:

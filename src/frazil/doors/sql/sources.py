@@ -27,7 +27,7 @@ from frazil.doors.sql.statements import (
 )
 from frazil.doors.sql.view import Expression, view_query
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource, SourceSpec
-from frazil.model.transform import RenameField, SelectColumns, Transform, WhereRows
+from frazil.model.transform import RenameField, SelectColumns, Transform, Way, WhereRows
 
 _FORMATS = {"JSON": "json", "AVRO": "avro", "TEXT": "string", "BYTES": "bytes", "CSV": "csv", "PROTOBUF": "protobuf"}
 
@@ -46,12 +46,16 @@ class Stream:
     @property
     def tells_operations(self) -> bool:
         """Whether its rows can say that they are gone."""
-        return isinstance(self.source, PostgresCdcSource) or (isinstance(self.source, KafkaSource) and self.source.tells_operations)
+        return isinstance(self.source, PostgresCdcSource) or (
+            isinstance(self.source, KafkaSource) and self.source.tells_operations
+        )
 
     @property
     def tells_keys(self) -> bool:
         """Whether it knows itself what identifies its rows."""
-        by_source = isinstance(self.source, PostgresCdcSource) or (isinstance(self.source, KafkaSource) and self.source.tells_keys)
+        by_source = isinstance(self.source, PostgresCdcSource) or (
+            isinstance(self.source, KafkaSource) and self.source.tells_keys
+        )
         return bool(self.keys) or by_source
 
 
@@ -71,7 +75,7 @@ def stream(world: World, by: Statement, item: tuple[Word, ...], reader: str) -> 
             raise by.wrong("sql-wrong-kind", item[1].at, f"{first.text!r} is a view, which has no tables")
         return _view(world, found, reader)
     assert isinstance(found, CreateSource), "its kind says so"
-    return _source(world, by, found, item, table, reader)
+    return _source(world, by, found, item, table=table, reader=reader)
 
 
 def _view(world: World, view: CreateView, reader: str) -> Stream:
@@ -90,7 +94,7 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
             transforms.append(made.placed({(): _place(view, step.where)}))
         if step.columns:
             made = _built(view, SelectColumns, {"expressions": [one.text for one in step.columns]}, step.columns[0])
-            places = {("expressions", number): _place(view, one) for number, one in enumerate(step.columns)}
+            places: dict[Way, Any] = {("expressions", number): _place(view, one) for number, one in enumerate(step.columns)}
             transforms.append(made.placed({**places, (): _place(view, step.columns[0])}))
     types = below.types if not any(step.columns for step in query.steps) else None
     return Stream(below.name, below.source, tuple(transforms), query.keys, query.combine, types)
@@ -110,17 +114,22 @@ def check_source(world: World, source: CreateSource) -> None:
     tables = reads.tables if isinstance(reads, FromPostgres) else None
     for table in tables or ():
         if table.name.text in world.objects and world.objects[table.name.text] is not source:
-            raise source.wrong("sql-exists", table.name.at, f"{table.name.text!r} is there already", fix="Add AS and another name.")
+            raise source.wrong(
+                "sql-exists", table.name.at, f"{table.name.text!r} is there already", fix="Add AS and another name."
+            )
     names = [table.name.text for table in tables or ()]
     for table in tables or ():
         if names.count(table.name.text) > 1:
-            raise source.wrong("sql-twice", table.name.at, f"two tables are named {table.name.text!r}", fix="Add AS and another name.")
+            raise source.wrong(
+                "sql-twice", table.name.at, f"two tables are named {table.name.text!r}", fix="Add AS and another name."
+            )
     item = (source.name,) if not tables else (tables[0].name,)
-    _source(world.with_object(source), source, source, item, tables[0] if tables else PostgresTable(Word("t")), "check")
+    table = tables[0] if tables else PostgresTable(Word("t"))
+    _source(world.with_object(source), source, source, item, table=table, reader="check")
 
 
 def _source(
-    world: World, by: Statement, source: CreateSource, item: tuple[Word, ...], table: PostgresTable | None, reader: str
+    world: World, by: Statement, source: CreateSource, item: tuple[Word, ...], *, table: PostgresTable | None, reader: str
 ) -> Stream:
     reads = source.reads
     if len(item) > 1 and not isinstance(reads, FromPostgres):
@@ -219,7 +228,9 @@ def _table_of(by: Statement, source: CreateSource, reads: FromPostgres, item: tu
         if tables is not None and len(tables) == 1:
             return tables[0]
         fix = f"Name one of them: {', '.join(names)}." if names else f"Write FROM {source.name.text}.table."
-        raise by.wrong("sql-source", item[0].at, f"the source {source.name.text!r} has several tables, and a sink takes one", fix=fix)
+        raise by.wrong(
+            "sql-source", item[0].at, f"the source {source.name.text!r} has several tables, and a sink takes one", fix=fix
+        )
     if len(item) > 3:
         raise by.wrong("sql-source", item[3].at, "a table is source.table or source.schema.table")
     if tables is None:
@@ -272,7 +283,9 @@ def _generator(world: World, source: CreateSource, reads: FromGenerator) -> Stre
     tick = seconds(given, "TICK INTERVAL")
     rate = 1.0 if tick is None else (1 / tick if tick else 0)
     if rate < 1 or abs(rate - round(rate)) > 1e-9:
-        raise given.wrong("TICK INTERVAL", "TICK INTERVAL is at most a second, and a whole number of them is one", fix="Write '100ms'.")
+        raise given.wrong(
+            "TICK INTERVAL", "TICK INTERVAL is at most a second, and a whole number of them is one", fix="Write '100ms'."
+        )
     values = {"rows": given.text("UP TO"), "rows_per_second": round(rate)}
     made = given.built(GeneratorSource, values, {"rows": given.place("UP TO"), "rows_per_second": given.place("TICK INTERVAL")})
     return Stream(source.name.text, made, (SelectColumns(expressions=("event_number + 1 AS counter",)),))

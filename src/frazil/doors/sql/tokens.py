@@ -18,7 +18,8 @@ from frazil.model.secrets import is_secret_name, scrub
 
 try:
     from sqlglot.errors import TokenError
-    from sqlglot.tokens import Tokenizer, TokenType
+    from sqlglot.tokenizer_core import TokenType
+    from sqlglot.tokens import Tokenizer
 except ModuleNotFoundError as error:
     raise EnvironmentFault(
         "package-missing", f"SQL needs the package {error.name}.", fix="Install it: pip install 'frazil[sql]'."
@@ -54,7 +55,7 @@ class Token:
 class _Standard(Tokenizer):
     KEYWORDS: ClassVar[dict[str, TokenType]] = {}
     COMMANDS: ClassVar[set[TokenType]] = set()
-    COMMENTS = ("--", ("/*", "*/"))
+    COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
     QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
     STRING_ESCAPES: ClassVar[list[str]] = ["'"]

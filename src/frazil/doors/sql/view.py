@@ -232,7 +232,8 @@ class _Reader:
     def _pieces(self, ends: Sequence[str], *, several: bool = True) -> tuple[Piece, ...]:
         """What stands between commas, up to one of these words outside of parentheses."""
         pieces: list[Piece] = []
-        depth, tokens = 0, []
+        depth = 0
+        tokens: list[Token] = []
         while self._place < len(self._tokens):
             token = self._tokens[self._place]
             if depth == 0 and (token.says(")") or (token.says(*ends) and not self._within_a_path())):

@@ -26,7 +26,9 @@ def way_of(combine: Mapping[str, Combine], name: str) -> Combine | None:
 def combined(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine]) -> DataFrame:
     """One row a key, in the types that the columns have."""
     if OP in frame.columns:
-        raise ConfigError("combine-operations", "combine: rows that say what they do (insert, update, delete) cannot be added up.")
+        raise ConfigError(
+            "combine-operations", "combine: rows that say what they do (insert, update, delete) cannot be added up."
+        )
     others = [name for name in data_columns(frame) if name not in keys]
     if lacking := [name for name in others if way_of(combine, name) is None]:
         raise ConfigError(
@@ -45,9 +47,13 @@ def _of(frame: DataFrame, name: str, way: Combine) -> Column:
 
 def with_room(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame with types for its sums that hold more than one value needs, so that a new table has them."""
-    wider = {name: _wider(frame.schema[name].dataType) for name in data_columns(frame) if way_of(sink.combine, name) is Combine.SUM}
+    wider = {
+        name: _wider(frame.schema[name].dataType) for name in data_columns(frame) if way_of(sink.combine, name) is Combine.SUM
+    }
     changed = {name: kind for name, kind in wider.items() if kind != frame.schema[name].dataType}
-    return frame.withColumns({name: functions.col(quoted(name)).cast(kind) for name, kind in changed.items()}) if changed else frame
+    return (
+        frame.withColumns({name: functions.col(quoted(name)).cast(kind) for name, kind in changed.items()}) if changed else frame
+    )
 
 
 def _wider(kind: DataType) -> DataType:

@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.write.combine import with_room
 from frazil.engine.schema import (
     DELETE,
     ERROR,
@@ -23,6 +22,7 @@ from frazil.engine.schema import (
     hidden_columns,
     quoted,
 )
+from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
 from frazil.model.sink import SinkSpec
