@@ -40,6 +40,8 @@ def sql(
     limit: Annotated[int, typer.Option(min=1, help="Most rows that the answer to a query shows.")] = 1000,
 ) -> None:
     """Create sources, views and sinks with SQL, look at them, and run them. Without FILE and -c: a prompt."""
+    if call.config is not None:
+        raise UsageError("usage", "frazil sql reads no pipeline file.", fix="Name it with --settings for its settings alone.")
     if (once or only) and not run:
         raise UsageError("usage", "--once and --sink have no meaning without --run.", fix="Add --run.")
     session = _session(definitions, _settings(settings), limit)

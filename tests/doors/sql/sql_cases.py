@@ -116,15 +116,18 @@ def options(table: Table) -> st.SearchStrategy[Options]:
 
 
 types = st.recursive(
-    st.sampled_from(["int", "long", "float", "double", "string", "binary", "boolean", "date", "timestamp", "timestamptz",
-                     "decimal(38, 2)"]),
+    st.sampled_from(
+        ["int", "long", "float", "double", "string", "binary", "boolean", "date", "timestamp", "timestamptz", "decimal(38, 2)"]
+    ),
     lambda inner: st.one_of(
         inner.map(lambda kind: f"list<{kind}>"),
         st.tuples(inner, inner).map(lambda pair: f"map<{pair[0]}, {pair[1]}>"),
-        st.lists(inner, min_size=1, max_size=2).map(lambda kinds: f"struct<{', '.join(f'f{n}: {k}' for n, k in enumerate(kinds))}>"),
+        st.lists(inner, min_size=1, max_size=2).map(
+            lambda kinds: f"struct<{', '.join(f'f{n}: {k}' for n, k in enumerate(kinds))}>"
+        ),
     ),
     max_leaves=4,
-)  # fmt: skip
+)
 column_defs = st.lists(st.builds(ColumnDef, columns, types.map(Word), st.booleans()), min_size=1, max_size=3).map(tuple)
 formats = st.one_of(
     st.sampled_from(["JSON", "TEXT", "BYTES", "CSV"]).map(lambda kind: Format(Word(kind))),
@@ -151,9 +154,13 @@ sources = st.one_of(
     st.builds(CreateSource, name=words, reads=generators),
     st.builds(CreateSource, name=words, reads=options(FILES_SOURCE).map(FromFiles), columns=st.just(()) | column_defs),
 )
-queries = st.sampled_from([
-    "SELECT * FROM s", "SELECT 'it\\'s; not over' AS a, \"b;\" FROM `s` WHERE x > 1 -- why not;\n AND y", "WITH a AS (SELECT 1) SELECT /* ; */ 2 FROM a",
-]).map(Word)  # fmt: skip
+queries = st.sampled_from(
+    [
+        "SELECT * FROM s",
+        "SELECT 'it\\'s; not over' AS a, \"b;\" FROM `s` WHERE x > 1 -- why not;\n AND y",
+        "WITH a AS (SELECT 1) SELECT /* ; */ 2 FROM a",
+    ]
+).map(Word)
 partition = st.one_of(
     columns.map(PartitionDef),
     st.tuples(columns, st.sampled_from(["year", "month", "day", "hour", "identity", "void"])).map(

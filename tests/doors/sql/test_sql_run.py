@@ -129,19 +129,23 @@ def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothi
 
 
 def test_alter_create_and_drop_take_effect_in_a_run_that_is_under_way(door: Door) -> None:
-    door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '10ms');
-                 CREATE SINK slow FROM ticks {into("slow", "WITH (COMMIT INTERVAL = '1h')")};""")
+    door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms');
+                 CREATE SINK slow FROM ticks {into("slow", "WITH (COMMIT INTERVAL = '1h')")};
+                 CREATE SINK sized FROM ticks {into("sized", "WITH (MINIMUM SIZE = '20kB')")};""")
     with door.running() as told:
         wait_until(lambda: any(isinstance(event, Started) for event in told), 120, "the run")
-        door.sql(f"CREATE SINK quick FROM ticks {into("quick", "WITH (COMMIT INTERVAL = '1s')")}")
+        door.sql(f"""CREATE SINK quick FROM ticks {into("quick", "WITH (COMMIT INTERVAL = '1s')")}""")
         wait_until(lambda: commits_of(told, "quick"), 120, "the run")
         assert commits_of(told, "slow") == []
         door.sql("ALTER SINK slow SET (COMMIT INTERVAL = '1s')")
         wait_until(lambda: commits_of(told, "slow"), 120, "the run")
+        wait_until(lambda: commits_of(told, "sized"), 120, "the run")
         door.sql("DROP SINK quick")
         wait_until(lambda: any(isinstance(event, Stopped) and event.pipeline == "quick" for event in told), 120, "the run")
     counts, least, most = door.rows("SELECT count(*), min(counter), max(counter) FROM slow")[0]
     assert (least, most) == (1, counts)
+    # As long as no commit has told, a row is taken for a hundred bytes.
+    assert commits_of(told, "sized")[0].counts.read >= 205
 
 
 def commits_of(told: list[Event], name: str) -> list[Committed]:
@@ -150,7 +154,9 @@ def commits_of(told: list[Event], name: str) -> list[Committed]:
 
 def test_a_grouped_view_keeps_its_table_up_batch_after_batch(door: Door) -> None:
     def sales(first: int, last: int) -> list[dict[str, Any]]:
-        return [{"country": f"c{n % 3}", "price": n, "ok": n % 2 == 0, "note": None if n % 5 else "x"} for n in range(first, last)]
+        return [
+            {"country": f"c{n % 3}", "price": n, "ok": n % 2 == 0, "note": None if n % 5 else "x"} for n in range(first, last)
+        ]
 
     door.sql(f"""CREATE SOURCE sales (country text, price int, ok boolean, note text)
                  FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
@@ -182,6 +188,15 @@ def expected(kept: list[dict[str, Any]], country: str) -> tuple[Any, ...]:
     return (country, len(rows), notes, 2 * sum(prices), min(prices), most, all(row["ok"] for row in rows))
 
 
+def test_sinks_that_add_to_the_same_groups_at_the_same_time_lose_nothing(door: Door) -> None:
+    door.sql("""CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 100);
+                CREATE VIEW parity AS SELECT counter % 2 AS odd, count(*) AS n, sum(counter) AS total FROM numbers GROUP BY 1;""")
+    for name in ("a", "b", "c"):
+        door.sql(f"CREATE SINK {name} FROM parity {into('parity')}")
+    door.run()
+    assert door.rows("SELECT * FROM a ORDER BY odd") == [(0, 150, 3 * 2550), (1, 150, 3 * 2500)]
+
+
 def test_queries_read_tables_as_they_are_and_as_they_were(door: Door) -> None:
     door.sql(f"""CREATE SOURCE lines (id bigint) FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
                  CREATE SINK ids FROM lines {into("ids", "PARTITION BY (bucket(4, id))")};""")
@@ -191,7 +206,9 @@ def test_queries_read_tables_as_they_are_and_as_they_were(door: Door) -> None:
     assert door.rows("SELECT id FROM ids ORDER BY id") == [(1,), (2,)]
     assert door.rows("WITH x AS (SELECT id + 1 AS id FROM lake.shop.ids) SELECT sum(id) AS s FROM x") == [(5,)]
     first = door.rows("SELECT snapshot_id, committed_at FROM lake.shop.ids.snapshots ORDER BY committed_at")
-    old = door.rows("SELECT snapshot_id FROM lake.shop.ids.snapshots WHERE summary['added-records'] = '1' ORDER BY committed_at")[0][0]
+    old = door.rows("SELECT snapshot_id FROM lake.shop.ids.snapshots WHERE summary['added-records'] = '1' ORDER BY committed_at")[
+        0
+    ][0]
     assert door.rows(f"SELECT id FROM ids VERSION AS OF {old}") == [(1,)]
     assert door.rows(f"SELECT id FROM ids TIMESTAMP AS OF '{first[-1][1]}' ORDER BY 1") == [(1,), (2,)]
     few = Session(door.session.definitions, SETTINGS, limit=1)
@@ -236,7 +253,9 @@ def test_the_block_of_the_page_runs_as_it_is_pasted(door: Door, monkeypatch: pyt
 def test_the_blocks_of_the_document_run(door: Door, rest_catalog: RestCatalog) -> None:
     """On a REST catalog of this machine, whose tables are files of this machine: without the object store."""
     catalog_block, _, sink_block = blocks(BESIDE[0])
-    block = catalog_block.replace("'rest' | 's3table'", "'rest'").replace("https://my.awesome.cat:8081/api/catalog", rest_catalog.uri)
+    block = catalog_block.replace("'rest' | 's3table'", "'rest'").replace(
+        "https://my.awesome.cat:8081/api/catalog", rest_catalog.uri
+    )
     block = re.sub(r"(?m)^ *(AWS CONNECTION|WAREHOUSE).*\n", "", block)
     door.sql(f"CREATE SECRET iceberg_pass AS 'of-the-catalog'; {block}; CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 5);")
     door.sql("CREATE MATERIALIZED VIEW my_favorite_materialized_view AS SELECT counter, -counter AS less FROM n")

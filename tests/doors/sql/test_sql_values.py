@@ -34,7 +34,10 @@ def sink_with(folder: Path, clauses: str, columns: str = "id bigint, at timestam
 @pytest.mark.parametrize(
     ("clauses", "expected"),
     [
-        ("", {"commit_mode": "append", "flush_interval_secs": 1, "batch_size": 1_000_000, "file_format": "parquet", "id": "sql/s"}),
+        (
+            "",
+            {"commit_mode": "append", "flush_interval_secs": 1, "batch_size": 1_000_000, "file_format": "parquet", "id": "sql/s"},
+        ),
         ("WITH (COMMIT INTERVAL '90 seconds')", {"flush_interval_secs": 90, "batch_size": 1_000_000, "batch_bytes": None}),
         ("WITH (MAXIMUM PERIOD = '1m30s')", {"flush_interval_secs": 90}),
         ("WITH (MINIMUM SIZE = '1MiB')", {"batch_bytes": 1 << 20, "flush_interval_secs": 3600}),
@@ -45,7 +48,7 @@ def sink_with(folder: Path, clauses: str, columns: str = "id bigint, at timestam
         ("KEY (id) MODE UPSERT WITH (LATEST BY = (at, 'id'))", {"commit_mode": "upsert", "order_by": ("at", "id")}),
         ("MODE APPEND WITH (TIMESTAMP COLUMN = 'ts')", {"commit_mode": "append", "time_column": "ts"}),
     ],
-)  # fmt: skip
+)
 def test_clauses_of_a_sink(tmp_path: Path, clauses: str, expected: dict[str, Any]) -> None:
     sink = sink_with(tmp_path, clauses).sink
     assert {name: getattr(sink, name) for name in expected} == expected
@@ -88,7 +91,8 @@ def catalog(folder: Path, options: str, before: str = "", using: str = "") -> di
 
 def test_a_rest_catalog(tmp_path: Path) -> None:
     secret = "CREATE SECRET p AS 'rest-password';"
-    options = "TYPE = 'rest', URI = 'https://cat:8081/api', USER = 'me', PASSWORD SECRET = p, SCOPE = 'PRINCIPAL_ROLE:ALL', WAREHOUSE = 'w'"
+    login = "USER = 'me', PASSWORD SECRET = p, SCOPE = 'PRINCIPAL_ROLE:ALL'"
+    options = f"TYPE = 'rest', URI = 'https://cat:8081/api', {login}, WAREHOUSE = 'w'"
     found = catalog(tmp_path, options, secret + AWS, "USING AWS CONNECTION aws")
     assert found["credential"] == "me:rest-password"
     assert (found["uri"], found["scope"], found["warehouse"]) == ("https://cat:8081/api", "PRINCIPAL_ROLE:ALL", "w")
@@ -104,10 +108,15 @@ def test_s3_tables_sign_their_requests(tmp_path: Path, kind: str) -> None:
     arn = "arn:aws:s3tables:eu-west-1:1:bucket/b"
     found = catalog(tmp_path, f"CATALOG TYPE = '{kind}', WAREHOUSE = '{arn}', AWS CONNECTION = aws", AWS)
     expected = {
-        "uri": "https://s3tables.eu-west-1.amazonaws.com/iceberg", "warehouse": arn, "rest.sigv4-enabled": "true",
-        "rest.signing-name": "s3tables", "rest.signing-region": "eu-west-1", "rest.access-key-id": "AKIA",
-        "rest.secret-access-key": "aws-secret", "s3.access-key-id": "AKIA",
-    }  # fmt: skip
+        "uri": "https://s3tables.eu-west-1.amazonaws.com/iceberg",
+        "warehouse": arn,
+        "rest.sigv4-enabled": "true",
+        "rest.signing-name": "s3tables",
+        "rest.signing-region": "eu-west-1",
+        "rest.access-key-id": "AKIA",
+        "rest.secret-access-key": "aws-secret",
+        "s3.access-key-id": "AKIA",
+    }
     assert {key: found[key] for key in expected} == expected
 
 
@@ -145,10 +154,12 @@ def test_catalogs_that_lack_something(tmp_path: Path, options: str, before: str,
         ("TYPE = 'hive', URI = 'thrift://h:9083', WAREHOUSE = 's3://b/w'", {"type": "hive", "uri": "thrift://h:9083"}),
         ("TYPE = 'glue', AWS CONNECTION = aws, WAREHOUSE = 's3://b/w'", {"type": "glue", "client.region": "eu-west-1"}),
         ("TYPE = 'hadoop', WAREHOUSE = 'file:///w'", {"type": "hadoop", "warehouse": "file:///w"}),
-        ("TYPE = 'sql', URI = 'postgresql://h/d', USER 'u', PASSWORD 'sql-password', WAREHOUSE = 'file:///w'",
-         {"jdbc.user": "u", "jdbc.password": "sql-password"}),
+        (
+            "TYPE = 'sql', URI = 'postgresql://h/d', USER 'u', PASSWORD 'sql-password', WAREHOUSE = 'file:///w'",
+            {"jdbc.user": "u", "jdbc.password": "sql-password"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_catalogs(tmp_path: Path, options: str, expected: dict[str, str]) -> None:
     found = catalog(tmp_path, options, AWS)
     assert {key: found[key] for key in expected} == expected
@@ -199,7 +210,8 @@ def test_envelopes_decide_the_mode(tmp_path: Path, clauses: str, sink: str, mode
 
 
 def test_tables_of_a_database_each_have_their_own_slot(tmp_path: Path) -> None:
-    script = f"""{LAKE}CREATE CONNECTION pg TO POSTGRES (HOST 'h', PORT 6543, DATABASE 'd', USER 'u', PASSWORD 'pg-password', SSL MODE require);
+    script = f"""{LAKE}
+    CREATE CONNECTION pg TO POSTGRES (HOST 'h', PORT 6543, DATABASE 'd', USER 'u', PASSWORD 'pg-password', SSL MODE require);
     CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (sales.orders, customers AS people);
     CREATE SOURCE rest FROM POSTGRES CONNECTION pg (PUBLICATION 'q') FOR ALL TABLES;
     CREATE SINK a FROM orders {TO}; CREATE SINK b FROM people {TO}; CREATE SINK c FROM shop.sales.orders {TO};
@@ -209,9 +221,11 @@ def test_tables_of_a_database_each_have_their_own_slot(tmp_path: Path) -> None:
     found = {one.name: one for one in here.project().pipelines}
     sources = {name: one.source for name, one in found.items() if isinstance(one.source, PostgresCdcSource)}
     assert {name: (one.streams[0].full_name, one.slot, one.publication) for name, one in sources.items()} == {
-        "a": ("sales.orders", "frazil_a", "p"), "b": ("public.customers", "frazil_b", "p"),
-        "c": ("sales.orders", "frazil_c", "p"), "d": ("hr.staff", "frazil_d", "q"),
-    }  # fmt: skip
+        "a": ("sales.orders", "frazil_a", "p"),
+        "b": ("public.customers", "frazil_b", "p"),
+        "c": ("sales.orders", "frazil_c", "p"),
+        "d": ("hr.staff", "frazil_d", "q"),
+    }
     assert (sources["a"].port, sources["a"].sslmode, sources["a"].create_publication) == (6543, "require", False)
     assert [found[name].sink.commit_mode for name in "abd"] == ["upsert", "upsert", "append"]
     run(here, "CREATE SOURCE one FROM POSTGRES CONNECTION pg (PUBLICATION 'p', SLOT 'mine') FOR TABLES (items);")

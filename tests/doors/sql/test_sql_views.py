@@ -29,14 +29,18 @@ def steps(query: str) -> list[object]:
         ("SELECT o.id, price * n AS total, 'a, b' c FROM orders AS o", [["id", "price * n AS total", "'a, b' c"]]),
         ("SELECT o.o.x FROM t o", [["o.x"]]),
         ("SELECT `O`.id FROM t o", [["id"]]),
-        ("SELECT CASE WHEN a THEN extract(year FROM b) END AS y FROM s WHERE x IN ('where', 'group')",
-         ["x IN ('where', 'group')", ["CASE WHEN a THEN extract(year FROM b) END AS y"]]),
+        (
+            "SELECT CASE WHEN a THEN extract(year FROM b) END AS y FROM s WHERE x IN ('where', 'group')",
+            ["x IN ('where', 'group')", ["CASE WHEN a THEN extract(year FROM b) END AS y"]],
+        ),
         ("SELECT a FROM (SELECT b AS a FROM s WHERE b > 0) AS t WHERE t.a < 9", ["b > 0", ["b AS a"], "a < 9", ["a"]]),
-        ("WITH x AS (SELECT id FROM s WHERE a), y AS (SELECT id + 1 AS id FROM x) SELECT y.id FROM y",
-         ["a", ["id"], ["id + 1 AS id"], ["id"]]),
+        (
+            "WITH x AS (SELECT id FROM s WHERE a), y AS (SELECT id + 1 AS id FROM x) SELECT y.id FROM y",
+            ["a", ["id"], ["id + 1 AS id"], ["id"]],
+        ),
         ("SELECT a -- why\n, b FROM s", [["a", "b"]]),
     ],
-)  # fmt: skip
+)
 def test_a_view_is_steps_over_its_source(query: str, expected: list[object]) -> None:
     assert steps(query) == expected
     assert view(query).keys == ()
@@ -55,19 +59,35 @@ def test_what_a_view_reads() -> None:
 def test_an_aggregate_is_what_each_row_adds() -> None:
     found = view(
         """SELECT o.country, date(at) AS day, count(*) AS n, count(coupon) AS coupons, sum(price * 2) total, min(price) AS lo,
-        max(price) FILTER (WHERE ok) AS hi, count_if(price > 9) AS dear, count(*) FILTER (WHERE o.ok) AS fine, bool_and(ok) AS all_ok
+        max(price) FILTER (WHERE ok) AS hi, count_if(price > 9) AS dear, count(*) FILTER (WHERE o.ok) AS fine,
+        bool_and(ok) AS all_ok
         FROM orders o WHERE price > 0 GROUP BY country, date(o.at)"""
     )
     assert found.keys == ("country", "day")
-    assert found.combine == {"n": "sum", "coupons": "sum", "total": "sum", "lo": "min", "hi": "max", "dear": "sum", "fine": "sum",
-                             "all_ok": "min"}  # fmt: skip
+    assert found.combine == {
+        "n": "sum",
+        "coupons": "sum",
+        "total": "sum",
+        "lo": "min",
+        "hi": "max",
+        "dear": "sum",
+        "fine": "sum",
+        "all_ok": "min",
+    }
     where, columns = found.steps
     assert where.where is not None
     assert [one.text for one in columns.columns] == [
-        "country AS `country`", "date(at) AS `day`", "1L AS `n`", "CASE WHEN (coupon) IS NOT NULL THEN 1L ELSE 0L END AS `coupons`",
-        "(price * 2) AS `total`", "(price) AS `lo`", "CASE WHEN ok THEN price END AS `hi`",
-        "CASE WHEN (price > 9) THEN 1L ELSE 0L END AS `dear`", "CASE WHEN (ok) THEN 1L ELSE 0L END AS `fine`", "(ok) AS `all_ok`",
-    ]  # fmt: skip
+        "country AS `country`",
+        "date(at) AS `day`",
+        "1L AS `n`",
+        "CASE WHEN (coupon) IS NOT NULL THEN 1L ELSE 0L END AS `coupons`",
+        "(price * 2) AS `total`",
+        "(price) AS `lo`",
+        "CASE WHEN ok THEN price END AS `hi`",
+        "CASE WHEN (price > 9) THEN 1L ELSE 0L END AS `dear`",
+        "CASE WHEN (ok) THEN 1L ELSE 0L END AS `fine`",
+        "(ok) AS `all_ok`",
+    ]
 
 
 @pytest.mark.parametrize("group", ["1", "country", "COUNTRY", "`country`", "upper(c)"])
@@ -101,7 +121,7 @@ def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None
         ("SELECT a, FROM s", "an expression is expected here", "FROM"),
         ("SELECT a FROM s VERSION AS OF 3", "which has no versions", "VERSION"),
     ],
-)  # fmt: skip
+)
 def test_what_would_need_other_rows_is_refused_at_its_token(query: str, said: str, token: str) -> None:
     with pytest.raises(ConfigError) as raised:
         view(query)
