@@ -75,7 +75,7 @@ def test_a_mistake_is_shown_in_its_line(frazil: Frazil, tmp_path: Path) -> None:
         (["-c", "frazil.yaml", "sql", "-c", "SHOW SINKS"], "reads no pipeline file"),
         (["sql", "--json"], "A prompt has no JSON"),
         (["sql", "nothing.sql"], "The file nothing.sql does not exist"),
-        (["sql", "--run"], "has no enabled pipeline"),
+        (["sql", "--run"], "There is no sink in frazil-sql.db"),
     ],
 )
 def test_calls_that_mean_nothing(frazil: Frazil, arguments: list[str], said: str) -> None:

@@ -68,6 +68,8 @@ def prompt(call: Call, session: Session, *, source: Input | None = None, screen:
         try:
             for one in session.run(text, "<prompt>"):
                 show(call, one)
+        except KeyboardInterrupt:
+            call.output.say("cancelled", "yellow")
         except FrazilError as error:
             Output(debug=call.output.debug).problem(error)
             call.output.trace(error)

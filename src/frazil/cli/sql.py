@@ -124,11 +124,10 @@ def _cell(value: Any) -> str:
 
 def _run(call: Call, session: Session, answers: list[Answer], *, once: bool, only: list[str]) -> None:
     from frazil.cli.run import Totals, announcer, display, surrounded
-    from frazil.doors.sql import run
-    from frazil.engine.runner import selected
+    from frazil.doors.sql import run, sinks_to_run
 
     project = session.project()
-    chosen = selected(project, only)
+    chosen = sinks_to_run(project, only)
     totals = Totals()
     document = {"statements": [one.to_json() for one in answers]} if answers else {}
     say = announcer(call, project.settings)

@@ -13,6 +13,7 @@ CREATE CONNECTION pg TO POSTGRES (HOST 'localhost', DATABASE 'd', USER 'u');
 CREATE CONNECTION aws TO AWS (REGION = 'eu-west-1');
 CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;
 CREATE SOURCE orders (id bigint, price double precision, tags text[]) FROM KAFKA CONNECTION kafka (TOPIC 'orders') FORMAT JSON;
+CREATE SOURCE people FROM KAFKA CONNECTION kafka (TOPIC 'people') KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE UPSERT;
 CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (customers, items AS goods);
 CREATE MATERIALIZED VIEW totals AS SELECT id, sum(price) AS total FROM orders GROUP BY id;
 """
@@ -181,9 +182,17 @@ MISTAKES = {
         "IN",
         "Leave out IN CLUSTER.",
     ),
+    "changes without a key": (
+        SINK.format("people"),
+        "upsert sinks must specify a key",
+        "CREATE SINK s",
+        (1, 20),
+        "people",
+        "Add KEY (column, ...), or MODE APPEND.",
+    ),
     "an object that others use": (
         "DROP CONNECTION kafka",
-        "'kafka' is used by orders, totals",
+        "'kafka' is used by orders, people, totals",
         "DROP CONNECTION kafka",
         (1, 17),
         "kafka",

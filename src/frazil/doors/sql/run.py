@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
-from frazil.errors import FrazilError
+from frazil.errors import ConfigError, FrazilError
 from frazil.model.events import Event, Listener
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
@@ -37,9 +38,22 @@ def run(
     """Runs the sinks (or those named) until each is done or ``stop`` is set; the first error is raised when all have ended.
 
     A sink that is created, altered or dropped meanwhile is started, started anew or stopped between two batches. With ``once``
-    what is there is read and committed, and the catalog is not watched.
+    what is there is read and committed, and the catalog is not watched. When the last sink was dropped, the next one is
+    waited for.
     """
     _Supervisor(session, once=once, only=only, listeners=listeners, stop=stop or threading.Event(), say=say).run()
+
+
+def sinks_to_run(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSpec, ...]:
+    """Those named, or all."""
+    known = {pipeline.name: pipeline for pipeline in project.pipelines}
+    for name in only:
+        if name not in known:
+            fix = did_you_mean(name, list(known)) or f"There are: {', '.join(known) or 'none'}."
+            raise ConfigError("unknown-sink", f"There is no sink {name!r} in {project.file}.", fix=fix)
+    if not known:
+        raise ConfigError("nothing-to-run", f"There is no sink in {project.file}.", fix="Make one with CREATE SINK.")
+    return tuple(known[name] for name in only or known)
 
 
 class _Supervisor:
@@ -61,18 +75,19 @@ class _Supervisor:
         self._say = say
         self._running: dict[str, _Running] = {}
         self._ended: dict[str, PipelineSpec] = {}
+        self._awaits_sinks = False
         self._errors: list[BaseException] = []
 
     def run(self) -> None:
-        from frazil.engine.runner import components_of, selected, start_spark
+        from frazil.engine.runner import components_of, start_spark
 
         version = self._session.definitions.version
         project = self._session.project()
-        chosen = selected(project, self._only)
+        chosen = sinks_to_run(project, self._only)
         self._spark = start_spark(chosen, project.settings)
         self._components = components_of(chosen)
         self._follow(project, chosen)
-        while self._running and not self._stop.is_set():
+        while (self._running or self._awaits_sinks) and not self._stop.is_set():
             self._reap()
             if self._stop.wait(0.05 if self._once else WATCH_SECONDS):
                 break
@@ -101,6 +116,7 @@ class _Supervisor:
         from frazil.engine.runner import components_of
 
         wanted = {pipeline.name: pipeline for pipeline in pipelines}
+        self._awaits_sinks = not wanted
         for name, one in list(self._running.items()):
             if wanted.get(name) != one.pipeline:
                 one.stop.set()

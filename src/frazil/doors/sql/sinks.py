@@ -119,8 +119,10 @@ def _mode(sink: CreateSink, read: Stream) -> CommitMode:
             words = "a view with GROUP BY changes the rows of its groups, which MODE APPEND cannot"
             raise sink.wrong("sql-sink", sink.mode_at, words, fix="Write MODE UPSERT, or leave MODE out.")
         return CommitMode.APPEND
-    if sink.mode is Mode.UPSERT and not sink.key and not read.tells_keys:
-        raise sink.wrong("sql-sink", sink.mode_at, "upsert sinks must specify a key", fix="Add KEY (column, ...).")
+    changes = sink.mode is Mode.UPSERT or read.tells_operations
+    if changes and not sink.key and not read.tells_keys:
+        fix = "Add KEY (column, ...), or MODE APPEND." if sink.mode is None else "Add KEY (column, ...)."
+        raise sink.wrong("sql-sink", sink.mode_at or sink.item[0].at, "upsert sinks must specify a key", fix=fix)
     keyed = sink.mode is Mode.UPSERT or bool(sink.key) or read.tells_keys
     return CommitMode.UPSERT if keyed else CommitMode.APPEND
 
