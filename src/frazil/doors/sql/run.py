@@ -14,6 +14,8 @@ from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 WATCH_SECONDS = 1.0
 """How often the catalog of definitions is looked at."""
+ONCE_SECONDS = 0.05
+"""How often a run that ends by itself is looked at."""
 
 
 @dataclass
@@ -76,35 +78,38 @@ class _Supervisor:
         self._running: dict[str, _Running] = {}
         self._ended: dict[str, PipelineSpec] = {}
         self._awaits_sinks = False
-        self._errors: list[BaseException] = []
+        self._errors: dict[str, BaseException] = {}
 
     def run(self) -> None:
         from frazil.engine.runner import components_of, start_spark
 
-        version = self._session.definitions.version
+        self._version = self._session.definitions.version
         project = self._session.project()
         chosen = sinks_to_run(project, self._only)
         self._spark = start_spark(chosen, project.settings)
         self._components = components_of(chosen)
-        self._follow(project, chosen)
-        while (self._running or self._awaits_sinks) and not self._stop.is_set():
+        try:
+            self._follow(project, chosen)
+            while (self._running or self._awaits_sinks) and not self._stop.wait(ONCE_SECONDS if self._once else WATCH_SECONDS):
+                self._reap()
+                if not self._once:
+                    self._look_again()
+        finally:
+            for one in self._running.values():
+                one.stop.set()
+            for one in self._running.values():
+                one.thread.join()
             self._reap()
-            if self._stop.wait(0.05 if self._once else WATCH_SECONDS):
-                break
-            if not self._once and self._session.definitions.version != version:
-                version = self._session.definitions.version
-                self._look_again()
-        for one in self._running.values():
-            one.stop.set()
-        for one in self._running.values():
-            one.thread.join()
-        self._reap()
-        if self._errors:
-            raise self._errors[0]
+        for error in self._errors.values():
+            raise error
 
     def _look_again(self) -> None:
-        """Takes the catalog as it is now; one that cannot be used is told, and what runs goes on."""
+        """Takes the catalog as it is now, if it has changed; one that cannot be used is told, and what runs goes on."""
         try:
+            version = self._session.definitions.version
+            if version == self._version:
+                return
+            self._version = version
             project = self._session.project()
         except FrazilError as error:
             self._say(f"the definitions cannot be used as they are now: {error}")
@@ -122,6 +127,7 @@ class _Supervisor:
                 one.stop.set()
                 one.thread.join()
                 self._reap()
+                self._ended.pop(name, None)
         for name, pipeline in wanted.items():
             if name in self._running or self._ended.get(name) == pipeline:
                 continue  # one that has ended as it is now is not started again
@@ -143,6 +149,7 @@ class _Supervisor:
 
         one = _Running(pipeline, threading.Thread(target=work, name=pipeline.name), stop)
         self._running[pipeline.name] = one
+        self._errors.pop(pipeline.name, None)
         one.thread.start()
 
     def _reap(self) -> None:
@@ -154,7 +161,7 @@ class _Supervisor:
             self._ended[name] = one.pipeline
             if one.error is None:
                 continue
-            self._errors.append(one.error)
+            self._errors[name] = one.error
             if self._session.settings.on_failure == "stop":
                 self._stop.set()
 

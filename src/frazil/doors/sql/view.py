@@ -8,7 +8,7 @@ rows is refused at its token. Expressions stay the text that they are, for Spark
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from frazil.doors.sql.statements import CreateView, Word
@@ -94,6 +94,10 @@ class ViewQuery:
     combine: Mapping[str, str] = field(default_factory=dict)
     group_at: int = 0
 
+    def then(self, step: Step) -> ViewQuery:
+        """With one more step."""
+        return replace(self, steps=(*self.steps, step))
+
 
 def view_query(statement: CreateView) -> ViewQuery:
     """The query of a view."""
@@ -101,25 +105,21 @@ def view_query(statement: CreateView) -> ViewQuery:
 
     reader = _Reader(statement)
     select = reader.read()
-    steps: list[Step] = []
-    made: ViewQuery | None = None
+    innermost, *_ = _from_within(select)
+    made = ViewQuery(innermost.item)
     for one in _from_within(select):
-        if made is not None:
+        if made.keys:
             reader.refuse(made.group_at, "what was grouped cannot be read on: groups change as rows come")
         if one.where is not None:
-            steps.append(Step(where=reader.expression(one.where, one.names)))
+            made = made.then(Step(where=reader.expression(one.where, one.names)))
         if one.group is not None:
             columns, keys, combine = grouped(reader, one)
-            steps.append(Step(columns=columns))
-            made = ViewQuery(select.item, (), keys, combine, one.group_at)
+            made = replace(made.then(Step(columns=columns)), keys=keys, combine=combine, group_at=one.group_at)
             continue
         refuse_aggregates(reader, one)
         if [token.text for piece in one.items for token in piece.tokens] != ["*"]:
-            steps.append(Step(columns=tuple(reader.expression(piece, one.names) for piece in one.items)))
-    item = next(iter(_from_within(select))).item
-    if made is None:
-        return ViewQuery(item, tuple(steps))
-    return ViewQuery(item, tuple(steps), made.keys, made.combine, made.group_at)
+            made = made.then(Step(columns=tuple(reader.expression(piece, one.names) for piece in one.items)))
+    return made
 
 
 def _from_within(select: Select) -> Iterator[Select]:
