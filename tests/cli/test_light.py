@@ -35,7 +35,7 @@ def loaded(cwd: Path, arguments: list[str], forbidden: list[str]) -> tuple[int, 
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["run", "--help"], ["validate"], ["validate", "--json"], ["schema"], ["schema", "generator"], ["connectors"],
-     ["version"], ["init", "new"]],
+     ["version"], ["init", "new"], ["sql", "-c", "CREATE SOURCE s FROM LOAD GENERATOR SHOP; SHOW OBJECTS"]],
     ids=" ".join,
 )  # fmt: skip
 def test_it_loads_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:

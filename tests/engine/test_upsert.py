@@ -206,6 +206,38 @@ def test_columns_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> 
     assert lake.rows() == [(0, "a", "b"), (1, "newer", None)]
 
 
+def test_values_are_combined_with_those_of_the_table(lake: Lake) -> None:
+    def add(rows: str, batch: str) -> frazil.Committed:
+        query = f"select * from values {rows} t(id, n, price, least, most)"
+        combine = {"n": "sum", "price": "sum", "least": "min", "most": "max"}
+        return auto(lake, query, combine=combine).write(batch)
+
+    add("(1L, 1, 1.50, 5, 5), (1L, 1, 2.25, 3, 3), (2L, 1, null, null, null)", "a")
+    done = add("(1L, 2147483647, 0.25, 4, 9), (3L, 1, 1.00, 1, 1), (2L, null, 7.00, 8, null)", "b")
+    assert (done.counts.read, done.counts.written) == (3, 3)
+    assert why(lake) == ("merge", "values are combined with those in the table")
+    add("(1L, 2147483647, 0.25, 4, 9)", "b")  # once more, under the same name
+    found = [(1, 2147483649, "4.00", 3, 9), (2, 1, "7.00", 8, None), (3, 1, "1.00", 1, 1)]
+    assert lake.rows("id, n, cast(price as string), least, most") == found
+    assert dict(lake.table().dtypes) == {"id": "bigint", "n": "bigint", "price": "decimal(13,2)", "least": "int", "most": "int"}
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "said"),
+    [
+        ("select 1L id, 1 n, 2 m", {}, "combine says nothing of the column 'm'"),
+        ("select 1L id, 1 n, 'd' op", {"op_field": "op"}, "cannot follow rows that are updated or deleted"),
+        ("select 1L id, 1 n", {"upsert_strategy": "equality_delete"}, "combine needs to look at the rows in the table"),
+        ("select 1L id, 1 n", {"order_by": "n"}, "order_by has no meaning with combine"),
+        ("select 1L id, 1 n", {"commit_mode": "append"}, "combine has no meaning with commit_mode: append"),
+        ("select 1L id, 1 n", {"combine": {"id": "sum", "n": "sum"}}, "the key 'id' cannot be combined"),
+    ],
+)
+def test_what_cannot_be_combined(lake: Lake, query: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(frazil.ConfigError, match=said):
+        lake.sink(query, **{"commit_mode": "upsert", "key_fields": ["id"], "combine": {"n": "sum"}} | options).write()
+
+
 def test_values_that_were_not_sent_keep_their_values(lake: Lake) -> None:
     marked = {"unchanged_value": "__unchanged", "unchanged_missing": "write_null"}
     auto(lake, "select id, 'a' v, 'b' w from range(2)", **marked).write()

@@ -93,6 +93,20 @@ def test_new_columns_come_once_with_their_rows(ground: Ground, faulty_rest: Faul
     assert names == ["writer", "id", *(f"c{n}" for n in range(len(APPLIED_FAULTS) + 1))]
 
 
+def test_sums_are_added_once_under_each_fault_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
+    foreign = Foreign(ground)
+    writer = ground.writer(commit_mode="upsert", key_fields=["writer", "id"], combine={"n": "sum"})
+    writer.open()
+    for number, fault in enumerate(APPLIED_FAULTS):
+        faulty_rest.script([replace(fault, meanwhile=foreign.append)])
+        frame = writer.session.range(0, 6, 1, 1).selectExpr(f"'{OURS}' writer", "id % 3 id", f"{number + 1} n")
+        writer.writer.write(frame, Part("sums", row_position(number), row_position(number + 1) or ""))
+    faulty_rest.settle()
+    found = ground.administrator.table(f"lake.{ground.name}").where(f"writer = '{OURS}'").select("id", "n").collect()
+    total = 2 * sum(range(1, len(APPLIED_FAULTS) + 1))
+    assert sorted(map(tuple, found)) == [(0, total), (1, total), (2, total)]
+
+
 def test_two_writers_that_merge_the_same_new_keys_leave_one_row_each(either: Ground) -> None:
     merging = KEYS | {"upsert_strategy": "merge"}
     writers = [either.writer(f"writer-{number}", **merging) for number in range(2)]

@@ -98,6 +98,15 @@ def test_partitioning(options: dict[str, Any], fields: list[str]) -> None:
     assert [str(field) for field in sink(**options).partition] == fields
 
 
+def test_commits_by_size_follow_what_rows_take() -> None:
+    by_rows, by_bytes = sink(batch_size=500), sink(batch_bytes=2_000_000)
+    assert (by_rows.rows_wanted(10.0), by_rows.rows_planned(10.0)) == (500, 500)
+    assert (by_bytes.rows_wanted(100.0), by_bytes.rows_planned(100.0)) == (20_000, 20_000)
+    assert (by_bytes.rows_wanted(2_000.0), by_bytes.rows_planned(2_000.0)) == (1_000, 10_000)
+    assert by_bytes.rows_planned(0.001) == 1_000_000
+    assert sink(batch_bytes=2_000_000, max_batch_size=15_000).rows_planned(1.0) == 15_000
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -105,6 +114,7 @@ def test_partitioning(options: dict[str, Any], fields: list[str]) -> None:
         ({"partition_fields": ["a"]}, "partition_fields has no meaning with partitioning: none"),
         ({"partitioning": "identity", "partition_fields": ["a"], "partition_by": ["a"]}, "say the same thing twice"),
         ({"num_buckets": 4}, "num_buckets has no meaning"),
+        ({"batch_size": 5, "batch_bytes": 100}, "batch_size and batch_bytes exclude each other"),
         ({"time_granularity": "hour"}, "time_granularity has no meaning"),
         ({"schema": {"a": "int", "A": "int"}}, "column 'a' is declared twice"),
         ({"schema": {"a": "int"}, "key_fields": ["b"]}, "key field 'b' is not among the declared columns"),

@@ -22,6 +22,7 @@ from frazil.cli import (
     rewind,
     run,
     schema,
+    sql,
     status,
     test,
     validate,
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify.verify,
     "status": status.status,
     "inspect": inspect.inspect,
+    "sql": sql.sql,
     "schema": schema.schema,
     "connectors": connectors.connectors,
     "doctor": doctor.doctor,
@@ -62,7 +64,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 for name, function in COMMANDS.items():
-    app.command(name)(with_common_options(function))
+    # `-c` of sql is a statement, as that of other prompts is.
+    app.command(name)(with_common_options(function, without=("config",) if function is sql.sql else ()))
 
 
 def _help_alone(ctx: typer.Context) -> None:

@@ -119,11 +119,14 @@ def nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
     return f"There are: {', '.join(known)}." if known else "There are none."
 
 
-def with_common_options(function: Callable[Concatenate[Call, P], None]) -> Callable[..., None]:
-    """The command as typer calls it: with the options that all commands share, put together with those before its name."""
+def with_common_options(function: Callable[Concatenate[Call, P], None], *, without: Sequence[str] = ()) -> Callable[..., None]:
+    """The command as typer calls it: with the options that all commands share, put together with those before its name.
+
+    ``without`` are those of the shared ones that it has no use for.
+    """
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
 
-    def command(ctx: typer.Context, config: Path | None, json: bool, debug: bool, **arguments: Any) -> None:
+    def command(ctx: typer.Context, json: bool, debug: bool, config: Path | None = None, **arguments: Any) -> None:
         before: Call = ctx.obj
         output = Output(json=json or before.output.json, debug=debug or before.output.debug)
         call = Call(before.config, output).with_file(str(config) if config is not None else None)
@@ -133,6 +136,7 @@ def with_common_options(function: Callable[Concatenate[Call, P], None]) -> Calla
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
         for name, (annotation, default) in COMMON.items()
+        if name not in without
     ]
     parameters = [context, *(own_one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for own_one in own), *shared]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from frazil.errors import FrazilError, UsageError
 
 if TYPE_CHECKING:
     from frazil.model.events import Event, Listener
-    from frazil.model.pipeline import ProjectSpec
+    from frazil.model.pipeline import PipelineSpec, ProjectSpec
     from frazil.model.settings import Settings
 
 
@@ -114,16 +114,36 @@ def execute(
     listeners: Sequence[Listener],
     stop: threading.Event | None = None,
 ) -> None:
-    """Runs pipelines with everything around them: logs, metrics, health, signals."""
+    """Runs the pipelines of a project with everything around them."""
     from frazil.engine.runner import run_project
+
+    def work(everybody: Sequence[Listener], stopping: threading.Event) -> None:
+        run_project(project, once=once, listeners=everybody, stop=stopping, only=only)
+
+    surrounded(call, project.settings, pipelines_named(project, only), work, once=once, listeners=listeners, stop=stop)
+
+
+Work = Callable[[Sequence["Listener"], threading.Event], None]
+
+
+def surrounded(
+    call: Call,
+    settings: Settings,
+    pipelines: Sequence[PipelineSpec],
+    work: Work,
+    *,
+    once: bool,
+    listeners: Sequence[Listener],
+    stop: threading.Event | None = None,
+) -> None:
+    """Does the work with everything around it: logs, metrics, health, signals."""
     from frazil.observe.health import Health
     from frazil.observe.logs import configure
     from frazil.observe.metrics import Metrics
     from frazil.observe.web import Web
 
-    settings = project.settings
     configure("debug" if call.output.debug else settings.log_level, settings.log_format)
-    metrics, health = Metrics(), Health.watching(pipelines_named(project, only))
+    metrics, health = Metrics(), Health.watching(pipelines)
     say = announcer(call, settings)
     with (
         Stopping(lambda message: say("stopping", message), stop) as stopping,
@@ -134,7 +154,7 @@ def execute(
                 say("serving", f"{purpose}: {web.urls[purpose]}")
         say("starting", "starting Spark ...")
         everybody: list[Listener] = [metrics, health, *listeners]
-        run_beside(lambda: run_project(project, once=once, listeners=everybody, stop=stopping.event, only=only))
+        run_beside(lambda: work(everybody, stopping.event))
 
 
 def announcer(call: Call, settings: Settings) -> Callable[[str, str], None]:

@@ -1,7 +1,7 @@
 """Drives a replayable source into a sink: batch after batch, each from where the table ends.
 
 No checkpoint is kept: the position of the source stands in the table's ledger, in the same commit as the rows. A batch is
-due when so many rows are there as the sink asks for, or when its flush interval is over and anything is there at all.
+due when so many rows or bytes are there as the sink asks for, or when its flush interval is over and anything is there at all.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from frazil.sources.base import AWAY, Behind, Several, Slice, Source
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
+# What a row takes in a file, as long as no commit has told.
+ROW_BYTES = 100.0
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Pump:
         self._name = writer.name
         self._position: Position | None = None
         self._lag_told: float | None = None
+        self._row_bytes = ROW_BYTES
         self.totals = Totals()
 
     def run(self, stop: threading.Event, *, once: bool) -> Totals:
@@ -102,7 +105,7 @@ class Pump:
         """Looks for the next part, and writes it when it is due; whether nothing is left to do."""
         sink = self._writer.sink
         self._tell_lag()
-        part = self._plan(sink.rows_per_batch)
+        part = self._plan(sink.rows_planned(self._row_bytes))
         if part is None:
             if once or self._source.finished(self._position):
                 return True
@@ -149,7 +152,7 @@ class Pump:
         return self._source.plan(self._position, limit)
 
     def _due(self, part: Slice, remaining: float) -> bool:
-        enough = part.rows is not None and part.rows >= self._writer.sink.batch_size
+        enough = part.rows is not None and part.rows >= self._writer.sink.rows_wanted(self._row_bytes)
         # Where a source begins that has no rows yet is kept at once: what comes before the next start is not to be missed.
         begins = part.start is None and part.rows == 0
         return enough or begins or part.full or remaining <= 0
@@ -171,6 +174,8 @@ class Pump:
         self._source.observed(part, written.counts.read)
         self._source.committed(part.end)
         if not written.skipped:
+            if written.counts.read and written.bytes:
+                self._row_bytes = written.bytes / written.counts.read
             self.totals.batches += 1
             self.totals.rows += written.counts.written
         return written.counts.read

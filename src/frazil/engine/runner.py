@@ -82,12 +82,16 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
 
 def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: Sequence[SourceSpec] = ()) -> SparkSession:
     """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
-    catalogs = [catalog_settings(pipeline.sink) for pipeline in pipelines]
-    components = [component for catalog in catalogs for component in catalog.components]
+    export_environment([catalog_settings(pipeline.sink) for pipeline in pipelines])
+    return spark_session(settings.spark, sorted(components_of(pipelines, sources)))
+
+
+def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:
+    """The jars, by component, that these need."""
+    components = [component for pipeline in pipelines for component in catalog_settings(pipeline.sink).components]
     components += ["kafka" for pipeline in pipelines if pipeline.dead_letter_topic is not None]
     components += [part for source in (*(p.source for p in pipelines), *sources) for part in _components(source)]
-    export_environment(catalogs)
-    return spark_session(settings.spark, components)
+    return frozenset(components)
 
 
 def run_pipeline(

@@ -27,6 +27,14 @@ class UpsertStrategy(StrEnum):
     MERGE = "merge"
 
 
+class Combine(StrEnum):
+    """How two values of a column become one."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+
+
 class MergeMode(StrEnum):
     """What a merge does with the files of rows that it changes."""
 
@@ -118,6 +126,11 @@ class ChangeOptions(Model):
     when_matched_update_all: bool = Field(True, description="Upsert: whether a row with a known key replaces the old one.")
     when_not_matched_insert_all: bool = Field(True, description="Upsert: whether a row with a new key is added.")
     partial_updates: bool = Field(False, description="Upsert: columns that a batch does not have keep the table's values.")
+    combine: dict[str, Combine] = Field(
+        default_factory=dict,
+        description="Upsert: columns whose values are combined with those of the table instead of replacing them: "
+        "`{amount: sum, latest: max}`. All columns but the keys stand here.",
+    )
     unchanged_value: str | None = Field(
         None,
         description="Upsert: a text that stands for a value which did not change and was not sent, "
@@ -168,6 +181,7 @@ _ONLY_UPSERT = (
     "when_matched_update_all",
     "when_not_matched_insert_all",
     "partial_updates",
+    "combine",
     "unchanged_value",
     "unchanged_missing",
 )
@@ -204,7 +218,26 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
     if options.overwrite_where is not None and options.commit_mode is not CommitMode.OVERWRITE:
         words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
         problems.append(Problem(words, "overwrite_where"))
-    return problems + _strategy_problems(options) + _operation_problems(options)
+    return problems + _strategy_problems(options) + _operation_problems(options) + _combine_problems(options)
+
+
+_UNCOMBINED = "combine adds rows up that only come: it cannot follow rows that are updated or deleted"
+
+
+def _combine_problems(options: ChangeOptions) -> list[Problem]:
+    if not options.combine:
+        return []
+    keys = [key.lower() for key in options.key_fields]
+    problems = [Problem(f"the key {name!r} cannot be combined", "combine") for name in options.combine if name.lower() in keys]
+    if options.has_operations:
+        problems.append(Problem(_UNCOMBINED, "combine"))
+    excluded = {
+        "order_by": bool(options.order_by),
+        "partial_updates": options.partial_updates,
+        "unchanged_value": options.unchanged_value is not None,
+        "when_matched_update_all": not options.when_matched_update_all,
+    }
+    return problems + [Problem(f"{name} has no meaning with combine", name) for name, given in excluded.items() if given]
 
 
 def _replacement_problems(options: ChangeOptions) -> list[Problem]:
@@ -228,6 +261,8 @@ def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool) -> list[Pr
     problems = []
     if options.commit_mode is CommitMode.UPSERT and not options.key_fields and not keys:
         problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
+    if options.combine and operations:
+        problems.append(Problem(_UNCOMBINED, "combine"))
     if options.commit_mode is CommitMode.APPEND and not options.has_operations and not operations:
         problems += [
             Problem(f"{name} has no meaning without op_field or change_format: rows that say nothing are all inserts", name)
@@ -253,6 +288,7 @@ def _strategy_problems(options: ChangeOptions) -> list[Problem]:
                 ("when_matched_update_all", not options.when_matched_update_all),
                 ("when_not_matched_insert_all", not options.when_not_matched_insert_all),
                 ("partial_updates", options.partial_updates),
+                ("combine", bool(options.combine)),
                 ("unchanged_value", options.unchanged_value is not None),
             )
             if set_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from frazil.model.types import NOT_KEYS, Column, StructType, parse_type, unwrita
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 MAX_FILE_MB = 512
+MOST_ROWS = 1_000_000
 
 
 class PartitionStrategy(StrEnum):
@@ -101,7 +103,13 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     table: Name | None = Field(None, description="Table name.")
     id: Name | None = Field(None, description="Stable identity of the sink in the table's ledger; `pipeline/sink` when left out.")
 
-    batch_size: int = Field(10_000, ge=1, le=1_000_000, description="Rows of a commit: one is made as soon as so many are there.")
+    batch_size: int = Field(10_000, ge=1, le=MOST_ROWS, description="Rows of a commit: one is made as soon as so many are there.")
+    batch_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="Bytes of a commit's files, instead of batch_size: one is made as soon as about so many are there. "
+        "What a row takes is learnt from the commits before.",
+    )
     max_batch_size: int | None = Field(
         None, ge=1, description="Most rows of one commit while catching up with a backlog; batch_size when left out."
     )
@@ -225,6 +233,16 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         """Most rows of one commit."""
         return max(self.batch_size, self.max_batch_size or 0)
 
+    def rows_wanted(self, row_bytes: float) -> int:
+        """With so many rows a commit is due."""
+        return self.batch_size if self.batch_bytes is None else max(1, math.ceil(self.batch_bytes / max(row_bytes, 1.0)))
+
+    def rows_planned(self, row_bytes: float) -> int:
+        """Most rows of one commit, when a row takes so many bytes."""
+        if self.batch_bytes is None:
+            return self.rows_per_batch
+        return max(self.rows_per_batch, min(self.rows_wanted(row_bytes), self.max_batch_size or MOST_ROWS))
+
     @property
     def partition(self) -> tuple[PartitionField, ...]:
         """The partition fields of a new table, whichever way they were written."""
@@ -276,6 +294,8 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
         words = "max_batch_size is the cap while catching up and cannot be below batch_size"
         problems.append(Problem(words, "max_batch_size"))
+    if sink.batch_bytes is not None and "batch_size" in sink.model_fields_set:
+        problems.append(Problem("batch_size and batch_bytes exclude each other", "batch_bytes"))
     return problems + _declared_problems(sink)
 
 
@@ -372,6 +392,6 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
 _OWN_OPTIONS = frozenset(
     {"table", "schema", *SinkSpec.model_fields}
     - {"catalog", "namespace", "id", "s3", "gcs", "azure", "route", "columns"}
-    - {"batch_size", "max_batch_size", "flush_interval_secs"}
+    - {"batch_size", "batch_bytes", "max_batch_size", "flush_interval_secs"}
     - {"error_column", "raw_column", *DeadLetterOptions.model_fields}
 )

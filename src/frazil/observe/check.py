@@ -54,7 +54,7 @@ class Check:
 def check_sink(name: str, sink: SinkSpec) -> Iterator[Check]:
     """The steps of one sink, each as soon as it is done. Without a catalog the later ones are left out."""
     subject = f"sink {name}"
-    steps = {"names": _check_names, "catalog": _check_catalog, "table": _check_table, "storage": _check_storage}
+    steps = {"names": _check_names, "catalog": check_catalog, "table": _check_table, "storage": _check_storage}
     for step, attempt in steps.items():
         try:
             yield Check(subject, step, attempt(sink))
@@ -71,7 +71,8 @@ def _check_names(sink: SinkSpec) -> str:
     return f"writes to {sink.full_name}"
 
 
-def _check_catalog(sink: SinkSpec) -> str:
+def check_catalog(sink: SinkSpec) -> str:
+    """Connects to the sink's catalog, and looks for its namespace if it has one."""
     spec = sink.catalog
     if spec.type in INSIDE_THE_RUN:
         return f"a {spec.type.value} catalog exists only inside the run: there is nothing to connect to"
@@ -83,6 +84,9 @@ def _check_catalog(sink: SinkSpec) -> str:
     if catalog is None:
         return f"the {spec.type.value} catalog at {spec.address} will be made by the first run"
     with translated(spec):
+        if sink.namespace is None:
+            count = len(catalog.list_namespaces())
+            return f"connected to the {spec.type.value} catalog at {spec.address}; it has {count} namespaces"
         present = catalog.namespace_exists(sink.namespace_levels)
     found = f"namespace {sink.namespace} {'exists' if present else 'does not exist yet'}"
     return f"connected to the {spec.type.value} catalog at {spec.address}; {found}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from frazil.errors import ConfigError, EnvironmentFault
@@ -17,7 +18,7 @@ from frazil.model.source import (
 from frazil.sources.base import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -78,12 +79,35 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
 
             return KafkaTopics(spec, spark, lambda: decoder(spec, spark))
         case PostgresCdcSource():
-            try:
+            with _package_of_postgres():
                 from frazil.sources.postgres.source import PostgresCdc
-            except ModuleNotFoundError as error:
-                raise EnvironmentFault(
-                    "package-missing",
-                    f"The connector postgres-cdc needs the package {error.name}.",
-                    fix="Install it: pip install 'frazil[postgres]'.",
-                ) from error
             return PostgresCdc(spec, spark)
+
+
+def check_database(spec: PostgresCdcSource) -> str:
+    """Connects to the database alone: neither tables nor a publication are looked for."""
+    with _package_of_postgres():
+        from frazil.sources.postgres.connection import Login, asking
+    login = Login.of(spec)
+    with login.connect() as connection, asking("The settings of the database"):
+        row = connection.execute("SHOW wal_level").fetchone()
+    level = row[0] if row else ""
+    if level != "logical":
+        raise ConfigError(
+            "database-limits",
+            f"PostgreSQL at {login} has wal_level = {level}, which tells nobody of changes.",
+            fix="Set wal_level = logical, and restart the server.",
+        )
+    return f"connected to PostgreSQL at {login}"
+
+
+@contextmanager
+def _package_of_postgres() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise EnvironmentFault(
+            "package-missing",
+            f"The connector postgres-cdc needs the package {error.name}.",
+            fix="Install it: pip install 'frazil[postgres]'.",
+        ) from error

@@ -73,6 +73,8 @@ def _needs_merge(options: ChangeOptions, facts: Facts) -> str | None:
         return "rows with known keys are left as they are"
     if not options.when_not_matched_insert_all:
         return "rows with new keys are left out"
+    if options.combine and not facts.empty and not facts.disjoint:
+        return "values are combined with those in the table"
     if options.partial_updates and facts.lacks_columns and not facts.empty:
         return "columns that the batch lacks keep their values"
     if facts.unchanged:

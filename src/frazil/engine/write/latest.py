@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +12,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 
 from frazil.engine.counting import Counted
 from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, data_columns, quoted, unchanged
+from frazil.engine.write.combine import combined
 from frazil.engine.write.rows import EXTRA, IGNORE, MOVED, ORDER, is_extra
 from frazil.errors import DataError
+from frazil.model.changes import Combine
 
 MOVED_AT = f"{HIDDEN}moved_at"
 """Where in the order a row got its key, if that was in this batch and from another one."""
@@ -48,8 +50,12 @@ class Survey:
 
 
 @contextmanager
-def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, Survey]]:
+def latest(
+    frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine] | None = None
+) -> Iterator[tuple[DataFrame, Survey]]:
     """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
+
+    With ``combine`` the changes of a key become one instead.
 
     A value that it lacks because it did not change is taken from the changes before it, as far as they have it.
 
@@ -66,7 +72,7 @@ def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, S
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
-    last = _last(changes, keys).persist()
+    last = (_one_of_each(changes, keys, combine) if combine else _last(changes, keys)).persist()
     try:
         yield last.drop(_LOWEST, _HIGHEST), _survey(last, keys, seen)
     finally:
@@ -75,6 +81,10 @@ def latest(frame: DataFrame, keys: Sequence[str]) -> Iterator[tuple[DataFrame, S
 
 def _op(frame: DataFrame) -> Column:
     return functions.col(OP) if OP in frame.columns else functions.lit("")
+
+
+def _one_of_each(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine]) -> DataFrame:
+    return combined(frame, keys, combine).withColumns({_LOWEST: functions.lit(0), _HIGHEST: functions.lit(0)})
 
 
 def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -16,11 +16,12 @@ from frazil.engine.iceberg import Change, Scratch
 from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, quoted, unchanged
 from frazil.engine.target import Fit
 from frazil.engine.write.choose import Choice
+from frazil.engine.write.combine import way_of
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.latest import MOVED_AT, Survey, lacks_values
 from frazil.engine.write.rows import ORDER, TURN, fields_of, is_extra
 from frazil.errors import DataError
-from frazil.model.changes import ChangeOptions
+from frazil.model.changes import ChangeOptions, Combine
 from frazil.model.commit import RowCounts
 
 _NEW, _OLD = "frazil_new", Scratch.NAME
@@ -123,7 +124,21 @@ def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) ->
 def _updates(last: DataFrame, fit: Fit, options: ChangeOptions) -> dict[str, Column]:
     """What a known row becomes: the batch's values, but for those that it does not have."""
     names = fit.given if options.partial_updates else fit.names
+    if options.combine:
+        return {quoted(name): _combined(last, name, options) for name in names if name not in fit.keys}
     return {quoted(name): _kept(last, name) for name in names if name not in fit.keys}
+
+
+def _combined(last: DataFrame, name: str, options: ChangeOptions) -> Column:
+    """The value that both are together; where one has none, the other."""
+    old, new = _old(name), _new(name)
+    match way_of(options.combine, name):
+        case Combine.MIN:
+            return functions.least(old, new)
+        case Combine.MAX:
+            return functions.greatest(old, new)
+        case _:
+            return functions.coalesce(old + new, old, new).cast(last.schema[name].dataType)
 
 
 def _kept(last: DataFrame, name: str) -> Column:

@@ -22,6 +22,7 @@ from frazil.engine.schema import (
     hidden_columns,
     quoted,
 )
+from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
 from frazil.model.sink import SinkSpec
@@ -50,7 +51,7 @@ def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
     Plain rows have gone through :func:`without_marks` before.
     """
-    frame = _operations(frame, sink)
+    frame = _operations(with_room(frame, sink), sink)
     if sink.change_format is not ChangeFormat.ROWS:
         frame = _without_marks(frame, sink)
     new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}

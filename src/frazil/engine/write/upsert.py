@@ -24,7 +24,7 @@ ROWS_A_TASK = 250_000
 def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
     table, sink = ground.table, ground.sink
-    with latest(fit.applied(frame), fit.keys) as (last, survey):
+    with latest(fit.applied(frame), fit.keys, sink.combine) as (last, survey):
         facts = Facts(
             empty=table.holds_no_files,
             disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),

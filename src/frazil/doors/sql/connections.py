@@ -1,0 +1,259 @@
+"""Connections as values of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frazil.doors.sql.given import Given, World
+from frazil.doors.sql.statements import CreateConnection, Reference, Target
+from frazil.model.base import Model
+from frazil.model.catalog import CatalogName, CatalogSpec, CatalogType
+from frazil.model.format import RegistrySpec
+from frazil.model.source import KafkaCluster, KafkaSecurity, KafkaTls
+from frazil.model.storage import S3Storage
+
+# The document says that signing is done for this region when none is given.
+DEFAULT_REGION = "us-east-1"
+
+_S3_TABLES = ("s3table", "s3tables", "s3tablesrest", "s3tablerest")
+_TYPES = ("rest", *_S3_TABLES, "sql", "hive", "glue", "hadoop")
+_ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
+
+
+class Lake(Model):
+    """An Iceberg catalog, and how the files of its tables are reached."""
+
+    catalog: CatalogSpec
+    s3: S3Storage | None = None
+
+
+class _Name(Model):
+    name: CatalogName
+
+
+def check_connection(world: World, connection: CreateConnection) -> None:
+    """Refuses a connection whose options do not fit together. Connects to nothing."""
+    match connection.to:
+        case Target.ICEBERG:
+            lake(world, connection)
+        case Target.AWS:
+            storage(world, connection)
+        case Target.KAFKA:
+            cluster(world, connection)
+        case Target.POSTGRES:
+            database(world, connection)
+        case Target.REGISTRY:
+            registry(world, connection)
+
+
+def given_of(world: World, connection: CreateConnection) -> Given:
+    """The options of a connection."""
+    return Given(world, connection, connection.options)
+
+
+def lake(world: World, connection: CreateConnection) -> Lake:
+    """The catalog that a connection leads to."""
+    given = given_of(world, connection)
+    given.required("TYPE")
+    kind = given.choice("TYPE", *_TYPES) or ""
+    aws = _aws_of(world, given)
+    if kind not in ("rest", *_S3_TABLES):
+        given.refuse(f"in a catalog of type {kind}", "CREDENTIAL", "TOKEN", "SCOPE", "OAUTH2 SERVER URI")
+    name = given.text("NAME") or connection.name.text
+    where = {"name": given.place("NAME")}
+    given.built(_Name, {"name": name}, where)  # the name that queries use; told before anything else is built
+    values: dict[str, Any] = {"name": name}
+    if kind in _S3_TABLES:
+        values |= _s3_tables(given, aws)
+    else:
+        values |= _section(kind, given, aws)
+    places = {"uri": given.place("URI"), "warehouse": given.place("WAREHOUSE"), kind: given.place("URI"), **where}
+    catalog = given.built(CatalogSpec, values, places)
+    return Lake(catalog=catalog, s3=storage(world, aws) if aws is not None else None)
+
+
+def _aws_of(world: World, given: Given) -> CreateConnection | None:
+    if "AWS CONNECTION" not in given:
+        return None
+    value = given["AWS CONNECTION"].value
+    assert isinstance(value, Reference), "the option takes nothing else"
+    return world.connection(given.statement, value.name, Target.AWS)
+
+
+def _section(kind: str, given: Given, aws: CreateConnection | None) -> dict[str, Any]:
+    uri, warehouse = given.text("URI"), given.text("WAREHOUSE")
+    match kind:
+        case "rest":
+            return {
+                "type": kind,
+                "rest": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **_login(given)),
+            }
+        case "sql":
+            login = _present(user=given.text("USER"), password=given.text("PASSWORD"))
+            return {"type": kind, "sql": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **login)}
+        case "hive":
+            given.refuse("in a catalog of type hive", "USER", "PASSWORD")
+            return {"type": kind, "hive": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws))}
+        case "glue":
+            given.refuse("in a catalog of type glue", "USER", "PASSWORD", "URI")
+            keys = given_of(given.world, aws) if aws is not None else given
+            own = _present(
+                region=keys.text("REGION") if aws else None,
+                access_key_id=keys.text("ACCESS KEY ID") if aws else None,
+                secret_access_key=keys.text("SECRET ACCESS KEY") if aws else None,
+                role_arn=keys.text("ASSUME ROLE ARN") if aws else None,
+                endpoint=keys.text("ENDPOINT") if aws else None,
+            )
+            return {"type": kind, "warehouse": warehouse, "glue": own or None}
+        case _:
+            given.refuse("in a catalog of type hadoop", "USER", "PASSWORD", "URI")
+            return {"type": kind, "hadoop": _present(warehouse=warehouse)}
+
+
+def _login(given: Given) -> dict[str, str]:
+    """USER and PASSWORD are the two halves of what an Iceberg REST catalog calls a credential."""
+    user, password = given.text("USER"), given.text("PASSWORD")
+    if (user is None) != (password is None):
+        raise given.wrong("USER" if user else "PASSWORD", "USER and PASSWORD belong together", code="sql-missing-option")
+    if user is not None:
+        given.refuse("beside USER and PASSWORD", "CREDENTIAL", "TOKEN")
+    return _present(
+        credential=f"{user}:{password}" if user is not None else given.text("CREDENTIAL"),
+        token=given.text("TOKEN"),
+        scope=given.text("SCOPE"),
+        oauth2_server_uri=given.text("OAUTH2 SERVER URI"),
+    )
+
+
+def _s3_tables(given: Given, aws: CreateConnection | None) -> dict[str, Any]:
+    """Amazon S3 Tables: a REST catalog whose requests are signed with the keys of the AWS connection."""
+    given.refuse("with S3 Tables, which use an AWS CONNECTION", "USER", "PASSWORD", "CREDENTIAL", "TOKEN", "SCOPE",
+                 "OAUTH2 SERVER URI")  # fmt: skip
+    if aws is None:
+        raise given.wrong("AWS CONNECTION", "S3 Tables need an AWS CONNECTION", code="sql-missing-option")
+    warehouse = given.required("WAREHOUSE")
+    if not warehouse.startswith("arn:"):
+        raise given.wrong(
+            "WAREHOUSE", "WAREHOUSE of S3 Tables is the ARN of the table bucket", fix="Write 'arn:aws:s3tables:...'."
+        )
+    keys = given_of(given.world, aws)
+    region = keys.text("REGION") or DEFAULT_REGION
+    properties = {
+        "rest.sigv4-enabled": "true",
+        "rest.signing-name": "s3tables",
+        "rest.signing-region": region,
+        **_present(**{
+            "rest.access-key-id": keys.text("ACCESS KEY ID"),
+            "rest.secret-access-key": keys.text("SECRET ACCESS KEY"),
+            "rest.session-token": keys.text("SESSION TOKEN"),
+        }),
+        **_role_of(given, aws),
+    }  # fmt: skip
+    uri = given.text("URI") or f"https://s3tables.{region}.amazonaws.com/iceberg"
+    return {"type": CatalogType.REST.value, "rest": {"uri": uri, "warehouse": warehouse, "properties": properties}}
+
+
+def _role_of(given: Given, aws: CreateConnection | None) -> dict[str, str]:
+    """The properties by which Iceberg assumes a role."""
+    keys = given_of(given.world, aws) if aws is not None else None
+    role = keys.text("ASSUME ROLE ARN") if keys is not None else None
+    if keys is None or role is None:
+        return {}
+    region = keys.text("REGION") or DEFAULT_REGION
+    return {"client.factory": _ASSUME_ROLE, "client.assume-role.arn": role, "client.assume-role.region": region}
+
+
+def storage(world: World, connection: CreateConnection) -> S3Storage:
+    """The store that an AWS connection gives access to."""
+    given = given_of(world, connection)
+    if ("ACCESS KEY ID" in given) != ("SECRET ACCESS KEY" in given):
+        name = "ACCESS KEY ID" if "ACCESS KEY ID" in given else "SECRET ACCESS KEY"
+        raise given.wrong(name, "ACCESS KEY ID and SECRET ACCESS KEY belong together", code="sql-missing-option")
+    if "ASSUME ROLE ARN" in given:
+        given.refuse("beside ASSUME ROLE ARN: the role is assumed with what AWS's default chain finds",
+                     "ACCESS KEY ID", "SECRET ACCESS KEY", "SESSION TOKEN")  # fmt: skip
+    endpoint = given.text("ENDPOINT")
+    values = {
+        "region": given.text("REGION") or DEFAULT_REGION,
+        "endpoint": endpoint,
+        # A store of one's own has no host name for each bucket.
+        "path_style_access": endpoint is not None,
+        "access_key_id": given.text("ACCESS KEY ID"),
+        "secret_access_key": given.text("SECRET ACCESS KEY"),
+        "session_token": given.text("SESSION TOKEN"),
+    }
+    return given.built(S3Storage, values)
+
+
+def cluster(world: World, connection: CreateConnection) -> KafkaCluster:
+    """The Kafka cluster that a connection leads to."""
+    given = given_of(world, connection)
+    given.required("BROKERS")
+    protocol = given.choice("SECURITY PROTOCOL", "plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+    sasl = "SASL MECHANISMS" in given
+    protocol = protocol or ("sasl_ssl" if sasl else "plaintext")
+    if sasl != protocol.startswith("sasl"):
+        name = "SASL MECHANISMS" if sasl else "SECURITY PROTOCOL"
+        raise given.wrong(name, f"SASL MECHANISMS and SECURITY PROTOCOL = '{protocol}' do not go together")
+    values: dict[str, Any] = {"bootstrap_servers": ",".join(given.texts("BROKERS"))}
+    if sasl:
+        values["security"] = given.built(
+            KafkaSecurity,
+            {
+                "mechanism": (given.text("SASL MECHANISMS") or "").upper(),
+                "user": given.required("SASL USERNAME"),
+                "password": given.required("SASL PASSWORD"),
+            },
+            {"mechanism": given.place("SASL MECHANISMS")},
+        )
+    else:
+        given.refuse("without SASL MECHANISMS", "SASL USERNAME", "SASL PASSWORD")
+    files = _certificates(given)
+    if protocol.endswith("ssl"):
+        values["tls"] = given.built(KafkaTls, {"enabled": True, **files}, {"cert_path": given.place("SSL CERTIFICATE")})
+    elif files:
+        given.refuse(f"with SECURITY PROTOCOL = '{protocol}'", "SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE", "SSL KEY")
+    return given.built(KafkaCluster, values)
+
+
+def _certificates(given: Given) -> dict[str, str]:
+    """Certificates are files here: their text would have to be written to one."""
+    named = {"ca_path": "SSL CERTIFICATE AUTHORITY", "cert_path": "SSL CERTIFICATE", "key_path": "SSL KEY"}
+    found = {}
+    for field, option in named.items():
+        text = given.text(option)
+        if text is not None and "-----BEGIN" in text:
+            raise given.wrong(option, f"{option} is the path of a file here", fix="Write the certificate to a file.")
+        if text is not None:
+            found[field] = text
+    return found
+
+
+def database(world: World, connection: CreateConnection) -> dict[str, Any]:
+    """The part of a PostgreSQL source that its connection tells."""
+    given = given_of(world, connection)
+    port = given.text("PORT")
+    if port is not None and not port.isdigit():
+        raise given.wrong("PORT", "PORT is a whole number")
+    modes = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full", "verify_ca", "verify_full")
+    mode = given.choice("SSL MODE", *modes)
+    return _present(
+        host=given.required("HOST"),
+        port=int(port) if port is not None else None,
+        database=given.required("DATABASE"),
+        user=given.required("USER"),
+        password=given.text("PASSWORD"),
+        sslmode=mode.replace("_", "-") if mode else None,
+        sslrootcert=given.text("SSL CERTIFICATE AUTHORITY"),
+    )
+
+
+def registry(world: World, connection: CreateConnection) -> RegistrySpec:
+    """The schema registry that a connection leads to."""
+    given = given_of(world, connection)
+    values = {"url": given.required("URI"), "user": given.text("USER"), "password": given.text("PASSWORD")}
+    return given.built(RegistrySpec, values | _certificates(given), {"url": given.place("URI"), "user": given.place("USER")})
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

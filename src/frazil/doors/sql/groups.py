@@ -1,0 +1,145 @@
+"""GROUP BY as columns that are kept up: each aggregate is what a row adds to it, and how that is combined with what is there."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol
+
+from frazil.doors.sql.tokens import Mark, Token
+from frazil.doors.sql.view import Expression, Piece, Select
+
+_COUNTS = {"COUNT": "", "COUNT_IF": ""}
+_KEPT_UP = {"SUM": "sum", "MIN": "min", "MAX": "max", "BOOL_OR": "max", "ANY": "max", "SOME": "max", "BOOL_AND": "min",
+            "EVERY": "min"}  # fmt: skip
+_OTHERS = ("AVG", "MEAN", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP", "COLLECT_LIST", "COLLECT_SET",
+           "ARRAY_AGG", "FIRST", "LAST", "FIRST_VALUE", "LAST_VALUE", "MAX_BY", "MIN_BY", "PERCENTILE", "MEDIAN", "MODE",
+           "APPROX_COUNT_DISTINCT", "LISTAGG", "STRING_AGG", "CORR", "SKEWNESS", "KURTOSIS")  # fmt: skip
+AGGREGATES = (*_COUNTS, *_KEPT_UP, *_OTHERS)
+
+
+class _Reads(Protocol):
+    def expression(self, piece: Piece, names: tuple[str, ...]) -> Expression: ...
+
+    def refuse(self, at: int, message: str, fix: str = "") -> object: ...
+
+
+def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tuple[str, ...], dict[str, str]]:
+    """The columns of each row, the names of those that are the key, and how the others are combined."""
+    wanted = _group_expressions(reader, select)
+    columns: list[Expression] = []
+    keys: dict[str, str] = {}
+    combine: dict[str, str] = {}
+    for piece in select.items:
+        body, name = _named(reader, piece)
+        if name.lower() in {each.lower() for each in (*keys, *combine)}:
+            reader.refuse(piece.at, f"two columns are named {name}", fix="Name one of them: ... AS other.")
+        if body.tokens[0].says(*AGGREGATES) and len(body.tokens) > 1 and body.tokens[1].says("("):
+            text, how = _aggregate(reader, body, select.names)
+            combine[name] = how
+        else:
+            text = reader.expression(body, select.names).text
+            if _shape(text) not in wanted and _shape(name) not in wanted:
+                fix = "Add it to GROUP BY. What is made of several aggregates is computed when the table is read."
+                reader.refuse(piece.at, f"{name} is neither in GROUP BY nor one of count, sum, min and max", fix)
+            keys[name] = text
+        columns.append(Expression(f"{text} AS `{name.replace('`', '``')}`", piece.at))
+    found = {_shape(text) for text in keys.values()} | {_shape(name) for name in keys}
+    for shape, at in wanted.items():
+        if shape not in found:
+            reader.refuse(at, "the columns of GROUP BY are the key of the table, and must be selected")
+    if not combine:
+        reader.refuse(select.group_at, "GROUP BY without an aggregate", fix="Add count(*) AS n, or use MODE UPSERT with a KEY.")
+    return tuple(columns), tuple(keys), combine
+
+
+def refuse_aggregates(reader: _Reads, select: Select) -> None:
+    """Without GROUP BY each row is by itself."""
+    for piece in select.items:
+        for token, after in pairwise(piece.tokens):
+            if after.says("(") and token.says("OVER"):
+                reader.refuse(token.start, "a view is computed for each row by itself, or by GROUP BY: it has no windows")
+            if after.says("(") and token.says(*AGGREGATES) and not token.says("ANY", "SOME"):
+                fix = "Group by something; the columns of GROUP BY are the key of the table."
+                reader.refuse(token.start, f"{token.text.lower()} without GROUP BY has no key", fix)
+
+
+def _group_expressions(reader: _Reads, select: Select) -> dict[str, int]:
+    """What is grouped by; a number stands for the column at that place."""
+    wanted: dict[str, int] = {}
+    for piece in select.group or ():
+        token = piece.tokens[0]
+        if len(piece.tokens) == 1 and token.mark is Mark.NUMBER:
+            number = int(token.text) if token.text.isdigit() else 0
+            if not 1 <= number <= len(select.items):
+                reader.refuse(token.start, f"there is no column {token.text}")
+            body, _ = _named(reader, select.items[number - 1])
+            wanted[_shape(reader.expression(body, select.names).text)] = piece.at
+        elif token.says("ROLLUP", "CUBE", "GROUPING", "ALL"):
+            reader.refuse(token.start, f"GROUP BY {token.text.upper()} is not known here", fix="Name the columns.")
+        else:
+            wanted[_shape(reader.expression(piece, select.names).text)] = piece.at
+    return wanted
+
+
+def _shape(text: str) -> str:
+    """Two expressions are the same when they differ in spaces, quotes and case only."""
+    return "".join(text.replace("`", "").lower().split())
+
+
+def _named(reader: _Reads, piece: Piece) -> tuple[Piece, str]:
+    """An expression and the name of its column."""
+    tokens = piece.tokens
+    if len(tokens) > 2 and tokens[-2].says("AS"):
+        return Piece(tokens[:-2]), tokens[-1].text
+    last = tokens[-1]
+    if last.mark in (Mark.WORD, Mark.NAME) and (len(tokens) == 1 or tokens[-2].says(".")):
+        return piece, last.text
+    if last.mark in (Mark.WORD, Mark.NAME) and len(tokens) > 1 and not last.says("END"):
+        return Piece(tokens[:-1]), last.text
+    reader.refuse(piece.at, "this column needs a name", fix="Add AS and a name.")
+    raise AssertionError("refused")
+
+
+def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str, str]:
+    """What one row adds, and how it is combined."""
+    tokens = body.tokens
+    function = tokens[0].text.upper()
+    closing = _closing(tokens, 1)
+    inner, rest = tokens[2:closing], tokens[closing + 1 :]
+    if function in _OTHERS:
+        fix = "Keep sum(x) and count(x), and divide when you read the table." if function in ("AVG", "MEAN") else ""
+        known = "count, count_if, sum, min, max, bool_and and bool_or"
+        reader.refuse(tokens[0].start, f"{function.lower()} cannot be kept up from what is in the table; there are {known}", fix)
+    if inner and inner[0].says("DISTINCT"):
+        reader.refuse(inner[0].start, "DISTINCT values cannot be counted from what is in the table")
+    condition = None
+    if rest:
+        filtered = len(rest) > 4 and rest[0].says("FILTER") and rest[1].says("(") and rest[2].says("WHERE")
+        if not filtered or _closing(rest, 1) != len(rest) - 1:
+            reader.refuse(rest[0].start, "an aggregate stands by itself in its column",
+                          fix="Keep each aggregate in a column, and compute with them when you read the table.")  # fmt: skip
+        condition = reader.expression(Piece(rest[3:-1]), names).text
+    if not inner:
+        reader.refuse(tokens[closing].start, f"{function.lower()} of what?")
+    value = "" if inner[0].says("*") else reader.expression(Piece(inner), names).text
+    if function in _COUNTS:
+        counts = [f"({condition})"] if condition else []
+        if function == "COUNT_IF":
+            counts.append(f"({value})")
+        elif value:
+            counts.append(f"({value}) IS NOT NULL")
+        met = " AND ".join(counts)
+        return (f"CASE WHEN {met} THEN 1L ELSE 0L END" if met else "1L"), "sum"
+    if not value:
+        reader.refuse(inner[0].start, f"{function.lower()}(*) has no meaning")
+    return (f"CASE WHEN {condition} THEN {value} END" if condition else f"({value})"), _KEPT_UP[function]
+
+
+def _closing(tokens: tuple[Token, ...], opening: int) -> int:
+    """The place of the parenthesis that closes the one at a place."""
+    depth = 0
+    for number in range(opening, len(tokens)):
+        depth += tokens[number].says("(") - tokens[number].says(")")
+        if depth == 0:
+            return number
+    return len(tokens) - 1

@@ -1,0 +1,170 @@
+"""Runs what was created, and follows the catalog of definitions while it does: sinks come, go and change under way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from frazil.doors.sql.cursor import did_you_mean
+from frazil.doors.sql.session import Session
+from frazil.errors import ConfigError, FrazilError
+from frazil.model.events import Event, Listener
+from frazil.model.pipeline import PipelineSpec, ProjectSpec
+
+WATCH_SECONDS = 1.0
+"""How often the catalog of definitions is looked at."""
+ONCE_SECONDS = 0.05
+"""How often a run that ends by itself is looked at."""
+
+
+@dataclass
+class _Running:
+    """A sink at work in a thread of its own."""
+
+    pipeline: PipelineSpec
+    thread: threading.Thread
+    stop: threading.Event
+    error: BaseException | None = None
+
+
+def run(
+    session: Session,
+    *,
+    once: bool = False,
+    only: Sequence[str] = (),
+    listeners: Sequence[Listener] = (),
+    stop: threading.Event | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Runs the sinks (or those named) until each is done or ``stop`` is set; the first error is raised when all have ended.
+
+    A sink that is created, altered or dropped meanwhile is started, started anew or stopped between two batches. With ``once``
+    what is there is read and committed, and the catalog is not watched. When the last sink was dropped, the next one is
+    waited for.
+    """
+    _Supervisor(session, once=once, only=only, listeners=listeners, stop=stop or threading.Event(), say=say).run()
+
+
+def sinks_to_run(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSpec, ...]:
+    """Those named, or all."""
+    known = {pipeline.name: pipeline for pipeline in project.pipelines}
+    for name in only:
+        if name not in known:
+            fix = did_you_mean(name, list(known)) or f"There are: {', '.join(known) or 'none'}."
+            raise ConfigError("unknown-sink", f"There is no sink {name!r} in {project.file}.", fix=fix)
+    if not known:
+        raise ConfigError("nothing-to-run", f"There is no sink in {project.file}.", fix="Make one with CREATE SINK.")
+    return tuple(known[name] for name in only or known)
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        once: bool,
+        only: Sequence[str],
+        listeners: Sequence[Listener],
+        stop: threading.Event,
+        say: Callable[[str], None],
+    ) -> None:
+        self._session = session
+        self._once = once
+        self._only = only
+        self._listeners = listeners
+        self._stop = stop
+        self._say = say
+        self._running: dict[str, _Running] = {}
+        self._ended: dict[str, PipelineSpec] = {}
+        self._awaits_sinks = False
+        self._errors: dict[str, BaseException] = {}
+
+    def run(self) -> None:
+        from frazil.engine.runner import components_of, start_spark
+
+        self._version = self._session.definitions.version
+        project = self._session.project()
+        chosen = sinks_to_run(project, self._only)
+        self._spark = start_spark(chosen, project.settings)
+        self._components = components_of(chosen)
+        try:
+            self._follow(project, chosen)
+            while (self._running or self._awaits_sinks) and not self._stop.wait(ONCE_SECONDS if self._once else WATCH_SECONDS):
+                self._reap()
+                if not self._once:
+                    self._look_again()
+        finally:
+            for one in self._running.values():
+                one.stop.set()
+            for one in self._running.values():
+                one.thread.join()
+            self._reap()
+        for error in self._errors.values():
+            raise error
+
+    def _look_again(self) -> None:
+        """Takes the catalog as it is now, if it has changed; one that cannot be used is told, and what runs goes on."""
+        try:
+            version = self._session.definitions.version
+            if version == self._version:
+                return
+            self._version = version
+            project = self._session.project()
+        except FrazilError as error:
+            self._say(f"the definitions cannot be used as they are now: {error}")
+            return
+        named = [pipeline for pipeline in project.pipelines if not self._only or pipeline.name in self._only]
+        self._follow(project, named)
+
+    def _follow(self, project: ProjectSpec, pipelines: Sequence[PipelineSpec]) -> None:
+        from frazil.engine.runner import components_of
+
+        wanted = {pipeline.name: pipeline for pipeline in pipelines}
+        self._awaits_sinks = not wanted
+        for name, one in list(self._running.items()):
+            if wanted.get(name) != one.pipeline:
+                one.stop.set()
+                one.thread.join()
+                self._reap()
+                self._ended.pop(name, None)
+        for name, pipeline in wanted.items():
+            if name in self._running or self._ended.get(name) == pipeline:
+                continue  # one that has ended as it is now is not started again
+            if lacking := components_of([pipeline]) - self._components:
+                self._say(f"{name} needs what Spark was started without ({', '.join(sorted(lacking))}): run again to start it")
+                continue
+            self._start(project, pipeline)
+
+    def _start(self, project: ProjectSpec, pipeline: PipelineSpec) -> None:
+        from frazil.engine.runner import run_pipeline
+
+        stop = threading.Event()
+
+        def work() -> None:
+            try:
+                run_pipeline(pipeline, project.settings, self._spark, self._tell, stop, once=self._once)
+            except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
+                self._running[pipeline.name].error = error
+
+        one = _Running(pipeline, threading.Thread(target=work, name=pipeline.name), stop)
+        self._running[pipeline.name] = one
+        self._errors.pop(pipeline.name, None)
+        one.thread.start()
+
+    def _reap(self) -> None:
+        """Takes note of the sinks that have ended."""
+        for name, one in list(self._running.items()):
+            if one.thread.is_alive():
+                continue
+            del self._running[name]
+            self._ended[name] = one.pipeline
+            if one.error is None:
+                continue
+            self._errors[name] = one.error
+            if self._session.settings.on_failure == "stop":
+                self._stop.set()
+
+    def _tell(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)

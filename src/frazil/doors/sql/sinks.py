@@ -1,0 +1,193 @@
+"""Sinks as pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from frazil.doors.sql.connections import Lake, lake, storage
+from frazil.doors.sql.cursor import did_you_mean
+from frazil.doors.sql.given import Given, World, built, seconds, size
+from frazil.doors.sql.sources import Stream, stream
+from frazil.doors.sql.statements import CreateSink, Mode, PartitionDef, Target
+from frazil.model.changes import CommitMode
+from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
+from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
+from frazil.model.source import PostgresCdcSource
+from frazil.model.types import NOT_KEYS, parse_type
+
+# Without a size and a period a commit is made each second, when anything is there.
+TICK_SECONDS = 1
+# With a period alone it decides; a commit has so many rows at most.
+MOST_ROWS = 1_000_000
+LONGEST_SECONDS = 3600
+
+
+def sink_id(name: str) -> str:
+    """The identity of a sink in the ledger of its table."""
+    return f"sql/{name}"
+
+
+def project(world: World, settings: Settings, file: str) -> ProjectSpec:
+    """All sinks as pipelines."""
+    sinks = [one for one in world.objects.values() if isinstance(one, CreateSink)]
+    return ProjectSpec(file=file, pipelines=tuple(pipeline(world, sink) for sink in sinks), settings=settings)
+
+
+def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
+    """The pipeline that a sink is."""
+    given = Given(world, sink, sink.options)
+    read = stream(world, sink, sink.item, sink.name.text)
+    mode = _mode(sink, read)
+    there = _lake(world, sink)
+    values: dict[str, Any] = {
+        "catalog": there.catalog,
+        "s3": there.s3,
+        "namespace": sink.namespace.text,
+        "table": sink.table.text,
+        "id": sink_id(sink.name.text),
+        "commit_mode": mode.value,
+        "partition_by": [_partition(field) for field in sink.partition] or None,
+        "file_format": given.choice("FORMAT", "parquet", "orc", "avro"),
+        "compression": given.choice("COMPRESSION", "none", "snappy", "gzip", "lz4", "zstd", "brotli"),
+        "target_file_size_mb": _megabytes(given),
+        "format_version": _version(given),
+        "order_by": given.texts("LATEST BY") or None,
+        "diff_column": given.text("DIFF COLUMN"),
+        "time_column": given.text("TIMESTAMP COLUMN"),
+        **_pace(given),
+    }
+    if mode is CommitMode.UPSERT:
+        values |= _keys(sink, read)
+        given.refuse("with MODE UPSERT: it belongs to MODE APPEND", "DIFF COLUMN", "TIMESTAMP COLUMN")
+    places = {
+        "namespace": sink.namespace.at,
+        "table": sink.table.at,
+        "key_fields": sink.key[0].at if sink.key else sink.name.at,
+        "partition_by": sink.partition[0].column.at if sink.partition else sink.name.at,
+        "commit_mode": sink.mode_at or sink.name.at,
+        "catalog": sink.connection.at,
+        "compression": given.place("COMPRESSION"),
+        "target_file_size_mb": given.place("TARGET FILE SIZE"),
+        "diff_column": given.place("DIFF COLUMN"),
+        "order_by": given.place("LATEST BY"),
+    }
+    made = built(sink, SinkSpec, values, places, sink.name.at)
+    for problem in pipeline_problems(read.source, made):
+        place = next((places[name] for name in problem.at if name in places), sink.name.at)
+        raise sink.wrong("sql-sink", place, str(problem))
+    _require_columns(sink, read)
+    return PipelineSpec(
+        name=sink.name.text,
+        source_name=read.name,
+        source=read.source,
+        sink_name=sink.name.text,
+        sink=made,
+        transforms=read.transforms,
+    )
+
+
+def check_sink(world: World, sink: CreateSink) -> None:
+    """Refuses a sink that could not run beside the others."""
+    made = pipeline(world, sink)
+    for other in world.objects.values():
+        if not isinstance(other, CreateSink) or other.name == sink.name:
+            continue
+        beside = pipeline(world, other)
+        slots = [one.source.slot for one in (made, beside) if isinstance(one.source, PostgresCdcSource)]
+        if len(slots) == 2 and slots[0] == slots[1]:
+            words = (
+                f"the sink {other.name.text!r} reads through the replication slot {slots[0]!r} already, and a slot has one reader"
+            )
+            raise sink.wrong("sql-sink", sink.item[0].at, words, fix="Leave SLOT out of the source: each sink then has its own.")
+
+
+def _lake(world: World, sink: CreateSink) -> Lake:
+    there = lake(world, world.connection(sink, sink.connection, Target.ICEBERG))
+    if sink.aws is None:
+        return there
+    return Lake(catalog=there.catalog, s3=storage(world, world.connection(sink, sink.aws, Target.AWS)))
+
+
+def _mode(sink: CreateSink, read: Stream) -> CommitMode:
+    """What was asked for; otherwise rows with a key are upserted, and others are appended."""
+    if sink.mode is Mode.APPEND:
+        if sink.key:
+            raise sink.wrong("sql-sink", sink.key[0].at, "KEY is not supported for MODE APPEND Iceberg sinks")
+        if read.keys:
+            words = "a view with GROUP BY changes the rows of its groups, which MODE APPEND cannot"
+            raise sink.wrong("sql-sink", sink.mode_at, words, fix="Write MODE UPSERT, or leave MODE out.")
+        return CommitMode.APPEND
+    changes = sink.mode is Mode.UPSERT or read.tells_operations
+    if changes and not sink.key and not read.tells_keys:
+        fix = "Add KEY (column, ...), or MODE APPEND." if sink.mode is None else "Add KEY (column, ...)."
+        raise sink.wrong("sql-sink", sink.mode_at or sink.item[0].at, "upsert sinks must specify a key", fix=fix)
+    keyed = sink.mode is Mode.UPSERT or bool(sink.key) or read.tells_keys
+    return CommitMode.UPSERT if keyed else CommitMode.APPEND
+
+
+def _keys(sink: CreateSink, read: Stream) -> dict[str, Any]:
+    if not read.keys:
+        return {"key_fields": [key.text for key in sink.key] or None, "case_sensitive": False if sink.key else None}
+    if sink.key and {key.text.lower() for key in sink.key} != {key.lower() for key in read.keys}:
+        words = f"KEY must be the columns of GROUP BY: {', '.join(read.keys)}"
+        raise sink.wrong("sql-key", sink.key[0].at, words, fix="Leave KEY out: they are the key.")
+    return {"key_fields": read.keys, "combine": dict(read.combine)}
+
+
+def _partition(field: PartitionDef) -> dict[str, Any]:
+    transform = field.transform.text if field.transform is not None else "identity"
+    return {"source": field.column.text, "transform": transform, "width": field.width}
+
+
+def _pace(given: Given) -> dict[str, Any]:
+    """When commits are made: by size, by time, by either, or each second."""
+    both = ("MAXIMUM PERIOD", "COMMIT INTERVAL")
+    if all(name in given for name in both):
+        raise given.wrong("COMMIT INTERVAL", "MAXIMUM PERIOD and COMMIT INTERVAL say the same: keep one of them")
+    name = next((name for name in both if name in given), "COMMIT INTERVAL")
+    period, least = seconds(given, name), size(given, "MINIMUM SIZE")
+    if period is not None and period < 1:
+        raise given.wrong(name, f"{name} must be at least 1 second")
+    if period is not None and (period > LONGEST_SECONDS or period != int(period)):
+        raise given.wrong(name, f"{name} is a whole number of seconds, at most {LONGEST_SECONDS}")
+    if least is not None and least < 1:
+        raise given.wrong("MINIMUM SIZE", "MINIMUM SIZE must be at least 1 byte")
+    if least is None:
+        return {"batch_size": MOST_ROWS, "flush_interval_secs": int(period or TICK_SECONDS)}
+    return {"batch_bytes": least, "flush_interval_secs": int(period or LONGEST_SECONDS)}
+
+
+def _megabytes(given: Given) -> int | None:
+    target = size(given, "TARGET FILE SIZE")
+    if target is not None and target % (1 << 20):
+        raise given.wrong("TARGET FILE SIZE", "TARGET FILE SIZE is a whole number of MiB")
+    return target // (1 << 20) if target is not None else None
+
+
+def _version(given: Given) -> int | None:
+    text = given.choice("FORMAT VERSION", "2", "3")
+    return int(text) if text is not None else None
+
+
+def _require_columns(sink: CreateSink, read: Stream) -> None:
+    """Columns that the sink names must be there, as far as that is known before rows come."""
+    if read.types is None:
+        return
+    known = {name.lower(): kind for name, kind in read.types.items()}
+    for word in (*sink.key, *(field.column for field in sink.partition)):
+        if word.text.lower() not in known:
+            raise sink.wrong(
+                "sql-unknown-column", word.at, f"there is no column {word.text!r}", fix=_columns(word.text, read.types)
+            )
+    for key in sink.key:
+        kind = parse_type(known[key.text.lower()]).name
+        if kind in NOT_KEYS:
+            words = f"column {key.text} has type {kind} which cannot be used as an Iceberg equality delete key"
+            raise sink.wrong("sql-key", key.at, words)
+
+
+def _columns(given: str, known: Iterable[str]) -> str:
+    names = list(known)
+    return did_you_mean(given, names) or f"There are: {', '.join(names)}."

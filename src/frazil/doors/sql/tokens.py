@@ -1,0 +1,155 @@
+"""A script as tokens, each with its place. sqlglot's tokenizer cuts the text; words keep no meaning of their own here.
+
+Two ways of quoting meet in one script. frazil's own statements follow the SQL standard: `'text'` with `''` for a quote, and
+`"name"`. Queries are Spark's: `'text'` and `"text"` with backslashes, and `` `name` ``. Each part is cut by its own rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import ClassVar
+
+from frazil.errors import ConfigError, EnvironmentFault, SourceLocation
+from frazil.model.secrets import is_secret_name, scrub
+
+try:
+    from sqlglot.errors import TokenError
+    from sqlglot.tokenizer_core import TokenType
+    from sqlglot.tokens import Tokenizer
+except ModuleNotFoundError as error:
+    raise EnvironmentFault(
+        "package-missing", f"SQL needs the package {error.name}.", fix="Install it: pip install 'frazil[sql]'."
+    ) from error
+
+
+class Mark(StrEnum):
+    """Kinds of tokens."""
+
+    WORD = "word"
+    NAME = "quoted name"
+    TEXT = "text"
+    NUMBER = "number"
+    SIGN = "sign"
+    BROKEN = "broken"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of a script: what it says, and where it stands, from ``start`` to before ``end``."""
+
+    mark: Mark
+    text: str
+    start: int
+    end: int
+
+    def says(self, *words: str) -> bool:
+        """Whether it is one of these words, in upper or lower case, or one of these signs."""
+        return self.mark in (Mark.WORD, Mark.SIGN) and self.text.upper() in words
+
+
+class _Standard(Tokenizer):
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {}
+    COMMANDS: ClassVar[set[TokenType]] = set()
+    COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+    QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
+    STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+
+
+class _OfSpark(_Standard):
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`"]
+    QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'", '"']
+    STRING_ESCAPES: ClassVar[list[str]] = ["\\"]
+
+
+_MARKS = {
+    TokenType.VAR: Mark.WORD,
+    TokenType.IDENTIFIER: Mark.NAME,
+    TokenType.STRING: Mark.TEXT,
+    TokenType.NUMBER: Mark.NUMBER,
+}
+_MISSING = re.compile(r"Missing .+ from \d+:(\d+)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of one or several statements, and what it is called in messages."""
+
+    text: str
+    name: str = "<sql>"
+
+    def tokens(self, start: int = 0, *, spark: bool = False) -> Iterator[Token]:
+        """The tokens from a place on; the last is the end, or what cannot be cut: a quote or comment without its end."""
+        text = self.text[start:]
+        tokenizer = _OfSpark() if spark else _Standard()
+        broken: int | None = None
+        try:
+            found = tokenizer.tokenize(text)
+        except TokenError as error:
+            broken = _broken_at(text, error)
+            found = tokenizer.tokenize(text[:broken])
+        for one in found:
+            raw = text[one.start : one.end + 1]
+            yield Token(_MARKS.get(one.token_type, Mark.SIGN), _said(raw, one.token_type, spark), start + one.start,
+                        start + one.end + 1)  # fmt: skip
+        if broken is not None:
+            opened = "/*" if text.startswith("/*", broken) else text[broken]
+            yield Token(Mark.BROKEN, opened, start + broken, len(self.text))
+        yield Token(Mark.END, "the end", len(self.text), len(self.text))
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+    def location(self, at: int) -> SourceLocation:
+        """A place as line and column, with the line's text."""
+        line = next((number for number, begin in enumerate(self._lines) if begin > at), len(self._lines)) - 1
+        begin = self._lines[line]
+        text = self.text[begin:].partition("\n")[0].rstrip("\r")
+        return SourceLocation(self.name, line + 1, at - begin + 1, text)
+
+    def wrong(self, code: str, at: int, message: str, *, token: str = "", statement: str = "", fix: str = "") -> ConfigError:
+        """An error at a place: what is wrong, at which token, in which statement."""
+        said = token or next((self.text[one.start : one.end] for one in self.tokens(at) if one.mark is not Mark.END), "the end")
+        near = f'"{said}"' if said != "the end" else said
+        whole = f"{message} (at {near} in {statement})" if statement else f"{message} (at {near})"
+        place = self.location(min(at, len(self.text)))
+        return ConfigError(code, scrub(whole), fix=scrub(fix), location=replace(place, text=scrub(place.text)))
+
+    def secrets(self) -> Iterator[str]:
+        """Texts that stand where a secret is given, whether or not the statement is understood."""
+        head: list[str] = []
+        words: list[str] = []
+        for token in self.tokens():
+            if token.says(";"):
+                head.clear()
+            if token.mark is Mark.WORD:
+                head.append(token.text.upper())
+                words.append(token.text.upper())
+            elif token.says(",", "(", ")", ";"):
+                words.clear()
+            elif not set(head[1:2]) & {"SECRET", "CONNECTION"} or not is_secret_name("-".join(words)):
+                continue
+            elif token.mark is Mark.BROKEN:
+                # Its first line: nobody knows where it should have ended.
+                yield self.text[token.start + 1 :].partition("\n")[0]
+            elif token.mark is Mark.TEXT or (token.mark is Mark.NAME and words[-1] != "SECRET"):
+                yield token.text
+
+
+def _broken_at(text: str, error: TokenError) -> int:
+    """Where the quote or comment begins that has no end."""
+    missing = _MISSING.search(str(error.__cause__))
+    return int(missing[1]) if missing else max(text.rfind("/*"), 0)
+
+
+def _said(raw: str, kind: TokenType, spark: bool) -> str:
+    """The text of a token without its quotes. Texts of queries are Spark's to read."""
+    if kind is TokenType.IDENTIFIER or (kind is TokenType.STRING and not spark):
+        return raw[1:-1].replace(raw[-1] * 2, raw[-1])
+    return raw

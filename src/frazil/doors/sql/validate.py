@@ -1,0 +1,67 @@
+"""`VALIDATE CONNECTION`: connects, and says what was found."""
+
+from __future__ import annotations
+
+from frazil.doors.sql.connections import cluster, database, lake, registry
+from frazil.doors.sql.given import World
+from frazil.doors.sql.statements import CreateConnection, Target, Validate
+from frazil.errors import ConfigError
+from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
+from frazil.model.source import KafkaSource, PostgresCdcSource
+
+
+def validate(statement: Validate, world: World, connection: CreateConnection, settings: Settings) -> str:
+    """What the other end answered; raises what is wrong with it."""
+    match connection.to:
+        case Target.ICEBERG:
+            return _catalog(world, connection)
+        case Target.KAFKA:
+            return _kafka(world, connection, settings)
+        case Target.POSTGRES:
+            return _postgres(world, connection)
+        case Target.REGISTRY:
+            return _registry(world, connection)
+        case Target.AWS:
+            words = "an AWS connection has nothing of its own to connect to"
+            fix = "VALIDATE the connection to the Iceberg catalog that uses it."
+            raise statement.wrong("sql-validate", statement.name.at, words, fix=fix)
+
+
+def _catalog(world: World, connection: CreateConnection) -> str:
+    from frazil.observe.check import check_catalog
+
+    there = lake(world, connection)
+    return check_catalog(SinkSpec(catalog=there.catalog, s3=there.s3))
+
+
+def _kafka(world: World, connection: CreateConnection, settings: Settings) -> str:
+    """Any topic will do, and none, too: what counts is that the cluster answers."""
+    from frazil.engine.runner import start_spark
+    from frazil.sources import open_source
+
+    brokers = cluster(world, connection)
+    spec = KafkaSource.model_validate({name: getattr(brokers, name) for name in type(brokers).model_fields} | {"topics": ("*",)})
+    source = open_source(spec, start_spark((), settings, [spec]))
+    try:
+        source.check()
+    except ConfigError as error:
+        if error.code != "source-missing":
+            raise
+    finally:
+        source.close()
+    return f"connected to the Kafka cluster at {brokers.bootstrap_servers}"
+
+
+def _postgres(world: World, connection: CreateConnection) -> str:
+    from frazil.sources.registry import check_database
+
+    return check_database(PostgresCdcSource(**database(world, connection)))
+
+
+def _registry(world: World, connection: CreateConnection) -> str:
+    from frazil.sources.decode.registry import Registry
+
+    spec = registry(world, connection)
+    Registry(spec).check()
+    return f"connected to the schema registry at {spec.url}"

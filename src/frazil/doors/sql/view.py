@@ -1,0 +1,283 @@
+"""The query of a view, taken apart: what it reads, which rows it keeps, what it makes of them, and by what it groups.
+
+A view is computed batch by batch as rows come, so that it can be what each row by itself says (SELECT, WHERE), and sums over
+groups of rows that can be kept up from the sums before (GROUP BY with count, sum, min, max). What would need to look at other
+rows is refused at its token. Expressions stay the text that they are, for Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from frazil.doors.sql.statements import CreateView, Word
+from frazil.doors.sql.tokens import Mark, Script, Token
+
+UNSUPPORTED = "sql-view"
+
+# What ends a clause, and why a view cannot have it.
+_REFUSED = {
+    "JOIN": "a view reads one source: streams are not joined",
+    "HAVING": "a group that does not pass now may pass later: keep all groups, and filter when you read the table",
+    "ORDER": "rows of a table have no order: sort when you read the table",
+    "SORT": "rows of a table have no order: sort when you read the table",
+    "CLUSTER": "rows of a table have no order: use PARTITION BY of the sink",
+    "DISTRIBUTE": "rows of a table have no order: use PARTITION BY of the sink",
+    "LIMIT": "a stream has no first rows: use a WHERE, or UP TO and ROWS of a load generator",
+    "OFFSET": "a stream has no first rows: use a WHERE",
+    "UNION": "a view reads one source: make a sink for each, into the same table",
+    "EXCEPT": "a view reads one source",
+    "INTERSECT": "a view reads one source",
+    "MINUS": "a view reads one source",
+    "WINDOW": "a view is computed for each row by itself, or by GROUP BY",
+    "QUALIFY": "a view is computed for each row by itself, or by GROUP BY",
+    "LATERAL": "a view makes one row of each row, or groups them",
+    "PIVOT": "a view makes one row of each row, or groups them",
+    "UNPIVOT": "a view makes one row of each row, or groups them",
+    "TABLESAMPLE": "a view has every row that meets its WHERE",
+    "VERSION": "a view reads a stream, which has no versions",
+    "TIMESTAMP": "a view reads a stream, which has no versions",
+}
+_JOINS = ("CROSS", "INNER", "LEFT", "RIGHT", "FULL", "NATURAL", "SEMI", "ANTI", "OUTER")
+_CLAUSES = ("WHERE", "GROUP", *_REFUSED, *_JOINS)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the query's text, by its tokens."""
+
+    tokens: tuple[Token, ...]
+
+    @property
+    def at(self) -> int:
+        """Where it begins, within the query."""
+        return self.tokens[0].start
+
+
+@dataclass(frozen=True)
+class Select:
+    """One SELECT. ``inner`` is the query within the parentheses that it reads from, if that is what it does."""
+
+    items: tuple[Piece, ...]
+    item: tuple[Word, ...]
+    names: tuple[str, ...]
+    where: Piece | None = None
+    group: tuple[Piece, ...] | None = None
+    group_at: int = 0
+    inner: Select | None = None
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A text for Spark, and where in the query it begins."""
+
+    text: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that is done to rows: some are kept (``where``), or columns are made (``columns``)."""
+
+    where: Expression | None = None
+    columns: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """A view as steps over what it reads. ``keys`` and ``combine`` are those of a grouped one: how columns are kept up."""
+
+    item: tuple[Word, ...]
+    steps: tuple[Step, ...] = ()
+    keys: tuple[str, ...] = ()
+    combine: Mapping[str, str] = field(default_factory=dict)
+    group_at: int = 0
+
+    def then(self, step: Step) -> ViewQuery:
+        """With one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+
+def view_query(statement: CreateView) -> ViewQuery:
+    """The query of a view."""
+    from frazil.doors.sql.groups import grouped, refuse_aggregates
+
+    reader = _Reader(statement)
+    select = reader.read()
+    innermost, *_ = _from_within(select)
+    made = ViewQuery(innermost.item)
+    for one in _from_within(select):
+        if made.keys:
+            reader.refuse(made.group_at, "what was grouped cannot be read on: groups change as rows come")
+        if one.where is not None:
+            made = made.then(Step(where=reader.expression(one.where, one.names)))
+        if one.group is not None:
+            columns, keys, combine = grouped(reader, one)
+            made = replace(made.then(Step(columns=columns)), keys=keys, combine=combine, group_at=one.group_at)
+            continue
+        refuse_aggregates(reader, one)
+        if [token.text for piece in one.items for token in piece.tokens] != ["*"]:
+            made = made.then(Step(columns=tuple(reader.expression(piece, one.names) for piece in one.items)))
+    return made
+
+
+def _from_within(select: Select) -> Iterator[Select]:
+    """The innermost query first."""
+    if select.inner is not None:
+        yield from _from_within(select.inner)
+    yield select
+
+
+class _Reader:
+    """Cuts a query into its clauses."""
+
+    def __init__(self, statement: CreateView) -> None:
+        self.statement = statement
+        self._text = statement.query.text
+        self._tokens = [token for token in Script(self._text).tokens(spark=True) if token.mark is not Mark.END]
+        self._place = 0
+
+    def read(self) -> Select:
+        """The whole query."""
+        within: dict[str, Select] = {}
+        if self._take("WITH"):
+            while True:
+                name = self._next("the name of a part")
+                self._need("AS")
+                self._need("(")
+                within[name.text.lower()] = self._select(within)
+                self._need(")")
+                if not self._take(","):
+                    break
+        select = self._select(within)
+        if self._place < len(self._tokens):
+            self.refuse(self._tokens[self._place].start, "this is not understood here")
+        return select
+
+    def expression(self, piece: Piece, names: Sequence[str]) -> Expression:
+        """The text of a piece, without the name of what is read before its columns."""
+        text, tokens = "", piece.tokens
+        behind = tokens[0].start
+        for number, token in enumerate(tokens):
+            qualifies = (
+                token.mark in (Mark.WORD, Mark.NAME)
+                and token.text.lower() in names
+                and number + 1 < len(tokens)
+                and tokens[number + 1].says(".")
+                and not (number and tokens[number - 1].says("."))
+            )
+            if qualifies:
+                text += self._text[behind : token.start]
+                behind = tokens[number + 1].end
+        return Expression((text + self._text[behind : tokens[-1].end]).strip(), tokens[0].start)
+
+    def refuse(self, at: int, message: str, fix: str = "") -> NoReturn:
+        """Refuses what stands at a place of the query."""
+        raise self.statement.wrong(UNSUPPORTED, self.statement.query.at + at, message, fix=fix)
+
+    def _select(self, within: Mapping[str, Select]) -> Select:
+        self._need("SELECT")
+        if self._sees("DISTINCT"):
+            self.refuse(self._here, "DISTINCT compares rows with one another", fix="Use GROUP BY of the columns.")
+        self._take("ALL")
+        items = self._pieces(("FROM", *_CLAUSES))
+        if not self._take("FROM"):
+            self.refuse(self._here, "a view reads from a source: FROM is missing")
+        item, names, inner = self._source(within)
+        where, group, group_at = None, None, 0
+        if self._take("WHERE"):
+            (where,) = self._pieces(_CLAUSES, several=False)
+        if self._sees("GROUP"):
+            group_at = self._here
+            self._need("GROUP")
+            self._need("BY")
+            group = self._pieces(_CLAUSES)
+        self._refuse_rest()
+        return Select(items, item, names, where, group, group_at, inner)
+
+    def _source(self, within: Mapping[str, Select]) -> tuple[tuple[Word, ...], tuple[str, ...], Select | None]:
+        inner = None
+        if self._take("("):
+            inner = self._select(within)
+            self._need(")")
+            item, names = inner.item, []
+        else:
+            parts = [self._next("the name of a source or view")]
+            while self._take("."):
+                parts.append(self._next("the name of a table"))
+            item = tuple(Word(_folded(token), self.statement.query.at + token.start) for token in parts)
+            names = [item[-1].text.lower()]
+            if len(item) == 1 and item[0].text in within:
+                inner = within[item[0].text]
+                item = inner.item
+        aliased = self._take("AS")
+        there = self._place < len(self._tokens)
+        token = self._tokens[self._place] if there else None
+        if token is not None and token.mark in (Mark.WORD, Mark.NAME) and (aliased or token.text.upper() not in _CLAUSES):
+            names = [token.text.lower()]
+            self._place += 1
+        if self._sees(","):
+            self.refuse(self._here, _REFUSED["JOIN"])
+        return item, tuple(names), inner
+
+    def _refuse_rest(self) -> None:
+        if self._place == len(self._tokens) or self._sees(")"):
+            return
+        word = self._tokens[self._place].text.upper()
+        if word in _JOINS:
+            word = "JOIN"
+        self.refuse(self._here, f"{word}: {_REFUSED[word]}" if word in _REFUSED else "this is not understood here")
+
+    def _pieces(self, ends: Sequence[str], *, several: bool = True) -> tuple[Piece, ...]:
+        """What stands between commas, up to one of these words outside of parentheses."""
+        pieces: list[Piece] = []
+        depth = 0
+        tokens: list[Token] = []
+        while self._place < len(self._tokens):
+            token = self._tokens[self._place]
+            if depth == 0 and (token.says(")") or (token.says(*ends) and not self._within_a_path())):
+                break
+            depth += token.says("(", "[", "{") - token.says(")", "]", "}")
+            self._place += 1
+            if several and depth == 0 and token.says(","):
+                pieces.append(self._piece(tokens, token.start))
+                tokens = []
+            else:
+                tokens.append(token)
+        pieces.append(self._piece(tokens, self._here))
+        return tuple(pieces)
+
+    def _within_a_path(self) -> bool:
+        return self._place > 0 and self._tokens[self._place - 1].says(".")
+
+    def _piece(self, tokens: Sequence[Token], at: int) -> Piece:
+        if not tokens:
+            self.refuse(at, "an expression is expected here")
+        return Piece(tuple(tokens))
+
+    @property
+    def _here(self) -> int:
+        return self._tokens[self._place].start if self._place < len(self._tokens) else len(self._text)
+
+    def _sees(self, word: str) -> bool:
+        return self._place < len(self._tokens) and self._tokens[self._place].says(word)
+
+    def _take(self, word: str) -> bool:
+        seen = self._sees(word)
+        self._place += seen
+        return seen
+
+    def _need(self, word: str) -> None:
+        if not self._take(word):
+            self.refuse(self._here, f"{word} is expected here")
+
+    def _next(self, what: str) -> Token:
+        if self._place == len(self._tokens) or self._tokens[self._place].mark not in (Mark.WORD, Mark.NAME):
+            self.refuse(self._here, f"{what} is expected here")
+        self._place += 1
+        return self._tokens[self._place - 1]
+
+
+def _folded(token: Token) -> str:
+    return token.text if token.mark is Mark.NAME else token.text.lower()

@@ -1,0 +1,271 @@
+"""Mistakes that users make: each is told with its statement, its line and column, and its token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sql_cases import LAKE, refused, run, session
+
+BASE = f"""{LAKE}
+CREATE CONNECTION kafka TO KAFKA (BROKER 'localhost:9092');
+CREATE CONNECTION pg TO POSTGRES (HOST 'localhost', DATABASE 'd', USER 'u');
+CREATE CONNECTION aws TO AWS (REGION = 'eu-west-1');
+CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;
+CREATE SOURCE orders (id bigint, price double precision, tags text[]) FROM KAFKA CONNECTION kafka (TOPIC 'orders') FORMAT JSON;
+CREATE SOURCE people FROM KAFKA CONNECTION kafka (TOPIC 'people') KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE UPSERT;
+CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (customers, items AS goods);
+CREATE MATERIALIZED VIEW totals AS SELECT id, sum(price) AS total FROM orders GROUP BY id;
+"""
+SINK = "CREATE SINK s FROM {} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 't')"
+
+MISTAKES = {
+    # name: (statement, what is said, statement's title, line and column, token, hint)
+    "a word misspelt": ("CREAT SINK s", "a statement is expected here", "", (1, 1), "CREAT", "Did you mean CREATE?"),
+    "an option misspelt": (
+        SINK.format("orders") + "\n  WITH (COMIT INTERVAL = '5s')",
+        "a sink has no option COMIT INTERVAL",
+        "CREATE SINK s",
+        (2, 9),
+        "COMIT",
+        "Did you mean COMMIT INTERVAL?",
+    ),
+    "an option twice": (
+        "CREATE CONNECTION c TO AWS (REGION 'a', REGION 'b')",
+        "REGION is given twice",
+        "CREATE CONNECTION c",
+        (1, 41),
+        "REGION",
+        "",
+    ),
+    "a source that is not there": (
+        SINK.format("order"),
+        "there is no source or view or materialized view 'order'",
+        "CREATE SINK s",
+        (1, 20),
+        "order",
+        "Did you mean orders?",
+    ),
+    "a connection of another kind": (
+        "CREATE SINK s FROM orders\nINTO ICEBERG CATALOG CONNECTION kafka (NAMESPACE 'n', TABLE 't')",
+        "the connection 'kafka' leads to KAFKA, and one to ICEBERG CATALOG is needed here",
+        "CREATE SINK s",
+        (2, 33),
+        "kafka",
+        "",
+    ),
+    "a name taken already": (
+        "CREATE SECRET lake AS 'not-a-secret'",
+        "the connection 'lake' is there already",
+        "CREATE SECRET lake",
+        (1, 15),
+        "lake",
+        "",
+    ),
+    "a quote forgotten": (
+        "CREATE CONNECTION c TO AWS (REGION 'eu)",
+        "this text has no end",
+        "CREATE CONNECTION c",
+        (1, 36),
+        "'",
+        "Close it with '",
+    ),
+    "a period without quotes": (
+        SINK.format("orders") + "\nWITH (MAXIMUM PERIOD = 10s)",
+        "a value with a unit is written as a text: '10s'",
+        "CREATE SINK s",
+        (2, 24),
+        "10",
+        "",
+    ),
+    "a period that is none": (
+        SINK.format("orders") + "\nWITH (MAXIMUM PERIOD = 'soon')",
+        "MAXIMUM PERIOD: 'soon' is no period",
+        "CREATE SINK s",
+        (2, 7),
+        "MAXIMUM",
+        "Write '10s', '500ms' or '1 minute 30 seconds'.",
+    ),
+    "a transform that is none": (
+        SINK.format("orders") + "\nPARTITION BY (weekly(id))",
+        "there is no transform weekly",
+        "CREATE SINK s",
+        (2, 15),
+        "weekly",
+        "",
+    ),
+    "a column that is not declared": (
+        SINK.format("orders") + "\nKEY (idd)",
+        "there is no column 'idd'",
+        "CREATE SINK s",
+        (2, 6),
+        "idd",
+        "Did you mean id?",
+    ),
+    "text in double quotes": (
+        'CREATE SECRET s AS "x"',
+        "the value of the secret is a text in single quotes",
+        "CREATE SECRET s",
+        (1, 20),
+        '"x"',
+        "Double quotes are for names.",
+    ),
+    "the document's choice left open": (
+        "CREATE CONNECTION c TO ICEBERG CATALOG (TYPE = 'rest' | 's3table')",
+        "a comma or ) is expected here",
+        "CREATE CONNECTION c",
+        (1, 55),
+        "|",
+        "Choose one of the values.",
+    ),
+    "a catalog type that is none": (
+        "CREATE CONNECTION c TO ICEBERG CATALOG (TYPE = 'rets', URI = 'http://x')",
+        "TYPE cannot be 'rets'",
+        "CREATE CONNECTION c",
+        (1, 41),
+        "TYPE",
+        "Did you mean rest?",
+    ),
+    "a user without a password": (
+        "CREATE CONNECTION c TO ICEBERG CATALOG (TYPE = 'rest', URI = 'http://x', USER = 'u')",
+        "USER and PASSWORD belong together",
+        "CREATE CONNECTION c",
+        (1, 74),
+        "USER",
+        "",
+    ),
+    "an address that is none": (
+        "CREATE CONNECTION c TO ICEBERG CATALOG (TYPE = 'rest', URI = 'catalog:8181')",
+        "Invalid REST catalog URI: catalog:8181",
+        "CREATE CONNECTION c",
+        (1, 56),
+        "URI",
+        "",
+    ),
+    "a source with several tables": (
+        SINK.format("shop"),
+        "the source 'shop' has several tables, and a sink takes one",
+        "CREATE SINK s",
+        (1, 20),
+        "shop",
+        "Name one of them: customers, goods.",
+    ),
+    "a join": (
+        "CREATE VIEW v AS SELECT *\nFROM orders o JOIN numbers n ON o.id = n.counter",
+        "JOIN: a view reads one source: streams are not joined",
+        "CREATE VIEW v",
+        (2, 15),
+        "JOIN",
+        "",
+    ),
+    "an aggregate over changes": (
+        "CREATE VIEW v AS SELECT city, count(*) AS n FROM customers GROUP BY city",
+        "rows of this source are updated and deleted, which sums over rows that only come cannot follow",
+        "CREATE VIEW v",
+        (1, 60),
+        "GROUP",
+        "Group when you read the table.",
+    ),
+    "an average": (
+        "CREATE VIEW v AS SELECT id, avg(price) AS p FROM orders GROUP BY id",
+        "avg cannot be kept up from what is in the table",
+        "CREATE VIEW v",
+        (1, 29),
+        "avg",
+        "Keep sum(x) and count(x), and divide when you read the table.",
+    ),
+    "a clause of another system": (
+        "CREATE SINK s IN CLUSTER c FROM orders",
+        "there are no clusters here",
+        "CREATE SINK s",
+        (1, 15),
+        "IN",
+        "Leave out IN CLUSTER.",
+    ),
+    "changes without a key": (
+        SINK.format("people"),
+        "upsert sinks must specify a key",
+        "CREATE SINK s",
+        (1, 20),
+        "people",
+        "Add KEY (column, ...), or MODE APPEND.",
+    ),
+    "an object that others use": (
+        "DROP CONNECTION kafka",
+        "'kafka' is used by orders, people, totals",
+        "DROP CONNECTION kafka",
+        (1, 17),
+        "kafka",
+        "Drop these first, or add CASCADE.",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_at_its_token(tmp_path: Path, mistake: str) -> None:
+    statement, said, title, place, token, hint = MISTAKES[mistake]
+    here = session(tmp_path)
+    run(here, BASE)
+    before = here.definitions.all()
+    error = refused(here, statement)
+    assert said in error.message
+    assert error.message.endswith(f'(at "{token}" in {title})' if title else f'(at "{token}")')
+    assert error.location is not None
+    assert (error.location.file, error.location.line, error.location.column) == ("script.sql", *place)
+    assert error.location.text.startswith(token, error.location.column - 1)
+    assert not hint or error.fix == hint
+    assert here.definitions.all() == before, "nothing was kept"
+
+
+# The words that users of the original search for.
+TEXTS = {
+    "upsert sinks must specify a key": (SINK.format("orders") + " MODE UPSERT", "UPSERT"),
+    "KEY is not supported for MODE APPEND Iceberg sinks": (SINK.format("orders") + " KEY (id) MODE APPEND", "id"),
+    "COMMIT INTERVAL must be at least 1 second": (SINK.format("orders") + " WITH (COMMIT INTERVAL = '500ms')", "COMMIT"),
+    "duplicate column referenced in KEY": (SINK.format("orders") + " KEY (id, ID)", "ID"),
+    "Iceberg sink must specify TABLE": ("CREATE SINK s FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n');", ";"),
+    "Iceberg sink must specify NAMESPACE": ("CREATE SINK s FROM orders TO ICEBERG CATALOG lake TABLE t;", ";"),
+    "column price has type double which cannot be used as an Iceberg equality delete key": (
+        SINK.format("orders") + " KEY (price)",
+        "price",
+    ),
+    "column tags has type list which cannot be used as an Iceberg equality delete key": (
+        SINK.format("orders") + " KEY (tags)",
+        "tags",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_words_that_users_search_for(tmp_path: Path, text: str) -> None:
+    statement, token = TEXTS[text]
+    here = session(tmp_path)
+    run(here, BASE)
+    error = refused(here, statement)
+    assert error.message == f'{text}{": ID" if "duplicate" in text else ""} (at "{token}" in CREATE SINK s)'
+    assert error.location is not None
+    assert error.location.text.startswith(token, error.location.column - 1)
+
+
+def test_a_script_with_a_mistake_does_nothing_at_all(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    error = refused(here, f"{LAKE}\nCREATE SOURCE s FROM NOWHERE;")
+    assert error.location is not None
+    assert (error.location.line, error.location.column) == (2, 22)
+    assert here.definitions.all() == {}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE SECRET s AS 'hunter2hunter2' NOW",
+        "CREATE SECRET s AS 'hunter2hunter2",
+        "CREATE CONNECTION c TO POSTGRES (HOST 'h', PASSWORD = 'hunter2hunter2', PROT 1)",
+        'CREATE CONNECTION c TO AWS (SECRET ACCESS KEY = "hunter2hunter2", REGION 1 2)',
+        "ALTER SECRET nobody AS 'hunter2hunter2'",
+    ],
+)
+def test_no_error_shows_a_secret(tmp_path: Path, script: str) -> None:
+    error = refused(session(tmp_path), script)
+    assert error.location is not None
+    assert "hunter2" not in f"{error} {error.location.text}"

@@ -1,0 +1,161 @@
+"""Objects: created, kept over sessions, shown without secrets, altered, dropped."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from sql_cases import LAKE, refused, run, session
+
+from frazil.doors.sql import Definitions, parse, render
+from frazil.doors.sql.statements import Kind
+from frazil.errors import ConfigError
+
+SCRIPT = f"""{LAKE}
+CREATE SECRET pass AS 'hunter2hunter2';
+CREATE CONNECTION pg TO POSTGRES (HOST 'db.example', DATABASE 'shop', USER 'me', PASSWORD SECRET pass);
+CREATE CONNECTION s3 TO AWS (ACCESS KEY ID = 'AKIA-inline', SECRET ACCESS KEY = 'inline-secret-key', REGION = 'eu-west-1');
+CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (orders, customers AS people);
+CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE VIEW odd AS SELECT counter FROM numbers WHERE counter % 2 = 1;
+CREATE SINK odds FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'odds') WITH (COMMIT INTERVAL = '10s');
+CREATE SINK bought FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'orders') USING AWS CONNECTION s3;
+"""
+
+
+def test_what_is_created_is_there_in_the_next_session(tmp_path: Path) -> None:
+    assert [one.message for one in run(session(tmp_path), SCRIPT)][:2] == ["created connection lake", "created secret pass"]
+    (answer,) = run(session(tmp_path), "SHOW SINKS")
+    assert answer.columns == ("name", "from", "connection", "table", "mode", "commits", "created")
+    assert [row[:-1] for row in answer.rows] == [
+        ("odds", "odd", "lake", "n.odds", "append", "every 10 s"),
+        ("bought", "orders", "lake", "n.orders", "upsert", "every 1 s"),
+    ]
+    (everything,) = run(session(tmp_path), "SHOW OBJECTS LIKE '%odd%'")
+    assert [row[:2] for row in everything.rows] == [("odd", "view"), ("odds", "sink")]
+
+
+def test_show_create_gives_a_script_that_creates_the_same_and_holds_no_secret(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    world = here.world
+    for name, statement in world.objects.items():
+        (answer,) = run(here, f'SHOW CREATE {statement.kind} "{name}"')
+        (told,) = answer.rows
+        assert told[0] == name
+        if statement.kind not in (Kind.SECRET,) and name != "s3":
+            assert parse(told[1]) == (statement,)
+        assert "hunter2" not in told[1]
+        assert "inline" not in told[1]
+
+
+def test_secrets_are_in_no_answer_and_in_a_file_of_the_owner_alone(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    answers = run(here, SCRIPT)
+    answers += run(here, "SHOW SECRETS; SHOW CONNECTIONS; DESCRIBE pg; DESCRIBE s3; DESCRIBE pass; SHOW CREATE SECRET pass")
+    assert not [one for one in answers if "hunter2" in str(one) or "inline-secret" in str(one)]
+    assert ("password", "SECRET pass") in next(one for one in answers if one.statement == "DESCRIBE pg").rows
+    file = tmp_path / "frazil-sql.db"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o644)
+    run(session(tmp_path), "SHOW SINKS")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with sqlite3.connect(file) as plain:
+        assert not [row for row in plain.execute("SELECT sql FROM definitions") if "hunter2" in row[0]]
+
+
+def test_if_not_exists_leaves_what_is_there(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    (answer,) = run(here, "CREATE SECRET IF NOT EXISTS pass AS 'another-one'")
+    assert "nothing was changed" in answer.message
+    assert here.definitions.secrets()["pass"] == "hunter2hunter2"
+    assert "is there already" in refused(here, "CREATE SOURCE IF NOT EXISTS pass FROM LOAD GENERATOR COUNTER").message
+    assert "is a table of the source 'shop' already" in refused(here, "CREATE SECRET people AS 'x'").message
+
+
+def test_alter_changes_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    before = here.definitions.version
+    run(here, "ALTER SINK odds SET (COMMIT INTERVAL = '5s', FORMAT = 'orc')")
+    assert here.definitions.version == before + 1
+    sink = {one.name: one for one in here.project().pipelines}["odds"].sink
+    assert (sink.flush_interval_secs, sink.file_format) == (5, "orc")
+    run(here, "ALTER SINK odds RESET (COMMIT INTERVAL)")
+    sink = {one.name: one for one in here.project().pipelines}["odds"].sink
+    assert (sink.flush_interval_secs, sink.file_format) == (1, "orc")
+    run(here, "ALTER SECRET pass AS 'newer-password'; ALTER CONNECTION pg SET (PORT = 6432)")
+    source = {one.name: one for one in here.project().pipelines}["bought"].source.model_dump()
+    assert (source["password"].get_secret_value(), source["port"]) == ("newer-password", 6432)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said", "token"),
+    [
+        ("ALTER SINK odds SET (COMMIT INTERVAL = '0.5s')", "COMMIT INTERVAL must be at least 1 second", "COMMIT"),
+        ("ALTER SINK odds SET (FORMAT = 'orc', COMPRESSION = 'brotli')", "orc files cannot be compressed with brotli", "FORMAT"),
+        ("ALTER SINK odds RESET (FORMAT)", "FORMAT is not set", "FORMAT"),
+        ("ALTER CONNECTION pg SET (BROKER = 'x')", "a PostgreSQL connection has no option BROKERS", "BROKER"),
+        ("ALTER CONNECTION lake SET (TYPE = 'rest')", "Invalid REST catalog URI", "TYPE"),
+        ("ALTER VIEW odd SET (X = 1)", "a view cannot be altered", "VIEW"),
+        ("ALTER SINK odd SET (FORMAT = 'orc')", "'odd' is a view, and a sink is needed here", "odd"),
+    ],
+)
+def test_an_alter_that_does_not_fit_changes_nothing(tmp_path: Path, statement: str, said: str, token: str) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    before = here.definitions.all()
+    error = refused(here, statement)
+    assert said in error.message
+    assert error.location is not None
+    assert error.location.file == "script.sql"
+    assert error.location.text.startswith(token, error.location.column - 1)
+    assert here.definitions.all() == before
+
+
+def test_drop_takes_what_uses_it_along_only_when_asked_to(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    assert "'pass' is used by pg, shop, bought" in refused(here, "DROP SECRET pass").message
+    (answer,) = run(here, "DROP SECRET pass CASCADE")
+    assert answer.message == "dropped pass, pg, shop, bought"
+    assert answer.notes == ("the tables of bought stay as they are",)
+    assert list(here.definitions.all()) == ["lake", "s3", "numbers", "odd", "odds"]
+    assert here.definitions.secrets() == {}
+    (again,) = run(here, "DROP SECRET IF EXISTS pass")
+    assert "nothing was changed" in again.message
+    assert "there is no secret 'pass'" in refused(here, "DROP SECRET pass").message
+
+
+def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as plain:
+        plain.execute("CREATE TABLE mine (a)")
+    text = tmp_path / "text.db"
+    text.write_text("hello, this is no database at all, however long one looks at it")
+    for file in (other, text):
+        before = file.read_bytes()
+        with pytest.raises(ConfigError, match="holds no definitions of frazil"):
+            Definitions(file).add(parse("CREATE SECRET s AS 'x'")[0])  # type: ignore[arg-type]
+        assert file.read_bytes() == before
+
+
+def test_two_sessions_do_not_make_the_same_object_twice(tmp_path: Path) -> None:
+    first, second = Definitions(tmp_path / "d.db"), Definitions(tmp_path / "d.db")
+    (secret,) = parse("CREATE SECRET s AS 'one-value'")
+    first.add(secret)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="is there already"):
+        second.add(secret)  # type: ignore[arg-type]
+    assert (second.version, list(second.all())) == (1, ["s"])
+
+
+def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    sink = "CREATE SINK k FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k') KEY (counter) NOT ENFORCED"
+    (answer,) = run(here, sink)
+    assert "NOT ENFORCED changes nothing" in answer.notes[0]
+    assert "NOT ENFORCED" in render(here.world.objects["k"])

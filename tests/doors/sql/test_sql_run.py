@@ -1,0 +1,307 @@
+"""Statements at work, on Spark: rows that are there once, tables that follow, and runs that follow the definitions."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from sql_cases import BESIDE, ROOT, blocks, refused
+
+from frazil.doors.sql import Answer, Definitions, Session, run
+from frazil.model.events import Committed, Event, Started, Stopped
+from frazil.model.settings import RetrySettings, Settings
+from services.kafka import Kafka, Message
+from services.processes import wait_until
+from services.rest_catalog import RestCatalog
+from sources.postgres.databases import Database, database_on
+
+# Racing commits are lost often, and each is tried again soon.
+SETTINGS = Settings(retry=RetrySettings(max_retries=200, initial_backoff_ms=5, max_backoff_ms=50))
+
+
+class Door:
+    """A session in a folder of its own, with a lake beside it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.session = Session(Definitions(folder / "definitions.db"), SETTINGS)
+        uri, warehouse = f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse"
+        self.sql(f"CREATE CONNECTION lake TO ICEBERG CATALOG (TYPE = 'sql', URI = '{uri}', WAREHOUSE = '{warehouse}')")
+
+    def sql(self, text: str) -> list[Answer]:
+        return list(self.session.run(text, "script.sql"))
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return list(self.sql(query)[-1].rows)
+
+    def run(self, *only: str) -> list[Committed]:
+        """Runs what is there to its end, and tells of the commits."""
+        told: list[Event] = []
+        run(self.session, once=True, only=only, listeners=[told.append])
+        return [event for event in told if isinstance(event, Committed)]
+
+    def write(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Puts a file of JSON lines into the folder `in`."""
+        (self.folder / "in").mkdir(exist_ok=True)
+        (self.folder / "in" / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    @contextmanager
+    def running(self) -> Iterator[list[Event]]:
+        """Runs until the block ends, and tells of everything that happens."""
+        told: list[Event] = []
+        stop = threading.Event()
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                run(self.session, listeners=[told.append], stop=stop)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield told
+        finally:
+            stop.set()
+            thread.join()
+        assert failed == []
+
+
+@pytest.fixture
+def door(spark: SparkSession, tmp_path: Path) -> Door:
+    return Door(spark, tmp_path)
+
+
+def into(table: str, clauses: str = "") -> str:
+    return f"INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'shop', TABLE '{table}') {clauses}"
+
+
+def test_many_inserts_and_some_updates_in_one_commit_leave_one_row_a_key(door: Door) -> None:
+    rows = door.spark.range(110_100).selectExpr("id % 110000 AS id", "if(id < 110000, 'old', 'new') AS v", "id AS seq")
+    rows.coalesce(1).write.parquet(f"{door.folder}/in")
+    door.sql(f"""CREATE SOURCE changes (id bigint, v text, seq bigint) FROM FILES (PATH = '{door.folder}/in', FORMAT = 'parquet');
+                 CREATE SINK items FROM changes {into("items", "KEY (id) WITH (LATEST BY = seq)")};""")
+    (commit,) = door.run()
+    assert (commit.counts.read, commit.counts.written, commit.counts.superseded) == (110_100, 110_000, 100)
+    assert door.rows("SELECT count(*), count(DISTINCT id), count_if(v = 'new') FROM items") == [(110_000, 110_000, 100)]
+
+
+def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothing(door: Door) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    door.sql("CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 43)")
+    names = ["a", "b", "c"]
+    for name in names:
+        door.sql(f"CREATE SINK {name} FROM numbers {into('numbers')}")
+    door.run("a")
+    other = SqlCatalog("lake", uri=f"sqlite:///{door.folder}/catalog.db", warehouse=f"{door.folder}/warehouse")
+    stop, raced = threading.Event(), []
+
+    def race() -> None:
+        while not stop.is_set():
+            try:
+                with other.load_table("shop.numbers").transaction() as change:
+                    change.set_properties(turn=str(len(raced)))
+                raced.append(1)
+            except Exception:  # lost to the sinks, as they lose to this
+                continue
+
+    racer = threading.Thread(target=race)
+    racer.start()
+    try:
+        door.run("b", "c")
+        wait_until(lambda: len(raced) >= 20, 60, "the run")
+    finally:
+        stop.set()
+        racer.join()
+    assert door.rows("SELECT counter, count(*) FROM a GROUP BY 1 ORDER BY 1") == [(number, 3) for number in range(1, 44)]
+    assert door.run() == []
+    assert door.rows("SELECT count(*) FROM a") == [(3 * 43,)]
+
+
+def test_alter_create_and_drop_take_effect_in_a_run_that_is_under_way(door: Door) -> None:
+    door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms');
+                 CREATE SINK slow FROM ticks {into("slow", "WITH (COMMIT INTERVAL = '1h')")};
+                 CREATE SINK sized FROM ticks {into("sized", "WITH (MINIMUM SIZE = '20kB')")};""")
+    with door.running() as told:
+        wait_until(lambda: any(isinstance(event, Started) for event in told), 120, "the run")
+        door.sql(f"""CREATE SINK quick FROM ticks {into("quick", "WITH (COMMIT INTERVAL = '1s')")}""")
+        wait_until(lambda: commits_of(told, "quick"), 120, "the run")
+        assert commits_of(told, "slow") == []
+        door.sql("ALTER SINK slow SET (COMMIT INTERVAL = '1s')")
+        wait_until(lambda: commits_of(told, "slow"), 120, "the run")
+        wait_until(lambda: commits_of(told, "sized"), 120, "the run")
+        door.sql("DROP SINK quick")
+        wait_until(lambda: any(isinstance(event, Stopped) and event.pipeline == "quick" for event in told), 120, "the run")
+    counts, least, most = door.rows("SELECT count(*), min(counter), max(counter) FROM slow")[0]
+    assert (least, most) == (1, counts)
+    # As long as no commit has told, a row is taken for a hundred bytes.
+    assert commits_of(told, "sized")[0].counts.read >= 205
+
+
+def commits_of(told: list[Event], name: str) -> list[Committed]:
+    return [event for event in told if isinstance(event, Committed) and event.pipeline == name]
+
+
+def test_a_grouped_view_keeps_its_table_up_batch_after_batch(door: Door) -> None:
+    def sales(first: int, last: int) -> list[dict[str, Any]]:
+        return [
+            {"country": f"c{n % 3}", "price": n, "ok": n % 2 == 0, "note": None if n % 5 else "x"} for n in range(first, last)
+        ]
+
+    door.sql(f"""CREATE SOURCE sales (country text, price int, ok boolean, note text)
+                 FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
+                 CREATE VIEW paid AS SELECT s.*, price * 2 AS double FROM sales s WHERE price > 1;
+                 CREATE MATERIALIZED VIEW totals AS SELECT country, count(*) AS n, count(note) AS notes, sum(double) AS total,
+                     min(price) AS least, max(price) FILTER (WHERE ok) AS most, bool_and(ok) AS fine FROM paid GROUP BY country;
+                 CREATE SINK totals_sink FROM totals {into("totals")};""")
+    written: list[dict[str, Any]] = []
+    for number, rows in enumerate((sales(0, 10), sales(10, 31), [{"country": "new", "price": 7, "ok": True, "note": None}])):
+        written += rows
+        door.write(f"{number}.json", rows)
+        (commit,) = door.run()
+        assert commit.counts.read == len(rows)
+        assert commit.counts.balanced
+        kept = [row for row in written if row["price"] > 1]
+        countries = sorted({row["country"] for row in kept})
+        assert door.rows("SELECT * FROM totals_sink ORDER BY country") == [expected(kept, country) for country in countries]
+    assert door.run() == []
+    (described,) = door.sql("DESCRIBE totals_sink")
+    assert [row[:2] for row in described.rows][:4] == [("country", "string"), ("n", "long"), ("notes", "long"), ("total", "long")]
+    assert [row[0] for row in described.rows if row[3] == "key"] == ["country"]
+
+
+def expected(kept: list[dict[str, Any]], country: str) -> tuple[Any, ...]:
+    rows = [row for row in kept if row["country"] == country]
+    prices = [row["price"] for row in rows]
+    most = max((row["price"] for row in rows if row["ok"]), default=None)
+    notes = sum(row["note"] is not None for row in rows)
+    return (country, len(rows), notes, 2 * sum(prices), min(prices), most, all(row["ok"] for row in rows))
+
+
+def test_sinks_that_add_to_the_same_groups_at_the_same_time_lose_nothing(door: Door) -> None:
+    door.sql("""CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 100);
+                CREATE VIEW parity AS SELECT counter % 2 AS odd, count(*) AS n, sum(counter) AS total FROM numbers GROUP BY 1;""")
+    for name in ("a", "b", "c"):
+        door.sql(f"CREATE SINK {name} FROM parity {into('parity')}")
+    door.run()
+    assert door.rows("SELECT * FROM a ORDER BY odd") == [(0, 150, 3 * 2550), (1, 150, 3 * 2500)]
+
+
+def test_queries_read_tables_as_they_are_and_as_they_were(door: Door) -> None:
+    door.sql(f"""CREATE SOURCE lines (id bigint) FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
+                 CREATE SINK ids FROM lines {into("ids", "PARTITION BY (bucket(4, id))")};""")
+    for number in (1, 2):
+        door.write(f"{number}.json", [{"id": number}])
+        door.run()
+    assert door.rows("SELECT id FROM ids ORDER BY id") == [(1,), (2,)]
+    assert door.rows("WITH x AS (SELECT id + 1 AS id FROM lake.shop.ids) SELECT sum(id) AS s FROM x") == [(5,)]
+    first = door.rows("SELECT snapshot_id, committed_at FROM lake.shop.ids.snapshots ORDER BY committed_at")
+    old = door.rows("SELECT snapshot_id FROM lake.shop.ids.snapshots WHERE summary['added-records'] = '1' ORDER BY committed_at")[
+        0
+    ][0]
+    assert door.rows(f"SELECT id FROM ids VERSION AS OF {old}") == [(1,)]
+    assert door.rows(f"SELECT id FROM ids TIMESTAMP AS OF '{first[-1][1]}' ORDER BY 1") == [(1,), (2,)]
+    few = Session(door.session.definitions, SETTINGS, limit=1)
+    (answer,) = few.run("SELECT id FROM ids ORDER BY id")
+    assert (answer.rows, answer.notes) == (((1,),), ("only the first 1 rows are shown",))
+    for query, said, token in (
+        ("SELECT 1;\nSELECT ids_ FROM ids", "ids_", "ids_"),
+        ("SELECT id FROM ids\nWERE id = 1", "'id'", "id = 1"),
+        ("SELECT * FROM lake.shop.nothing", "nothing", "lake.shop"),
+        ("SELECT * FROM lines", "is a source, which keeps no rows", "lines"),
+    ):
+        error = refused(door.session, query)
+        assert said in error.message
+        assert "Exception" not in error.message
+        assert error.location is not None
+        assert error.location.text[error.location.column - 1 :].startswith(token)
+    (described,) = door.sql("DESCRIBE ids")
+    assert described.rows == (("id", "long", "", ""),)
+    assert described.notes == ("partitioned by bucket(4, id)",)
+    (explained,) = door.sql("EXPLAIN SINK ids")
+    told = dict(explained.rows)
+    assert (told["reads"], told["table"], told["mode"]) == ("lines", "keep shop.ids", "append")
+    assert (told["partitioned by"], told["commits"]) == ("bucket(4, id)", "every 1 s")
+    (validated,) = door.sql("VALIDATE CONNECTION lake")
+    assert "connected to the sql catalog" in validated.message
+    assert "it has 1 namespaces" in validated.message
+
+
+def test_the_block_of_the_page_runs_as_it_is_pasted(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(door.folder)
+    page = (ROOT / "docs" / "sql.md").read_text()
+    script, query = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)[:2]
+    here = Session(Definitions(), SETTINGS)
+    list(here.run(script))
+    run(here, once=True)
+    (answer,) = here.run(query)
+    assert len(answer.rows) == 10
+    assert sum(row[1] for row in answer.rows) > 0
+
+
+@pytest.mark.skipif(not BESIDE, reason="the document is not beside the project")
+def test_the_blocks_of_the_document_run(door: Door, rest_catalog: RestCatalog) -> None:
+    """On a REST catalog of this machine, whose tables are files of this machine: without the object store."""
+    catalog_block, _, sink_block = blocks(BESIDE[0])
+    block = catalog_block.replace("'rest' | 's3table'", "'rest'").replace(
+        "https://my.awesome.cat:8081/api/catalog", rest_catalog.uri
+    )
+    block = re.sub(r"(?m)^ *(AWS CONNECTION|WAREHOUSE).*\n", "", block)
+    door.sql(f"CREATE SECRET iceberg_pass AS 'of-the-catalog'; {block}; CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 5);")
+    door.sql("CREATE MATERIALIZED VIEW my_favorite_materialized_view AS SELECT counter, -counter AS less FROM n")
+    door.sql(re.sub(r"USING AWS CONNECTION \w+", "", sink_block).replace("namespace_name", f"ns_{door.folder.name}"))
+    (commit,) = door.run()
+    assert commit.counts.written == 5
+    assert door.rows("SELECT sum(counter), sum(less) FROM iceberg_sink") == [(15, -15)]
+    assert "connected to the rest catalog" in door.sql("VALIDATE CONNECTION iceberg_catalog_connection")[0].message
+
+
+def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [Message(json.dumps({"name": f"n{n}"}), json.dumps({"id": n % 3})) for n in range(6)])
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}');
+                 CREATE SOURCE people FROM KAFKA CONNECTION kafka (TOPIC '{topic}')
+                 KEY FORMAT JSON VALUE FORMAT JSON INCLUDE OFFSET AS place ENVELOPE UPSERT;
+                 CREATE VIEW named AS SELECT id, upper(name) AS name, place FROM people;
+                 CREATE SINK known FROM named {into("known", "KEY (id)")};""")
+    door.run()
+    assert door.rows("SELECT * FROM known ORDER BY id") == [(0, "N3", 3), (1, "N4", 4), (2, "N5", 5)]
+    kafka.produce(topic, [Message(None, json.dumps({"id": 1}))])
+    door.run()
+    assert door.rows("SELECT id FROM known ORDER BY id") == [(0,), (2,)]
+    assert door.sql("VALIDATE CONNECTION kafka")[0].message == f"connected to the Kafka cluster at {kafka.address()}"
+
+
+@pytest.fixture
+def database(postgres: Any) -> Iterator[Database]:
+    with database_on(postgres) as made:
+        yield made
+
+
+def test_a_table_of_a_database_is_followed(door: Door, database: Database) -> None:
+    database.run(
+        "create table orders (id int primary key, item text)",
+        "insert into orders select i, 'item ' || i from generate_series(1, 5) i",
+        "create publication p for table orders",
+    )
+    server = database.server
+    door.sql(f"""CREATE SECRET pw AS '{server.password}';
+                 CREATE CONNECTION pg TO POSTGRES (HOST '{server.host}', PORT {server.port}, DATABASE '{database.name}',
+                                                   USER '{server.user}', PASSWORD SECRET pw);
+                 CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (orders);
+                 CREATE SINK s FROM orders {into("orders")};""")
+    assert door.sql("VALIDATE CONNECTION pg")[0].message.startswith("connected to PostgreSQL at")
+    door.run()
+    database.run("update orders set item = 'changed' where id = 2", "delete from orders where id = 3")
+    door.run()
+    assert door.rows("SELECT * FROM s ORDER BY id") == [(1, "item 1"), (2, "changed"), (4, "item 4"), (5, "item 5")]

@@ -1,0 +1,130 @@
+"""Views, taken apart: what Spark is given, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from frazil.doors.sql import parse
+from frazil.doors.sql.statements import CreateView
+from frazil.doors.sql.view import ViewQuery, view_query
+from frazil.errors import ConfigError
+
+
+def view(query: str) -> ViewQuery:
+    (statement,) = parse(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert isinstance(statement, CreateView)
+    return view_query(statement)
+
+
+def steps(query: str) -> list[object]:
+    found = view(query).steps
+    return [one.where.text if one.where is not None else [column.text for column in one.columns] for one in found]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM s", []),
+        ("SELECT s.* FROM s WHERE s.a > 1", ["a > 1", ["*"]]),
+        ("SELECT o.id, price * n AS total, 'a, b' c FROM orders AS o", [["id", "price * n AS total", "'a, b' c"]]),
+        ("SELECT o.o.x FROM t o", [["o.x"]]),
+        ("SELECT `O`.id FROM t o", [["id"]]),
+        (
+            "SELECT CASE WHEN a THEN extract(year FROM b) END AS y FROM s WHERE x IN ('where', 'group')",
+            ["x IN ('where', 'group')", ["CASE WHEN a THEN extract(year FROM b) END AS y"]],
+        ),
+        ("SELECT a FROM (SELECT b AS a FROM s WHERE b > 0) AS t WHERE t.a < 9", ["b > 0", ["b AS a"], "a < 9", ["a"]]),
+        (
+            "WITH x AS (SELECT id FROM s WHERE a), y AS (SELECT id + 1 AS id FROM x) SELECT y.id FROM y",
+            ["a", ["id"], ["id + 1 AS id"], ["id"]],
+        ),
+        ("SELECT a -- why\n, b FROM s", [["a", "b"]]),
+    ],
+)
+def test_a_view_is_steps_over_its_source(query: str, expected: list[object]) -> None:
+    assert steps(query) == expected
+    assert view(query).keys == ()
+
+
+def test_what_a_view_reads() -> None:
+    assert [word.text for word in view("SELECT a FROM (SELECT b AS a FROM Shop.public.items t)").item] == [
+        "shop",
+        "public",
+        "items",
+    ]
+    assert [word.text for word in view("SELECT a FROM `Orders`").item] == ["Orders"]
+    assert [word.text for word in view("WITH c AS (SELECT * FROM pg.Orders) SELECT * FROM c").item] == ["pg", "orders"]
+
+
+def test_an_aggregate_is_what_each_row_adds() -> None:
+    found = view(
+        """SELECT o.country, date(at) AS day, count(*) AS n, count(coupon) AS coupons, sum(price * 2) total, min(price) AS lo,
+        max(price) FILTER (WHERE ok) AS hi, count_if(price > 9) AS dear, count(*) FILTER (WHERE o.ok) AS fine,
+        bool_and(ok) AS all_ok
+        FROM orders o WHERE price > 0 GROUP BY country, date(o.at)"""
+    )
+    assert found.keys == ("country", "day")
+    assert found.combine == {
+        "n": "sum",
+        "coupons": "sum",
+        "total": "sum",
+        "lo": "min",
+        "hi": "max",
+        "dear": "sum",
+        "fine": "sum",
+        "all_ok": "min",
+    }
+    where, columns = found.steps
+    assert where.where is not None
+    assert [one.text for one in columns.columns] == [
+        "country AS `country`",
+        "date(at) AS `day`",
+        "1L AS `n`",
+        "CASE WHEN (coupon) IS NOT NULL THEN 1L ELSE 0L END AS `coupons`",
+        "(price * 2) AS `total`",
+        "(price) AS `lo`",
+        "CASE WHEN ok THEN price END AS `hi`",
+        "CASE WHEN (price > 9) THEN 1L ELSE 0L END AS `dear`",
+        "CASE WHEN (ok) THEN 1L ELSE 0L END AS `fine`",
+        "(ok) AS `all_ok`",
+    ]
+
+
+@pytest.mark.parametrize("group", ["1", "country", "COUNTRY", "`country`", "upper(c)"])
+def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None:
+    assert view(f"SELECT upper(c) AS country, count(*) AS n FROM s GROUP BY {group}").keys == ("country",)
+
+
+@pytest.mark.parametrize(
+    ("query", "said", "token"),
+    [
+        ("SELECT DISTINCT a FROM s", "DISTINCT compares rows", "DISTINCT"),
+        ("SELECT a FROM s, t", "streams are not joined", ","),
+        ("SELECT a FROM s LEFT JOIN t ON x", "streams are not joined", "LEFT"),
+        ("SELECT a FROM s ORDER BY a", "rows of a table have no order", "ORDER"),
+        ("SELECT a FROM s LIMIT 3", "a stream has no first rows", "LIMIT"),
+        ("SELECT a FROM s UNION SELECT a FROM t", "a view reads one source", "UNION"),
+        ("SELECT a, row_number() OVER (PARTITION BY b) AS r FROM s", "it has no windows", "OVER"),
+        ("SELECT count(*) AS n FROM s", "count without GROUP BY has no key", "count"),
+        ("SELECT a, count(*) AS n FROM s GROUP BY a HAVING count(*) > 1", "HAVING: a group that does not pass now", "HAVING"),
+        ("SELECT count(*) AS n FROM s GROUP BY a", "must be selected", "a"),
+        ("SELECT a, b, count(*) AS n FROM s GROUP BY a", "b is neither in GROUP BY", "b"),
+        ("SELECT a, count(DISTINCT b) AS n FROM s GROUP BY a", "DISTINCT values cannot be counted", "DISTINCT"),
+        ("SELECT a, sum(b) / count(*) AS m FROM s GROUP BY a", "an aggregate stands by itself", "/"),
+        ("SELECT a, 1 + sum(b) AS m FROM s GROUP BY a", "m is neither in GROUP BY", "1"),
+        ("SELECT a, count(*) FROM s GROUP BY a", "this column needs a name", "count"),
+        ("SELECT a, count(*) AS a FROM s GROUP BY a", "two columns are named a", "count"),
+        ("SELECT a FROM s GROUP BY a", "GROUP BY without an aggregate", "GROUP"),
+        ("SELECT a, sum(*) AS n FROM s GROUP BY a", "sum(*) has no meaning", "*"),
+        ("SELECT n FROM (SELECT a, count(*) AS n FROM s GROUP BY a)", "what was grouped cannot be read on", "GROUP"),
+        ("SELECT 1", "FROM is missing", ""),
+        ("SELECT a, FROM s", "an expression is expected here", "FROM"),
+        ("SELECT a FROM s VERSION AS OF 3", "which has no versions", "VERSION"),
+    ],
+)
+def test_what_would_need_other_rows_is_refused_at_its_token(query: str, said: str, token: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        view(query)
+    assert said in raised.value.message
+    assert raised.value.location is not None
+    assert raised.value.location.text[raised.value.location.column - 1 :].startswith(token)
