@@ -322,7 +322,11 @@ class _Translation:
         return Reading(
             source.message_encoding if source is not None else "utf-8",
             cluster.registry if cluster is not None else None,
-            self.file.transforms,
+            # Where they stand, for errors that show when there is data.
+            tuple(
+                transform.placed(self.document.places_below(("transforms", number)))
+                for number, transform in enumerate(self.file.transforms)
+            ),
             source.timestamp_ms_name if source is not None else None,
             unit.value if unit is not None else None,
         )
