@@ -75,7 +75,7 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
     chosen = tuple(known[name] for name in only) or tuple(p for p in project.pipelines if p.enabled)
     if not chosen:
         raise ConfigError(
-            "nothing-to-run", f"{project.file} has no enabled pipeline.", fix="Add one under pipelines:, or enable one."
+            "nothing-to-run", f"{project.file} has no enabled pipeline.", fix="Join a source and a sink, or enable a pipeline."
         )
     return chosen
 

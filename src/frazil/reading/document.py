@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -142,12 +142,27 @@ class Document:
         """Replaces a value."""
         self.at(path[:-1])[path[-1]] = value
 
+    def places_below(self, path: Path) -> dict[Path, SourceLocation]:
+        """Where everything in a value stands, by the way from it; the value itself is at the empty way."""
+        return {way: self.value_place((*path, *way)) for way in _ways(self.at(path))}
+
     def at(self, path: Path) -> Any:
         """The value at a path that is known to exist."""
         node = self.value
         for step in path:
             node = node[step]
         return node
+
+
+def _ways(value: Any) -> Iterator[Path]:
+    yield ()
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for step, item in items:
+        yield from ((step, *way) for way in _ways(item))
 
 
 def read(text: str, name: str, env: Mapping[str, str], dialect: Dialect) -> Document:

@@ -101,6 +101,16 @@ def test_a_mistake_of_the_second_document_has_its_own_line() -> None:
     assert str(caught.value.location) == f"theirs.yaml:{GOOD.count(chr(10)) + 3}:17"
 
 
+def test_two_documents_agree_about_the_run() -> None:
+    other = GOOD.replace("name: p", "name: q")
+    with pytest.raises(ConfigErrors) as caught:
+        load_text(f"{GOOD}settings: {{parallel: 1}}\n---\n{other}settings: {{parallel: 2}}\n", "theirs.yaml", {})
+    assert "Another document of this file has other values of `settings`" in str(caught.value)
+    with pytest.raises(ConfigErrors) as caught:
+        load_text(f"{GOOD}---\n{GOOD}", "theirs.yaml", {})
+    assert caught.value.code == "shared-sink-id"
+
+
 def test_a_password_is_never_shown() -> None:
     secret = "hunter2-hunter2"
     wrong = GOOD.replace("  topics:", f"  authentication: {{params: {{username: u, password: {secret}, pasword: x}}}}\n  topics:")

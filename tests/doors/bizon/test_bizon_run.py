@@ -112,14 +112,12 @@ def test_a_bad_value_stops_the_pipeline_or_is_kept_aside_and_never_lost(bizon: L
     stream = bizon.text(LONG.format(more="buffer_flush_timeout: 1"), t=topic).replace("incremental", "stream")
     with pytest.raises(DataError) as caught:
         run(load_text(stream, "b.yaml", {}), once=False)
-    assert caught.value.code == "json-malformed"
+    assert caught.value.code in ("json-malformed", "value-not-convertible"), "whichever Spark meets first"
     # Nothing was passed over meanwhile: the same file with another setting has all of it.
     told = bizon.run(bizon.text(LONG.format(more="on_error: dead_letter"), t=topic))
     assert bizon.rows("t", "id", "v") == [(1, "a"), (3, "c")]
-    letters = {row.code: bytes(row.raw) for row in bizon.table("t__dead_letters").collect()}
-    assert letters == {"cast": b'{"id": "two", "v": "b"}', "json-malformed": b"no json"} or set(letters.values()) == {
-        b'{"id": "two", "v": "b"}', b"no json",
-    }  # fmt: skip
+    letters = {row.stage: bytes(row.raw) for row in bizon.table("t__dead_letters").collect()}
+    assert letters == {"cast": b'{"id": "two", "v": "b"}', "decode": b"no json"}
     (committed,) = [event for event in told if isinstance(event, Committed)]
     assert (committed.counts.read, committed.counts.written, committed.counts.dead_lettered) == (4, 2, 2)
 
@@ -223,7 +221,9 @@ destination_table_config:
 """
 
     def answer(path: str) -> tuple[int, object]:
-        return (200, {"schema": json.dumps(SHIP)}) if path == "/apis/ccompat/v7/schemas/ids/1" else (404, {})
+        known = {"/subjects": [], "/schemas/ids/1": {"schema": json.dumps(SHIP)}}
+        found = known.get(path.removeprefix("/apis/ccompat/v7"))
+        return (404, {}) if found is None else (200, found)
 
     with answering(answer) as registry:
         text = bizon.text(config, f"authentication: {{schema_registry_url: '{registry.url}'}}", plain=plain, named=named)

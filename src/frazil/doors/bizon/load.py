@@ -59,6 +59,8 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     files = [(document, file) for document in documents if (file := _checked(document)) is not None]
     found = [(document, file, translated(document, file)) for document, file in files]
     _require_own_names([(document, file) for document, file, one in found if one.pipelines])
+    _require_one(files, ("settings",), [file.settings for _, file in files])
+    _require_one(files, ("engine", "runner", "log_level"), [file.engine.runner.log_level for _, file in files])
     problems = [problem for document in documents for problem in document.problems]
     if problems:
         raise told(problems)
@@ -121,6 +123,16 @@ def _require_own_names(files: Sequence[tuple[Document, BizonDocument]]) -> None:
             place = document.value_place(("name",))
             document.problems.append(ConfigError("shared-sink-id", message, fix="Give each its own.", location=place))
         seen.add(file.name)
+
+
+def _require_one(files: Sequence[tuple[Document, BizonDocument]], path: Path, given: Sequence[object]) -> None:
+    """One run has one set of settings, whichever document says them."""
+    first = next((value for value in given if value is not None), None)
+    for (document, _), value in zip(files, given, strict=True):
+        if value is not None and value != first:
+            message = f"Another document of this file has other values of `{'.'.join(map(str, path))}`, and a run has one"
+            place = document.key_place(path)
+            document.problems.append(ConfigError("invalid-value", message, fix="Keep one of them.", location=place))
 
 
 def _named(pipeline: PipelineSpec, document: str, *, several: bool) -> PipelineSpec:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, SourceEntry, StartTime
 from frazil.errors import ConfigError
@@ -236,23 +235,11 @@ def _tell(document: Document, sink: str, problem: Problem) -> None:
 def _transforms(document: Document, path: Path, entry: SourceEntry | PipelineEntry | SinkEntry) -> Iterator[Transform]:
     """The changes of an entry, each with the places of its parts, for errors that show when there is data."""
     for number, transform in enumerate(entry.transforms):
-        base = (*path, "transforms", number)
-        ways = {way: document.value_place((*base, *way)) for way in _ways(document.at(base))}
+        ways = document.places_below((*path, "transforms", number))
         # The settings may stand under `config`, of which the change itself knows nothing.
         yield transform.placed(
             {(way[1:] if way[:1] == ("config",) else way): place for way, place in ways.items()} | {(): ways[()]}
         )
-
-
-def _ways(value: Any) -> Iterator[Path]:
-    yield ()
-    items: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    for step, item in items:
-        yield from ((step, *way) for way in _ways(item))
 
 
 def _with_streams(entry: SourceEntry, source: SourceSpec) -> SourceSpec:

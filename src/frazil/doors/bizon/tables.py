@@ -1,0 +1,176 @@
+"""The tables of a Bizon file: which there are, which topics are led to them, and how each is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.doors.bizon.columns import ENVELOPE, bizon_column, table_type, with_partition_columns
+from frazil.doors.bizon.context import Context
+from frazil.doors.bizon.destination import SchemaField, TableEntry, TimePartition
+from frazil.model.changes import CommitMode, Reader
+from frazil.model.partition import PartitionField, Transform, transform_problem
+from frazil.model.types import parse_type
+from frazil.reading.document import Path
+from frazil.reading.explain import nearest
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: what is said of it and where, and the topics that are led to it."""
+
+    entry: TableEntry
+    path: Path
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table is laid out: its columns, and the options of the sink that they decide."""
+
+    fields: tuple[SchemaField, ...]
+    options: dict[str, Any]
+
+
+def layout_of(context: Context, table: Table) -> Layout | None:
+    """The layout of a table; None when problems were found, which are then in the document."""
+    before = len(context.document.problems)
+    fields, partitions = _fields(context, table)
+    options = _keys(context, table, fields) | {
+        "partition_by": _partition(context, table, fields, partitions),
+        "sort_by": _sorted(context, table, fields),
+    }
+    return Layout(fields, options) if len(context.document.problems) == before else None
+
+
+def tables_of(context: Context) -> list[Table]:
+    """All tables of the document."""
+    entries = context.config.destination_table_config
+    base = (*context.home("destination_table_config"), "destination_table_config")
+    known = [Table(entry, (*base, number)) for number, entry in enumerate(entries or ())]
+    names = [table.entry.destination_id for table in known]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            message = f"the table {name} stands there twice"
+            context.problem("invalid-value", message, (*base, number, "destination_id"))
+    topics = _topics(context, names if entries is not None else None)
+    if entries is None and context.file.source is None:
+        # A part that names no table is checked as one of any.
+        return [Table(TableEntry(destination_id=context.config.destination_id or "bigquery_iceberg"), ())]
+    if entries is None:
+        return [Table(TableEntry(destination_id=name), ("source", "topics"), tuple(led)) for name, led in topics.items()]
+    return [Table(table.entry, table.path, tuple(topics.get(table.entry.destination_id, ()))) for table in known]
+
+
+def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[str]]:
+    """The topics by the table that they are led to. With tables that are declared, another one is a mistake."""
+    led: dict[str, list[str]] = {}
+    for number, topic in enumerate(context.file.source.topics if context.file.source is not None else ()):
+        path: Path = ("source", "topics", number)
+        name = topic.destination_id or context.config.destination_id
+        if name is None:
+            message = f"the topic {topic.name} has no destination_id, and neither has the destination"
+            context.problem("missing-key", message, path, "Add `destination_id`.")
+        elif known is not None and name not in known:
+            near = nearest(name, known)
+            message = f"no table is declared for the destination_id `{name}`"
+            fix = f"Did you mean `{near}`?" if near else f"Tables: {', '.join(known)}."
+            at: Path = (*path, "destination_id") if topic.destination_id else (*context.base, "destination_id")
+            context.problem("unknown-destination", message, at, fix, at_value=True)
+        elif "." in name:
+            message = f"`{name}` is no name of a table: a dot would begin a namespace"
+            context.problem("invalid-value", message, (*path, "destination_id"), at_value=True)
+        else:
+            led.setdefault(name, []).append(topic.name)
+    return led
+
+
+def _fields(context: Context, table: Table) -> tuple[tuple[SchemaField, ...], tuple[TimePartition, ...]]:
+    entry = table.entry
+    fields = entry.iceberg_schema or context.file.iceberg_schema or (ENVELOPE if context.file.source is not None else ())
+    partitions = context.config.time_partitioning if entry.time_partitioning is None else entry.time_partitioning
+    names = [one.column.lower() for one in fields]
+    for number, one in enumerate(fields):
+        if one.column.lower() in names[:number]:
+            context.problem("invalid-value", f"column {one.column!r} is declared twice", (*table.path, "iceberg_schema"))
+    return with_partition_columns(fields, partitions or ()) if fields else (), partitions or ()
+
+
+def _partition(
+    context: Context, table: Table, fields: Sequence[SchemaField], partitions: Sequence[TimePartition]
+) -> tuple[PartitionField, ...]:
+    """Partition fields by the names of the columns; in the file stand those of the data."""
+    by_source = {bizon_column(one) or one.source: one for one in fields}
+    own = table.entry.time_partitioning is not None
+    base = (*(table.path if own else context.home("time_partitioning")), "time_partitioning")
+    made = []
+    for number, one in enumerate(partitions):
+        column = by_source.get(one.field)
+        path: Path = (*base, number, "field")
+        transform = Transform(one.type.lower())
+        if not fields:  # a part of a file, which does not say what the table has
+            made.append(PartitionField(source=one.field, transform=transform))
+            continue
+        if column is None:
+            near = nearest(one.field, by_source)
+            renamed = next((known.source for known in fields if known.column == one.field), None)
+            name = table.entry.destination_id
+            message = f"time_partitioning: there is no field `{one.field}` in the data of `{name}`"
+            fix = f"Did you mean `{renamed or near}`?" if renamed or near else f"Fields: {', '.join(by_source)}."
+            context.problem("invalid-value", message, path, fix, at_value=True)
+            continue
+        field_ = PartitionField(source=column.column, transform=transform)
+        if problem := transform_problem(field_, parse_type(table_type(column)).name):
+            context.problem("invalid-value", problem, path, at_value=True)
+        made.append(field_)
+    return tuple(made)
+
+
+def _keys(context: Context, table: Table, fields: Sequence[SchemaField]) -> dict[str, Any]:
+    upsert = table.entry.upsert or context.config.upsert
+    if upsert is None or not upsert.enabled:
+        return {}
+    path = (*(table.path if table.entry.upsert is not None else context.home("upsert")), "upsert")
+    if not upsert.join_cols:
+        message = "upsert needs join_cols: a new table has no columns yet that identify its rows"
+        context.problem("missing-key", message, path, "Add `join_cols`.")
+        return {}
+    if not (upsert.when_matched_update_all or upsert.when_not_matched_insert_all):
+        message = "when_matched_update_all and when_not_matched_insert_all are both false: a batch would change nothing"
+        context.problem("invalid-value", message, (*path, "when_matched_update_all"))
+        return {}
+    names = _named(context, table, fields, upsert.join_cols, (*path, "join_cols"), case_sensitive=upsert.case_sensitive)
+    return {
+        "commit_mode": CommitMode.UPSERT,
+        "key_fields": names,
+        "case_sensitive": upsert.case_sensitive,
+        "when_matched_update_all": upsert.when_matched_update_all,
+        "when_not_matched_insert_all": upsert.when_not_matched_insert_all,
+        # Those who read tables of Bizon's: neither PyIceberg nor BigQuery is asked to read deletes by key.
+        "readers": (Reader.PYICEBERG,),
+    }
+
+
+def _named(
+    context: Context, table: Table, fields: Sequence[SchemaField], names: Iterable[str], path: Path, *, case_sensitive: bool
+) -> tuple[str, ...]:
+    """Columns of the table that an option names."""
+    if not fields:
+        return tuple(names)
+    known = {one.column if case_sensitive else one.column.lower(): one.column for one in fields}
+    found = []
+    for number, name in enumerate(names):
+        column = known.get(name if case_sensitive else name.lower())
+        if column is None:
+            near = nearest(name, known.values())
+            message = f"{path[-1]}: the table `{table.entry.destination_id}` has no column `{name}`"
+            fix = f"Did you mean `{near}`?" if near else f"Columns: {', '.join(known.values())}."
+            context.problem("invalid-value", message, (*path, number), fix, at_value=True)
+        else:
+            found.append(column)
+    return tuple(found)
+
+
+def _sorted(context: Context, table: Table, fields: Sequence[SchemaField]) -> tuple[str, ...]:
+    return _named(context, table, fields, table.entry.clustering_keys, (*table.path, "clustering_keys"), case_sensitive=True)
