@@ -93,11 +93,11 @@ def test_new_columns_come_once_with_their_rows(ground: Ground, faulty_rest: Faul
     assert names == ["writer", "id", *(f"c{n}" for n in range(len(APPLIED_FAULTS) + 1))]
 
 
-def test_sums_are_added_once_under_each_fault_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
+def test_sums_are_added_once_under_faults_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
     writer = ground.writer(commit_mode="upsert", key_fields=["writer", "id"], combine={"n": "sum"})
     writer.open()
-    faults = tuple(APPLIED_FAULTS)[::3]
+    faults = APPLIED_FAULTS[::3]
     for number, fault in enumerate(faults):
         faulty_rest.script([replace(fault, meanwhile=foreign.append)])
         frame = writer.session.range(0, 6, 1, 1).selectExpr(f"'{OURS}' writer", "id % 3 id", f"{number + 1} n")

@@ -212,6 +212,7 @@ def test_queries_read_tables_as_they_are_and_as_they_were(door: Door) -> None:
     ][0]
     assert door.rows(f"SELECT id FROM ids VERSION AS OF {old}") == [(1,)]
     assert door.rows(f"SELECT id FROM ids TIMESTAMP AS OF '{first[-1][1]}' ORDER BY 1") == [(1,), (2,)]
+    assert door.rows("SELECT count(*) FROM ids.files")[0][0] >= 1
     few = Session(door.session.definitions, SETTINGS, limit=1)
     (answer,) = few.run("SELECT id FROM ids ORDER BY id")
     assert (answer.rows, answer.notes) == (((1,),), ("only the first 1 rows are shown",))
