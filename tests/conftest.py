@@ -16,6 +16,7 @@ LONG = (
     "benchmarks/test_summary.py",
     "exactly_once/test_many_tables.py",
     "engine/test_cluster.py",
+    "doors/sql/test_sql_run.py",
     "cli/test_demo.py",
     "engine/test_replay.py",
 )

@@ -73,6 +73,10 @@ def prompt(call: Call, session: Session, *, source: Input | None = None, screen:
         except FrazilError as error:
             Output(debug=call.output.debug).problem(error)
             call.output.trace(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the prompt goes on
+            lines = str(error).strip().splitlines() or [""]
+            Output(debug=call.output.debug).problem(FrazilError("internal", f"{type(error).__name__}: {lines[0]}"))
+            call.output.trace(error)
 
 
 def history_file() -> Path:

@@ -182,6 +182,14 @@ MISTAKES = {
         "IN",
         "Leave out IN CLUSTER.",
     ),
+    "a view of columns that nobody knows": (
+        "CREATE VIEW v AS SELECT name FROM people",
+        "the columns of 'people' are not declared",
+        "CREATE VIEW v",
+        (1, 35),
+        "people",
+        "Declare them: CREATE SOURCE people (id bigint, ...) FROM ...",
+    ),
     "changes without a key": (
         SINK.format("people"),
         "upsert sinks must specify a key",

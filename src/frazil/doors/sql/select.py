@@ -19,6 +19,10 @@ class Rewritten:
     text: str
     edits: tuple[tuple[int, int, int], ...] = ()
 
+    def names(self, catalog: str) -> bool:
+        """Whether the query may read from a catalog: jars of others are not needed for it."""
+        return any(token.text.lower() == catalog.lower() for token in Script(self.text).tokens(spark=True))
+
     def offset(self, place: int) -> int:
         """Where a place of the new text was in the old one."""
         shift = 0
@@ -39,9 +43,9 @@ def with_tables(world: World, statement: Query) -> Rewritten:
     made, behind = "", 0
     for number, token in enumerate(tokens):
         named = token.mark in (Mark.WORD, Mark.NAME) and number > 0 and tokens[number - 1].says(*_BEFORE_TABLES)
-        path = number + 1 < len(tokens) and tokens[number + 1].says(".", "(")
+        function = number + 1 < len(tokens) and tokens[number + 1].says("(")
         name = token.text if token.mark is Mark.NAME else token.text.lower()
-        if not named or path or name in own or world.owner(name) is None:
+        if not named or function or name in own or world.owner(name) is None:
             continue
         found = world.objects[world.owner(name) or name]
         if not isinstance(found, CreateSink):

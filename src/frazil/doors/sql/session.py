@@ -188,12 +188,9 @@ class Session:
 
         world = self.world
         text = with_tables(world, statement)
-        catalogs = [
-            catalog_settings(SinkSpec(catalog=there.catalog, s3=there.s3))
-            for one in world.objects.values()
-            if isinstance(one, CreateConnection) and one.to is Target.ICEBERG
-            for there in (lake(world, one),)
-        ]
+        connections = [one for one in world.objects.values() if isinstance(one, CreateConnection) and one.to is Target.ICEBERG]
+        lakes = [there for there in (lake(world, one) for one in connections) if text.names(there.catalog.name)]
+        catalogs = [catalog_settings(SinkSpec(catalog=there.catalog, s3=there.s3)) for there in lakes]
         try:
             found = ask(text.text, catalogs, self.settings.spark, self._limit)
         except QueryRefused as error:

@@ -34,7 +34,10 @@ _FORMATS = {"JSON": "json", "AVRO": "avro", "TEXT": "string", "BYTES": "bytes", 
 
 @dataclass(frozen=True)
 class Stream:
-    """What a sink reads. ``keys`` and ``combine`` are those of a grouped view; ``types`` are known for declared columns only."""
+    """What a sink reads. ``keys`` and ``combine`` are those of a grouped view; ``types`` are known for declared columns only.
+
+    ``guesses``: which columns there are is found in each batch anew.
+    """
 
     name: str
     source: SourceSpec
@@ -42,6 +45,7 @@ class Stream:
     keys: tuple[str, ...] = ()
     combine: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] | None = None
+    guesses: bool = False
 
     @property
     def tells_operations(self) -> bool:
@@ -87,6 +91,10 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
     if query.keys and below.tells_operations:
         words = "rows of this source are updated and deleted, which sums over rows that only come cannot follow"
         raise view.wrong("sql-view", view.query.at + query.group_at, words, fix="Group when you read the table.")
+    if query.steps and below.guesses:
+        words = f"the columns of {below.name!r} are not declared: a batch in which one is missing would stop the view"
+        fix = f"Declare them: CREATE SOURCE {below.name} (id bigint, ...) FROM ..."
+        raise view.wrong("sql-view", query.item[0].at, words, fix=fix)
     transforms = list(below.transforms)
     for step in query.steps:
         if step.where is not None:
@@ -97,7 +105,7 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
             places: dict[Way, Any] = {("expressions", number): _place(view, one) for number, one in enumerate(step.columns)}
             transforms.append(made.placed({**places, (): _place(view, step.columns[0])}))
     types = below.types if not any(step.columns for step in query.steps) else None
-    return Stream(below.name, below.source, tuple(transforms), query.keys, query.combine, types)
+    return Stream(below.name, below.source, tuple(transforms), query.keys, query.combine, types, below.guesses)
 
 
 def _built(view: CreateView, model: type[Any], values: dict[str, Any], at: Expression) -> Any:
@@ -193,7 +201,8 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
         if one.alias is not None and one.alias.text != one.what.text.lower()
     ]
     types = None if reads.include or keyed else _types(source)
-    return Stream(source.name.text, given.built(KafkaSource, values, places), tuple(renames), types=types)
+    guesses = reads.format.type.text == "JSON" and not source.columns
+    return Stream(source.name.text, given.built(KafkaSource, values, places), tuple(renames), types=types, guesses=guesses)
 
 
 def _format(
@@ -270,7 +279,8 @@ def _files(world: World, source: CreateSource, reads: FromFiles) -> Stream:
         "schema": _columns(source),
         "options": {"header": given.flag("HEADER")} if "HEADER" in given else None,
     }
-    return Stream(source.name.text, given.built(FilesSource, values), types=_types(source))
+    guesses = values["format"] in ("json", "csv") and not source.columns
+    return Stream(source.name.text, given.built(FilesSource, values), types=_types(source), guesses=guesses)
 
 
 def _generator(world: World, source: CreateSource, reads: FromGenerator) -> Stream:
