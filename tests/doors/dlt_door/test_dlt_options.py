@@ -83,8 +83,7 @@ def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
     assert lake.rows("keep", "id") == [(1,), (5,)]
     with again.destination_client() as client:
         client.drop_storage()
-        assert client.is_storage_initialized()  # the other pipeline's state is there
-    assert "keep" not in lake.tables()
+        assert not client.is_storage_initialized()
 
 
 def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exception]) -> str:
