@@ -8,6 +8,7 @@ from typing import Any
 
 import dlt
 import pytest
+from dlt.common.libs.pyiceberg import get_iceberg_tables
 from dlt.common.pendulum import pendulum
 from dlt_lakes import DltLake, loaded, resource
 
@@ -51,6 +52,8 @@ def test_append_adds_rows_one_snapshot_a_table_a_load(lake: DltLake, monkeypatch
     ]
     assert sorted(dataset.row_counts().fetchall()) == [("t", 4), ("t__parts", 4)]
     assert dataset.load_ids() == loads
+    opened = get_iceberg_tables(pipeline, "t")["t"]
+    assert opened.scan(row_filter="id = 4").to_arrow()["v"].to_pylist() == ["d"]
     # Another machine finds schema and state in the catalog.
     again = dlt.pipeline("p", destination=lake.destination(), dataset_name="ds", pipelines_dir=str(lake.folder / "elsewhere"))
     again.sync_destination()

@@ -39,6 +39,7 @@ from frazil.doors.dlt import hints
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.doors.dlt.errors import dlt_errors
 from frazil.doors.dlt.jobs import CommitJob, FileJob
+from frazil.doors.dlt.opened import OpenTables
 from frazil.doors.dlt.reading import SparkSqlClient, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
 from frazil.engine.loads import Loader, load_lake
@@ -50,7 +51,7 @@ from frazil.model.sink import SinkSpec
 UNSUPPORTED = ("source_filter", "destination_scope", "skip_unchanged_rows", "row_version_column_name")
 
 
-class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
+class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables):
     """Loads packages into Iceberg tables.
 
     A file that dlt has written becomes part of a table when all files of the table, and of those nested in it, are there: then
