@@ -167,7 +167,8 @@ def test_every_type_of_dlt_has_its_type_in_the_table(lake: DltLake) -> None:
         "wei": {"data_type": "wei"},
         "text": {"data_type": "text", "description": "what it says"},
     }  # fmt: skip
-    loaded(lake.pipeline().run(resource([row], columns=columns)))
+    pipeline = lake.pipeline()
+    loaded(pipeline.run(resource([row], columns=columns)))
     schema = lake.table("t").schema()
     assert {name: str(schema.find_field(name).field_type) for name in row} == {
         "text": "string", "double": "double", "bool": "boolean", "timestamp": "timestamptz", "naive": "timestamp", "date": "date",
@@ -177,3 +178,4 @@ def test_every_type_of_dlt_has_its_type_in_the_table(lake: DltLake) -> None:
     expected = row | {"time": "01:02:03.456789", "json": '{"a":[1]}', "decimal": Decimal("1.500000000")}
     assert lake.rows("t", *row) == [tuple(expected.values())]
     assert schema.find_field("text").doc == "what it says"
+    assert pipeline.dataset().t[["timestamp", "naive", "price"]].fetchall() == [(at, row["naive"], row["price"])]

@@ -40,7 +40,7 @@ from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.doors.dlt.errors import dlt_errors
 from frazil.doors.dlt.jobs import CommitJob, FileJob
 from frazil.doors.dlt.opened import OpenTables
-from frazil.doors.dlt.reading import SparkSqlClient, quoted, text
+from frazil.doors.dlt.reading import SparkSqlClient, answer, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
 from frazil.engine.loads import Loader, load_lake
 from frazil.model.events import CommitFailed, Event
@@ -274,7 +274,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with dlt_errors():
-            return [row.asDict() for row in self._loader.session.sql(query).collect()]
+            rows: list[dict[str, Any]] = answer(self._loader.session.sql(query)).to_pylist()
+            return rows
 
     def _missing(self, name: str) -> bool:
         with dlt_errors(f"table {name}"):
