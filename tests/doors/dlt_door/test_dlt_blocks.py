@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from dlt_lakes import DltLake
@@ -25,6 +27,7 @@ BESIDE = sorted((ROOT.parent / "shared" / "seeds").glob("003*.txt"))
 
 # In place of dots, and of names in angle brackets.
 FILLED = {
+    'namespace="..."': 'namespace="analytics"',
     'catalog_uri="..."': 'catalog_uri="https://catalog.example.com"',
     'oauth2_server_uri="..."': 'oauth2_server_uri="https://catalog.example.com/tokens"',
     'credential="..."': 'credential="id:secret"',
@@ -40,6 +43,18 @@ def _older_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def blocks(document: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(code: str, folder: Path) -> None:
+    """Runs a block as a file of a user's own."""
+    file = folder / "users_file.py"
+    file.write_text(code)
+    spec = spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    with patch.dict(sys.modules, {file.stem: module}):
+        spec.loader.exec_module(module)
 
 
 def settings(document: Path) -> list[str]:
@@ -69,10 +84,7 @@ def test_the_first_blocks_of_the_document_beside_run_as_written(
     first, second = blocks(BESIDE[0])[:2]
     first = re.sub(r'catalog_uri="[^"]*"', f'catalog_uri="{rest_catalog.uri}"', first)
     first = re.sub(r"\n +s3_\w+=.*", "", first)
-    names: dict[str, Any] = {}
-    exec(first, names)
-    exec(second, names)
-    exec(second, names)
+    run("\n".join((first, second, "pipeline.run(generate_users())")), tmp_path)
     catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
     assert catalog.load_table("analytics.events").scan().to_arrow().select(["event_id", "value"]).to_pylist() == [
         {"event_id": 1, "value": 100}
@@ -86,7 +98,7 @@ def test_our_first_block_can_be_pasted(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(lake.folder)
-    exec(blocks(OURS)[0], {})
+    run(blocks(OURS)[0], lake.folder)
     assert "[(1, 'Alicia'), (2, 'Bob')]" in capsys.readouterr().out
 
 

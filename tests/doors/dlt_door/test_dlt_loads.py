@@ -8,10 +8,15 @@ from typing import Any
 
 import dlt
 import pytest
+from dlt.common.libs.pyiceberg import get_iceberg_tables
 from dlt.common.pendulum import pendulum
 from dlt_lakes import DltLake, loaded, resource
 
-ROWS = [{"id": 1, "v": "a", "parts": [{"n": 1}, {"n": 2}]}, {"id": 2, "v": "b", "parts": [{"n": 3}]}, {"id": 3, "v": "c"}]
+ROWS = [
+    {"id": 1, "v": "a", "parts": [{"n": 1, "bits": [{"b": 1}]}, {"n": 2}]},
+    {"id": 2, "v": "b", "parts": [{"n": 3, "bits": [{"b": 2}]}]},
+    {"id": 3, "v": "c"},
+]
 
 
 def of_roots(lake: DltLake, table: str = "t") -> list[tuple[Any, ...]]:
@@ -47,6 +52,8 @@ def test_append_adds_rows_one_snapshot_a_table_a_load(lake: DltLake, monkeypatch
     ]
     assert sorted(dataset.row_counts().fetchall()) == [("t", 4), ("t__parts", 4)]
     assert dataset.load_ids() == loads
+    opened = get_iceberg_tables(pipeline, "t")["t"]
+    assert opened.scan(row_filter="id = 4").to_arrow()["v"].to_pylist() == ["d"]
     # Another machine finds schema and state in the catalog.
     again = dlt.pipeline("p", destination=lake.destination(), dataset_name="ds", pipelines_dir=str(lake.folder / "elsewhere"))
     again.sync_destination()
@@ -70,7 +77,7 @@ def test_replace_takes_the_place_of_all_rows_and_keeps_history(lake: DltLake) ->
 
 CHANGES = [
     {"id": 1, "v": "A", "at": 1, "parts": [{"n": 9}], "gone": None},
-    {"id": 1, "v": "AA", "at": 2, "parts": [{"n": 10}], "gone": None},
+    {"id": 1, "v": "AA", "at": 2, "parts": [{"n": 10, "bits": [{"b": 8}, {"b": 9}]}], "gone": None, "new": "column"},
     {"id": 1, "v": "AAA", "at": 0, "parts": [{"n": 11}], "gone": None},
     {"id": 3, "v": "x", "at": 1, "parts": [{"n": 12}], "gone": True},
     {"id": 4, "v": "D", "at": 1, "parts": [], "gone": False},
@@ -79,14 +86,20 @@ CHANGES = [
 COLUMNS = {"gone": {"data_type": "bool", "hard_delete": True}, "at": {"data_type": "bigint", "dedup_sort": "desc"}}
 # What a merge of the changes leaves, by the strategy.
 MERGED = {
-    "delete-insert": ([(1, "AA"), (2, "b"), (4, "D"), (5, "E")], [(1, 10), (2, 3), (5, 13), (5, 14)]),
-    "upsert": ([(1, "AA"), (2, "b"), (4, "D"), (5, "E")], [(1, 10), (2, 3), (5, 13), (5, 14)]),
-    "insert-only": ([(1, "a"), (2, "b"), (3, "c"), (4, "D"), (5, "E")], [(1, 1), (1, 2), (2, 3), (5, 13), (5, 14)]),
+    "delete-insert": ([(1, "AA"), (2, "b"), (4, "D"), (5, "E")], [(1, 10), (2, 3), (5, 13), (5, 14)], [(3, 2), (10, 8), (10, 9)]),
+    "upsert": ([(1, "AA"), (2, "b"), (4, "D"), (5, "E")], [(1, 10), (2, 3), (5, 13), (5, 14)], [(3, 2), (10, 8), (10, 9)]),
+    "insert-only": (
+        [(1, "a"), (2, "b"), (3, "c"), (4, "D"), (5, "E")],
+        [(1, 1), (1, 2), (2, 3), (5, 13), (5, 14)],
+        [(1, 1), (1, 9), (3, 2)],  # the second bit is new
+    ),
 }
 
 
-@pytest.mark.parametrize("readers", [["pyiceberg"], ["spark"]])
-@pytest.mark.parametrize("strategy", MERGED)
+@pytest.mark.parametrize(
+    ("strategy", "readers"),
+    [*((strategy, ["pyiceberg"]) for strategy in MERGED), ("delete-insert", ["spark"]), ("upsert", ["spark"])],
+)
 def test_merge_by_primary_key(lake: DltLake, strategy: str, readers: list[str]) -> None:
     pipeline = lake.pipeline(readers=readers)
     hints = {"write_disposition": {"disposition": "merge", "strategy": strategy}, "primary_key": "id", "columns": COLUMNS}
@@ -94,11 +107,14 @@ def test_merge_by_primary_key(lake: DltLake, strategy: str, readers: list[str]) 
     # The rows of one key that came more than once have children of the same names in these two strategies.
     changes = CHANGES if strategy == "delete-insert" else [row for row in CHANGES if row["v"] not in ("A", "AAA")]
     loaded(pipeline.run(resource(changes, **hints)))
-    rows, parts = MERGED[strategy]
+    rows, parts, bits = MERGED[strategy]
     with pipeline.dataset() as dataset:
         assert sorted(dataset("SELECT id, v FROM t").fetchall()) == rows
         nested = dataset("SELECT t.id, p.n FROM t__parts p LEFT JOIN t ON p._dlt_parent_id = t._dlt_id").fetchall()
         assert sorted(nested, key=repr) == parts
+        deep = dataset("SELECT p.n, b.b FROM t__parts__bits b LEFT JOIN t__parts p ON b._dlt_parent_id = p._dlt_id").fetchall()
+        assert sorted(deep, key=lambda row: (row[0] or 0, row[1])) == bits
+        assert dataset("SELECT new FROM t WHERE id = 1").fetchall() == [(None if strategy == "insert-only" else "column",)]
     if readers == ["pyiceberg"]:
         assert (lake.rows("t", "id", "v"), of_roots(lake)) == (rows, parts)
     else:
@@ -151,7 +167,8 @@ def test_every_type_of_dlt_has_its_type_in_the_table(lake: DltLake) -> None:
         "wei": {"data_type": "wei"},
         "text": {"data_type": "text", "description": "what it says"},
     }  # fmt: skip
-    loaded(lake.pipeline().run(resource([row], columns=columns)))
+    pipeline = lake.pipeline()
+    loaded(pipeline.run(resource([row], columns=columns)))
     schema = lake.table("t").schema()
     assert {name: str(schema.find_field(name).field_type) for name in row} == {
         "text": "string", "double": "double", "bool": "boolean", "timestamp": "timestamptz", "naive": "timestamp", "date": "date",
@@ -161,3 +178,4 @@ def test_every_type_of_dlt_has_its_type_in_the_table(lake: DltLake) -> None:
     expected = row | {"time": "01:02:03.456789", "json": '{"a":[1]}', "decimal": Decimal("1.500000000")}
     assert lake.rows("t", *row) == [tuple(expected.values())]
     assert schema.find_field("text").doc == "what it says"
+    assert pipeline.dataset().t[["timestamp", "naive", "price"]].fetchall() == [(at, row["naive"], row["price"])]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from dlt.common.configuration.exceptions import ConfigFieldMissingException, ConfigurationValueError
+from dlt.common.destination import Destination
 from dlt.common.exceptions import DictValidationException
 from dlt.common.schema.exceptions import SchemaCorruptedException
 from dlt.pipeline.exceptions import PipelineStepFailed
@@ -53,6 +54,15 @@ def test_an_argument_that_is_not_known_or_missing() -> None:
         iceberg_rest(catalog_url="https://h/c")
     with pytest.raises(ConfigFieldMissingException, match="catalog_uri"):
         resolved(namespace="n")
+
+
+def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESTINATION__ICEBERG_REST__TOKEN", "t0ken")
+    config = resolved(catalog_uri="https://user:passw0rd@h/c", s3_secret_access_key="s3cret")
+    made = Destination.from_reference("frazil.dlt.iceberg_rest", catalog_uri="https://user:passw0rd@h/c", credential="id:cr3d")
+    assert config.token == "t0ken"
+    told = f"{config} {config!r} {made!r} {config.data_location()}"
+    assert not [secret for secret in ("t0ken", "passw0rd", "s3cret", "cr3d") if secret in told], told
 
 
 def merge(**more: Any) -> dict[str, Any]:

@@ -83,8 +83,7 @@ def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
     assert lake.rows("keep", "id") == [(1,), (5,)]
     with again.destination_client() as client:
         client.drop_storage()
-        assert client.is_storage_initialized()  # the other pipeline's state is there
-    assert "keep" not in lake.tables()
+        assert not client.is_storage_initialized()
 
 
 def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exception]) -> str:
@@ -125,7 +124,7 @@ def test_contracts_are_dlt_s(lake: DltLake) -> None:
     loaded(pipeline.run(resource([{"id": 1}])))
     with pytest.raises(PipelineStepFailed, match="new_one"):
         pipeline.run(resource([{"id": 2, "new_one": 1}]), schema_contract={"columns": "freeze"})
-    pipeline.drop_pending_packages()
+    pipeline.abort_packages()
     loaded(pipeline.run(resource([{"id": 2, "new_one": 1}]), schema_contract={"columns": "discard_value"}))
     assert lake.rows("t", "id") == [(1,), (2,)]
     assert "new_one" not in lake.table("t").schema().column_names

@@ -39,7 +39,8 @@ from frazil.doors.dlt import hints
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.doors.dlt.errors import dlt_errors
 from frazil.doors.dlt.jobs import CommitJob, FileJob
-from frazil.doors.dlt.reading import SparkSqlClient, quoted, text
+from frazil.doors.dlt.opened import OpenTables
+from frazil.doors.dlt.reading import SparkSqlClient, answer, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
 from frazil.engine.loads import Loader, load_lake
 from frazil.model.events import CommitFailed, Event
@@ -50,7 +51,7 @@ from frazil.model.sink import SinkSpec
 UNSUPPORTED = ("source_filter", "destination_scope", "skip_unchanged_rows", "row_version_column_name")
 
 
-class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
+class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables):
     """Loads packages into Iceberg tables.
 
     A file that dlt has written becomes part of a table when all files of the table, and of those nested in it, are there: then
@@ -141,7 +142,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
             table = self.prepare_load_table(name)
             if table["columns"]:
                 with dlt_errors(f"table {name}"):
-                    self._loader.create(self._load_of("", self.chain_of(name), {}, only=name))
+                    self._loader.create(self._sink_as_loaded(name))
         if known is None:
             self._store_schema()
         return applied
@@ -247,7 +248,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
         self._append(self.schema.version_table_name, row)
 
     def _append(self, name: str, row: Mapping[str, Any], key: str | None = None) -> None:
-        sink = self._load_of("", self.chain_of(name), {}, only=name)
+        sink = self._sink_as_loaded(name)
         with dlt_errors(f"table {name}"):
             self._loader.append_rows(sink, self._sink_id, [{self._named(column): value for column, value in row.items()}], key)
 
@@ -273,7 +274,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with dlt_errors():
-            return [row.asDict() for row in self._loader.session.sql(query).collect()]
+            rows: list[dict[str, Any]] = answer(self._loader.session.sql(query)).to_pylist()
+            return rows
 
     def _missing(self, name: str) -> bool:
         with dlt_errors(f"table {name}"):
@@ -300,12 +302,11 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient):
     def _named(self, column: str) -> str:
         return self.schema.naming.normalize_identifier(column)
 
-    def _load_of(
-        self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]], *, only: str
-    ) -> SinkSpec:
-        """The sink of one table of a chain, as a load would write it."""
-        load = self._load(load_id, chain, files)
-        return load.sink_of(next(table for table, given in zip(load.tables, chain, strict=True) if given["name"] == only))
+    def _sink_as_loaded(self, name: str) -> SinkSpec:
+        """The sink of a table as a load writes it, with its columns and keys."""
+        chain = self.chain_of(name)
+        load = self._load("", chain, {})
+        return load.sink_of(next(table for table, given in zip(load.tables, chain, strict=True) if given["name"] == name))
 
     def _load(self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]) -> Load:
         root = chain[0]

@@ -10,6 +10,7 @@ from dlt.common.destination.configuration import ParquetFormatConfiguration
 
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.errors import ConfigError
+from frazil.model.secrets import mask_uri
 
 if TYPE_CHECKING:
     from frazil.doors.dlt.client import IcebergRestClient
@@ -43,6 +44,12 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
         from frazil.doors.dlt.client import IcebergRestClient
 
         return IcebergRestClient
+
+    def __repr__(self) -> str:
+        """Without the secrets, which dlt's own shows."""
+        given = {name: self.config_params.get(name) for name in ("catalog_uri", "warehouse", "namespace")}
+        told = ", ".join(f"{name}={mask_uri(str(value))!r}" for name, value in given.items() if value is not None)
+        return f"{type(self).__name__}({told})"
 
     def _raw_capabilities(self) -> DestinationCapabilitiesContext:
         caps = DestinationCapabilitiesContext.generic_capabilities(preferred_loader_file_format="parquet")
@@ -79,4 +86,3 @@ def _literal(value: Any) -> Any:
 
 # The name under which a pipeline remembers its destination.
 iceberg_rest.__module__ = "frazil.dlt"
-iceberg_rest.register()

@@ -52,6 +52,11 @@ def _let_dlt_qualify() -> None:
     vars(lineage)["qualify"] = qualified
 
 
+def answer(frame: DataFrame) -> ArrowTable:
+    """The rows of a frame. By way of Arrow moments have their zone, which PySpark's own rows have not."""
+    return frame.toArrow()
+
+
 class SparkCursor:
     """The answer to a query."""
 
@@ -75,14 +80,14 @@ class SparkCursor:
 
     def arrow(self) -> ArrowTable:
         """All rows as an Arrow table."""
-        return self._frame.toArrow()
+        return answer(self._frame)
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _left(self) -> Iterator[tuple[Any, ...]]:
         if self._rows is None:
-            self._rows = (tuple(row) for row in self._frame.toLocalIterator())
+            self._rows = zip(*(column.to_pylist() for column in self.arrow().columns), strict=True)
         return self._rows
 
 
