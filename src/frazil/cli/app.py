@@ -15,6 +15,7 @@ from frazil.cli import (
     doctor,
     init,
     inspect,
+    jars,
     plan,
     replay,
     rewind,
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "schema": schema.schema,
     "connectors": connectors.connectors,
     "doctor": doctor.doctor,
+    "jars": jars.jars,
     "version": version.version,
 }
 
