@@ -5,6 +5,7 @@
     import frazil
 
     frazil.sink(df).to("lake.sales.orders").keys("id").partition_by("day(ts)").write()
+    frazil.Pipeline(source={...}, sink={...}).run(once=True)
     frazil.run("pipeline.yaml", once=True)
 
 Whatever goes wrong is raised as a :class:`FrazilError`, whose type says what is known and whose text says what to do.
@@ -32,6 +33,7 @@ from frazil.version import __version__
 
 if TYPE_CHECKING:
     from frazil.doors.api import Sink, session, sink
+    from frazil.doors.pipeline import Pipeline
     from frazil.files import run
     from frazil.model.events import Committed, Event
 
@@ -46,6 +48,7 @@ __all__ = [
     "FrazilError",
     "Halted",
     "OutcomeUnknown",
+    "Pipeline",
     "Retryable",
     "Sink",
     "SourceLocation",
@@ -60,6 +63,7 @@ __all__ = [
 _LATER = {
     "Committed": "frazil.model.events",
     "Event": "frazil.model.events",
+    "Pipeline": "frazil.doors.pipeline",
     "Sink": "frazil.doors.api",
     "run": "frazil.files",
     "session": "frazil.doors.api",

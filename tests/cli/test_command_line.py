@@ -31,6 +31,7 @@ def test_the_command_alone_explains_itself(frazil: Frazil) -> None:
         "schema",
         "connectors",
         "doctor",
+        "jars",
         "version",
     ):
         assert name in told.out

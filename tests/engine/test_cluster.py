@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 from pyiceberg.catalog.sql import SqlCatalog
 
-from engine.children import RUN_FILE, finished, write_project
-from services.standalone import SparkCluster
+from engine.children import COMMAND, RUN_FILE, finished, write_project
+from frazil.engine.java import java_home
+from services.standalone import SparkCluster, spark_home
 
 ROWS = 50_000  # enough for more than one task
 
@@ -77,3 +80,39 @@ def test_a_pipeline_runs_on_a_standalone_cluster(tmp_path: Path, spark_cluster: 
     assert done.returncode == 0, done.stderr[-3000:]
     assert numbers(tmp_path, "plain") == list(range(ROWS))
     assert executors(tmp_path) == {"0", "1"}
+
+
+PROGRAM = """
+import sys
+import frazil
+
+catalog = {"type": "sql", "sql": {"uri": f"sqlite:///{sys.argv[1]}/catalog.db", "warehouse": f"{sys.argv[1]}/warehouse"}}
+spark = frazil.session()
+frame = spark.range(1000).withColumnRenamed("id", "event_number").repartition(4)
+frazil.sink(frame).catalog(**catalog).to("lake.db.sink").write()
+sink = {"catalog": catalog, "namespace": "db", "table": "pipeline"}
+frazil.Pipeline({"connector": "generator", "rows": 1000}, sink).run(once=True)
+print("master:", spark.sparkContext.master)
+"""
+
+
+def submitted(folder: Path, master: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """The program, under `spark-submit`."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    size = ["--driver-memory", "512m", "--executor-memory", "768m", "--conf", "spark.driver.host=127.0.0.1"]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", master, *size, *options, str(program), str(folder)]
+    environment = {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
+    return finished(command, environment)
+
+
+def test_a_program_under_spark_submit_runs_on_the_cluster_that_the_command_names(
+    tmp_path: Path, spark_cluster: SparkCluster
+) -> None:
+    without = submitted(tmp_path, "local[1]")
+    assert 'spark-submit --jars "$(frazil jars core)"' in without.stderr
+    jars = finished([*COMMAND, "jars"])
+    done = submitted(tmp_path, spark_cluster.master, "--jars", jars.stdout.strip())
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"master: {spark_cluster.master}" in done.stdout
+    assert numbers(tmp_path, "sink") == numbers(tmp_path, "pipeline") == list(range(1000))

@@ -16,6 +16,7 @@ from frazil.cli import (
     doctor,
     init,
     inspect,
+    jars,
     plan,
     replay,
     reset,
@@ -60,6 +61,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "schema": schema.schema,
     "connectors": connectors.connectors,
     "doctor": doctor.doctor,
+    "jars": jars.jars,
     "version": version.version,
 }
 

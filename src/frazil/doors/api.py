@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from frazil.errors import ConfigError
+from frazil.model.arguments import argument_errors
 from frazil.model.catalog import CatalogSpec
 from frazil.model.events import Committed, Event, Listener
+from frazil.model.html import facts_html
 from frazil.model.secrets import remember, secret_values
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
@@ -122,11 +124,16 @@ class Sink:
             if problems := spec.unmet_by(keys=False, operations=False):
                 raise ConfigError("sink-option", f"sink: {problems[0]}")
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise ConfigError("sink-option", f"{place or 'sink'}: {first['msg'].removeprefix('Value error, ')}") from None
+            raise argument_errors(error, SinkSpec, code="sink-option") from None
         remember(secret_values(spec))
         return spec
+
+    def _repr_html_(self) -> str:
+        given = self._options
+        catalog = given.get("catalog", {})
+        table = ".".join(str(part) for part in (catalog.get("name"), given.get("namespace"), given.get("table")) if part)
+        rest = [(name, value) for name, value in given.items() if name not in ("catalog", "namespace", "table")]
+        return facts_html(f"Sink {table}", [("catalog", catalog.get("type")), *rest, ("checkpoint", self.checkpoint_location)])
 
     @property
     def _options(self) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from frazil.engine.catalogs import CatalogSettings
-from frazil.engine.jars import component_jars, ensure_jars
+from frazil.engine.iceberg import knows_iceberg
+from frazil.engine.jars import Report, component_jars, ensure_jars
 from frazil.engine.java import java_home
 from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name
@@ -34,6 +35,9 @@ OWN_JARS = {"core": _JVM / "json-rows.jar", "brotli": _JVM / "brotli-codec.jar"}
 
 # Pipelines run in threads of their own; two of them must not describe their catalogs in the same session at once.
 _choosing = threading.Lock()
+
+# What spark-submit tells the Python program that it runs.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -71,11 +75,13 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
         require_iceberg(running)
         return running
     wanted = tuple(dict.fromkeys(("core", *components)))
-    jars = ensure_jars(component_jars(wanted), report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
+    if SUBMITTED in os.environ:
+        return _submitted(settings, wanted)
+    jars = needed_jars(wanted, report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    conf = launch_conf(settings, (*jars, *(OWN_JARS[name] for name in wanted if name in OWN_JARS)))
+    conf = launch_conf(settings, jars)
     # The JVM is started with what may stand on its command line; the session in it then gets everything.
     launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
     SparkContext._ensure_initialized(conf=launch)
@@ -86,6 +92,33 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
         # Executors of their own complain at length when their application ends without saying so.
         atexit.register(spark.stop)
     return spark
+
+
+def _submitted(settings: SparkSettings, components: Iterable[str]) -> SparkSession:
+    """The session of a program that `spark-submit` runs: the JVM is there, with the master, memory and jars of the command."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._ensure_initialized()
+    conf = _with_own_needs(DEFAULTS | dict(SparkConf().getAll()) | settings.conf)
+    if settings.master is not None:
+        conf["spark.master"] = settings.master
+    spark = SparkSession.builder.config(map=dict(conf)).getOrCreate()
+    if not knows_iceberg(spark):
+        raise EnvironmentFault(
+            "jars-missing",
+            "spark-submit has started Spark without Iceberg's jars, and cannot be given them any more.",
+            fix=f'Submit with: spark-submit --jars "$(frazil jars {" ".join(components)})" ...',
+        )
+    atexit.register(spark.stop)
+    return spark
+
+
+def needed_jars(components: Iterable[str], report: Report = lambda _: None) -> tuple[Path, ...]:
+    """The jars of these components, fetched where they are not at hand, and those that come with frazil."""
+    wanted = tuple(dict.fromkeys(("core", *components)))
+    jars = ensure_jars(component_jars(wanted), report=report)
+    return (*jars, *(OWN_JARS[name] for name in wanted if name in OWN_JARS))
 
 
 def export_environment(catalogs: Iterable[CatalogSettings]) -> None:
@@ -117,11 +150,7 @@ def _private_file(content: SecretStr) -> str:
 def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]:
     """The options of a new Spark: frazil's defaults, then the user's, then the jars beside the user's own."""
     master = settings.master or settings.conf.get("spark.master") or "local[*]"
-    conf = DEFAULTS | {"spark.master": master} | settings.conf
-    for name in (REDACTION, SQL_REDACTION):
-        conf[name] = _with_secret_names(conf.get(name))
-    if EXTENSIONS not in conf["spark.sql.extensions"]:
-        conf["spark.sql.extensions"] = f"{EXTENSIONS},{conf['spark.sql.extensions']}"
+    conf = _with_own_needs(DEFAULTS | {"spark.master": master} | settings.conf)
     conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
     log_option = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
@@ -135,6 +164,13 @@ def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]
         conf.setdefault("spark.driver.host", "127.0.0.1")
         conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
     return conf
+
+
+def _with_own_needs(conf: dict[str, str]) -> dict[str, str]:
+    """The options with what frazil cannot do without: secrets that are hidden, and Iceberg's extensions."""
+    own = {name: _with_secret_names(conf.get(name)) for name in (REDACTION, SQL_REDACTION)}
+    given = conf["spark.sql.extensions"]
+    return conf | own | {"spark.sql.extensions": given if EXTENSIONS in given else f"{EXTENSIONS},{given}"}
 
 
 def _with_secret_names(pattern: str | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from frazil.model.commit import Position, RowCounts
+from frazil.model.html import facts_html
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ class Committed:
     attempts: int
     at_ms: int
     skipped: bool = False
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        done = "was in the table already" if self.skipped else f"{self.counts.written:,} rows in {self.files:,} files"
+        facts = [("batch", self.batch), ("written", done), ("snapshot", self.snapshot), ("seconds", f"{self.seconds:.1f}")]
+        return facts_html(f"Committed to {self.table}", facts)
 
 
 @dataclass(frozen=True)

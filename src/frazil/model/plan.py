@@ -16,6 +16,7 @@ from frazil.model.evolution import (
     evolved,
     renamed,
 )
+from frazil.model.html import facts_html, rows_html
 from frazil.model.types import Column, StructType
 
 
@@ -117,3 +118,18 @@ class PipelinePlan:
         """Whether the table itself would be created or changed, apart from rows."""
         changes = self.old_partition is not None or any(column.change != "keep" for column in self.columns)
         return self.create_table or changes
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what a run would do, and the columns as they would be."""
+        action = "create" if self.create_table else "change" if self.changes_anything else "keep"
+        facts = [
+            ("table", f"{action} {self.table}"),
+            ("catalog", self.catalog),
+            ("partitioned by", ", ".join(self.partition) or "nothing"),
+            ("mode", self.mode),
+            ("reads from", self.start or "the beginning"),
+            ("rows to read", "unknown" if self.rows is None else f"{self.rows:,}"),
+            *(("note", note) for note in self.notes),
+        ]
+        columns = [(one.name, one.type, "required" if one.required else "", one.change) for one in self.columns]
+        return facts_html(f"Plan of {self.pipeline}", facts) + rows_html(("column", "type", "", "change"), columns)

@@ -21,16 +21,10 @@ ROOT = Path(__file__).parents[3]
 BESIDE = sorted((ROOT.parent / "shared" / "seeds").glob("000*.txt"))
 
 MESSAGES = [
-    {
-        "device": {"id": "d-1"},
-        "organization": {"id": "o"},
-        "event": {"type": "up", "timestamp": 1767355200000, "payload": {"t": 1}},
-    },
-    {
-        "device": {"id": "d-2"},
-        "organization": {"id": "o"},
-        "event": {"type": "up", "timestamp": 1767441600000, "payload": {"t": 2}},
-    },
+    *(
+        {"device": {"id": f"d-{n}"}, "organization": {"id": "o"}, "event": {"type": "up", "timestamp": at, "payload": {"t": n}}}
+        for n, at in ((1, 1767355200000), (2, 1767441600000))
+    ),
     "{broken",
 ]
 

@@ -1,0 +1,268 @@
+"""The Python door to whole pipelines: `frazil.Pipeline(source={...}, sink={...}).run(once=True)`, without a file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import ValidationError
+
+from frazil.errors import ConfigError, ConfigErrors
+from frazil.model.arguments import argument_errors, unknown
+from frazil.model.base import Model
+from frazil.model.cases import CaseResult, CaseSpec
+from frazil.model.dead_letters import OnError
+from frazil.model.events import Event, Listener
+from frazil.model.html import facts_html
+from frazil.model.pipeline import LetterTopic, PipelineSpec, pipeline_problems
+from frazil.model.plan import PipelinePlan
+from frazil.model.secrets import remember, secret_values
+from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
+from frazil.model.source import KafkaSource, SourceSpec
+from frazil.model.transform import TRANSFORMS, Transform
+
+if TYPE_CHECKING:
+    from frazil.engine.pump import Totals
+
+CODE = "pipeline-option"
+SOURCES: dict[str, type[Model]] = {kind.model_fields["connector"].default: kind for kind in get_args(get_args(SourceSpec)[0])}
+KINDS: dict[str, type[Transform]] = {kind.model_fields["type"].default: kind for kind in TRANSFORMS}
+
+
+class Pipeline:
+    """One source, one sink, and what happens between, by the option names of the pipeline file.
+
+    ``source`` and ``sink`` are dictionaries, or values of the model; a sink may also be one that `frazil.sink()` describes. An
+    entry of a file, with its settings under ``config``, is fine, too. What is wrong is told here, with the argument's path.
+
+    ``name`` is the pipeline's stable identity in the table's ledger, together with the sink's ``id``; the table's name when left
+    out. Listeners are told of every event.
+    """
+
+    def __init__(
+        self,
+        source: Mapping[str, Any] | Model,
+        sink: Mapping[str, Any] | SinkSpec | Any,
+        *,
+        transforms: Sequence[Mapping[str, Any] | Transform] = (),
+        name: str | None = None,
+        rate_limit: int | None = None,
+        dead_letter_topic: str | Mapping[str, Any] | LetterTopic | None = None,
+        tests: Sequence[Mapping[str, Any] | CaseSpec] = (),
+        settings: Mapping[str, Any] | Settings | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        made_source, made_sink = _source(source), _sink(sink)
+        made_sink, topic = _letters(dead_letter_topic, made_source, made_sink)
+        if problems := pipeline_problems(made_source, made_sink):
+            raise ConfigErrors([ConfigError(CODE, f"{'.'.join(('sink', *one.at))}: {one}") for one in problems])
+        given = {
+            "name": name if name is not None else made_sink.full_name,
+            "source_name": "source",
+            "source": made_source,
+            "sink_name": "python",
+            "sink": made_sink,
+            "transforms": tuple(_transform(number, one) for number, one in enumerate(transforms)),
+            "tests": tuple(_value(CaseSpec, one, f"tests[{number}]") for number, one in enumerate(tests)),
+            "rate_limit": rate_limit or None,
+            "dead_letter_topic": topic,
+        }
+        self.spec: PipelineSpec = _value(PipelineSpec, given, "")
+        self.settings: Settings = _value(Settings, settings or {}, "settings")
+        self._listeners = tuple(listeners)
+        remember(secret_values(self.spec))
+        remember(secret_values(self.settings))
+
+    def run(self, *, once: bool = False, stop: threading.Event | None = None, progress: bool = False) -> Totals:
+        """Runs until the source is finished, ``stop`` is set, or, with ``once``, nothing is left to read; what was written."""
+        from frazil.engine.runner import run_pipeline, start_spark
+        from frazil.observe.progress import Progress
+
+        spark = start_spark([self.spec], self.settings)
+        with Progress(quiet=not progress) as shown:
+            listen = _told((*self._listeners, shown))
+            return run_pipeline(self.spec, self.settings, spark, listen, stop or threading.Event(), once=once)
+
+    def start(self) -> Running:
+        """Runs in the background, as a notebook wants it, until its `stop()` is called."""
+        return Running(self)
+
+    def plan(self) -> PipelinePlan:
+        """What a run would create, change and read. Changes nothing."""
+        from frazil.engine.plan import plan_pipeline
+
+        return plan_pipeline(self.spec, self.settings)
+
+    def test(self) -> list[CaseResult]:
+        """The results of the pipeline's tests, which need no source, no catalog and no table."""
+        from frazil.engine.cases import run_cases
+
+        return list(run_cases([self.spec], self.settings))
+
+    def __repr__(self) -> str:
+        return f"Pipeline({', '.join(f'{name}={value}' for name, value in self._facts() if value is not None)})"
+
+    def _repr_html_(self) -> str:
+        return facts_html(f"Pipeline {self.spec.name}", self._facts())
+
+    def _facts(self) -> list[tuple[str, Any]]:
+        sink = self.spec.sink
+        return [
+            ("source", self.spec.source.connector),
+            ("table", sink.full_name if sink.route is None else f"by {sink.route.decides}"),
+            ("catalog", sink.catalog.address),
+            ("mode", sink.commit_mode.value),
+            ("keys", ", ".join(sink.key_fields) or None),
+            ("partitioned by", ", ".join(map(str, sink.partition)) or None),
+            ("transforms", ", ".join(str(one.type) for one in self.spec.transforms) or None),
+            ("id", self.spec.sink_id),
+        ]
+
+
+@dataclass
+class Running:
+    """A pipeline in the background: shows how far it is, and ends when asked."""
+
+    pipeline: Pipeline
+    committed: int = 0
+    rows: int = 0
+    error: BaseException | None = None
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._work, name=self.pipeline.spec.name, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Ends it after the batch that it is at, and raises what has stopped it before, if anything has."""
+        self._over.set()
+        self.wait(timeout)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for its end, and raises what has stopped it; False when the time is over before."""
+        self._thread.join(timeout)
+        if self.error is not None:
+            raise self.error
+        return not self.running
+
+    def _work(self) -> None:
+        from frazil.engine.runner import run_pipeline, start_spark
+
+        pipeline = self.pipeline
+        try:
+            spark = start_spark([pipeline.spec], pipeline.settings)
+            listen = _told((self._note, *pipeline._listeners))
+            run_pipeline(pipeline.spec, pipeline.settings, spark, listen, self._over, once=False)
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits
+            self.error = error
+
+    def _note(self, event: Event) -> None:
+        from frazil.model.events import Committed
+
+        if isinstance(event, Committed) and not event.skipped:
+            self.committed, self.rows = self.committed + 1, self.rows + event.counts.written
+
+    def _repr_html_(self) -> str:
+        state = "running" if self.running else "failed" if self.error is not None else "ended"
+        facts = [("state", state), ("batches", f"{self.committed:,}"), ("rows", f"{self.rows:,}"), ("error", self.error)]
+        return facts_html(f"Pipeline {self.pipeline.spec.name}", facts)
+
+
+def _told(listeners: Sequence[Listener]) -> Listener:
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+def _source(given: Any) -> Any:
+    if isinstance(given, Model):
+        if type(given) in SOURCES.values():
+            return given
+        raise ConfigError(CODE, f"source: it must be a dictionary or a source, not {type(given).__name__}.")
+    options = _options(given, "source", beside=("connector", "streams"))
+    connector = options.get("connector")
+    if connector is None:
+        raise ConfigError(CODE, "source.connector: it is required.", fix=f"One of: {', '.join(SOURCES)}.")
+    if connector not in SOURCES:
+        near = unknown(str(connector), SOURCES, code=CODE)
+        raise ConfigError(CODE, f"source.connector: there is no connector {connector!r}.", fix=near.fix)
+    return _value(SOURCES[connector], options, "source")
+
+
+def _sink(given: Any) -> SinkSpec:
+    described: SinkSpec | Any = getattr(given, "spec", given)
+    if not isinstance(described, SinkSpec):
+        options = _options(given, "sink", beside=("connector",))
+        if options.pop("connector", "iceberg") != "iceberg":
+            raise ConfigError(CODE, "sink.connector: the only one is 'iceberg'.")
+        described = _value(SinkSpec, options, "sink")
+    if described.namespace is None:
+        raise ConfigError(CODE, "sink.namespace: Namespace is required")
+    if described.table is None and described.route is None:
+        raise ConfigError(CODE, "sink.table: Table name is required")
+    sink: SinkSpec = described
+    return sink
+
+
+def _options(given: Any, argument: str, beside: tuple[str, ...]) -> dict[str, Any]:
+    """The options of an entry, whose settings may stand under `config`."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(CODE, f"{argument}: it must be a dictionary, not {type(given).__name__}.")
+    config = given.get("config")
+    if not isinstance(config, Mapping) or not set(given) <= {"config", *beside}:
+        return dict(given)
+    return {name: value for name, value in given.items() if name != "config"} | dict(config)
+
+
+def _transform(number: int, given: Any) -> Transform:
+    argument = f"transforms[{number}]"
+    if isinstance(given, Transform):
+        return given
+    options = _options(given, argument, beside=("type",))
+    kind = options.get("type")
+    if kind is None:
+        raise ConfigError(CODE, f"{argument}.type: it is required.", fix=f"One of: {', '.join(KINDS)}.")
+    if kind not in KINDS:
+        near = unknown(str(kind), KINDS, code=CODE)
+        raise ConfigError(CODE, f"{argument}.type: there is no transform {kind!r}.", fix=near.fix)
+    made: Transform = _value(KINDS[kind], options, argument)
+    return made
+
+
+def _letters(given: Any, source: Any, sink: SinkSpec) -> tuple[SinkSpec, LetterTopic | None]:
+    """A topic for dead letters is in the source's cluster, unless it says another; naming one asks for dead letters."""
+    if given is None:
+        return sink, None
+    if isinstance(given, str):
+        if not isinstance(source, KafkaSource):
+            raise ConfigError(
+                CODE,
+                "dead_letter_topic: it needs a Kafka cluster, and the source has none.",
+                fix='Write {"topic": ..., "cluster": {"bootstrap_servers": ...}}.',
+            )
+        given = {"topic": given, "cluster": source.cluster}
+    topic: LetterTopic = _value(LetterTopic, given, "dead_letter_topic")
+    chosen = sink.error_handling is not OnError.STOP or "on_error" in sink.model_fields_set
+    if chosen and sink.error_handling is not OnError.DEAD_LETTER:
+        words = f"it has no meaning with on_error: {sink.error_handling}; it belongs to dead_letter"
+        raise ConfigError(CODE, f"dead_letter_topic: {words}.")
+    return sink.model_copy(update={"on_error": OnError.DEAD_LETTER}), topic
+
+
+def _value(model: type[Any], given: Any, argument: str) -> Any:
+    if isinstance(given, model):
+        return given
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise argument_errors(error, model, code=CODE, of=argument) from None
