@@ -174,6 +174,11 @@ def of_python(lake: Lake) -> SinkSpec:
     return sink.spec
 
 
+def of_python_pipeline(lake: Lake) -> PipelineSpec:
+    source = {"connector": "kafka", "bootstrap_servers": SERVERS, "topics": [TOPIC], "format": {"type": "json"}}
+    return frazil.Pipeline(source, of_python(lake), name="orders").spec
+
+
 def core(sink: SinkSpec) -> dict[str, Any]:
     """What a user has said, without what each door leaves to its own defaults."""
     sql = sink.catalog.sql
@@ -192,6 +197,7 @@ SINKS: dict[str, Callable[[Lake], SinkSpec]] = {
     "dlt": of_dlt,
     "bytewax": of_bytewax,
     "python": of_python,
+    "python-pipeline": lambda lake: of_python_pipeline(lake).sink,
 }
 
 
@@ -208,7 +214,7 @@ def test_the_table_is_the_same(lake: Lake, door: str) -> None:
         assert {name: kind for name, kind in declared.items() if not name.startswith("_dlt")} == COLUMNS
 
 
-@pytest.mark.parametrize("of", [of_bizon, of_sql], ids=["bizon", "sql"])
+@pytest.mark.parametrize("of", [of_bizon, of_sql, of_python_pipeline], ids=["bizon", "sql", "python-pipeline"])
 def test_the_source_is_the_same(lake: Lake, of: Callable[[Lake], PipelineSpec]) -> None:
     expected, found = of_yaml(lake).source, of(lake).source
     assert isinstance(expected, KafkaSource)
