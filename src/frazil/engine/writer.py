@@ -53,10 +53,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Staging:
-    """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any."""
+    """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any.
+
+    ``kept`` is what these are made of, at hand: they are looked for by a condition on the error, and Spark would put everything
+    that the rows are read and converted with into it, several times over.
+    """
 
     written: Written
     rejected: tuple[Rejected, ...] = ()
+    kept: DataFrame | None = None
+
+    def let_go(self) -> None:
+        """The rows that were kept for the letters are not needed any more."""
+        if self.kept is not None:
+            self.kept.unpersist()
 
 
 class SinkWriter:
@@ -223,7 +233,10 @@ class SinkWriter:
             )
         if self.letters is not None:
             lead = part.lead or (self.state.batch if self.state is not None else 0) + 1
-            self.letters.put(staging.rejected, counts.read, part, lead)
+            try:
+                self.letters.put(staging.rejected, counts.read, part, lead)
+            finally:
+                staging.let_go()
             self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
         batch = Batch(part.source, part.start, part.end, counts, part.lead)
         result = self._commit(batch, change)
@@ -337,10 +350,9 @@ class SinkWriter:
         counts += tally.of(counts.read)
         if not rejected:
             return Staging(replace(written, counts=counts))
-        letters = Rejected(
-            self._fit.applied(self._filled(self._shaped(with_record(source)), table)), self.sink.full_name, rejected
-        )
-        return Staging(replace(written, counts=counts), (letters,))
+        kept = with_record(source).persist()
+        letters = Rejected(self._fit.applied(self._filled(self._shaped(kept), table)), self.sink.full_name, rejected)
+        return Staging(replace(written, counts=counts), (letters,), kept)
 
     def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table

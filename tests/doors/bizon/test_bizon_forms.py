@@ -261,6 +261,21 @@ def test_upserts_of_all_tables_and_of_one() -> None:
     assert other.commit_mode is CommitMode.APPEND
 
 
+def test_times_that_are_numbers_are_read_as_numbers() -> None:
+    table = "destination_table_config: [{destination_id: t, iceberg_schema: [{name: at, type: timestamp}]}]"
+    for config, kind in ((table, "string"), (f"epoch_unit: millis\n    {table}", "long")):
+        found = pipeline(config).source
+        assert isinstance(found, KafkaSource)
+        assert isinstance(found.format, JsonFormat)
+        assert [(column.name, column.type) for column in found.format.columns] == [("at", kind)]
+
+
+def test_an_empty_key_is_none() -> None:
+    sink = pipeline('authentication: {service_account_key: ""}').sink
+    assert sink.biglake is not None
+    assert sink.biglake.service_account_key is None
+
+
 def test_changes_of_rows_stand_between_messages_and_columns() -> None:
     top = 'transforms: [{label: flat, type: select, expressions: ["after.*"]}]'
     found = pipeline("destination_table_config: [{destination_id: t, iceberg_schema: [{name: id, type: long}]}]", top=top)

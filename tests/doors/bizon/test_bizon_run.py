@@ -79,7 +79,7 @@ def test_all_types_and_several_partition_fields(bizon: Lake) -> None:
 
 def test_the_older_form_renames_and_partitions_by_the_names_of_the_data(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
-    bizon.send(topic, [{"a": 1, "b": 2, "created_at": "2026-01-31T12:00:00"}])
+    bizon.send(topic, [{"a": 1, "b": 2, "created_at": "2026-01-31T12:00:00", "ts_ms": 1_700_000_000_123}])
     config = """\
 time_partitioning:
   - {field: created_at, type: DAY}
@@ -90,10 +90,12 @@ destination_table_config:
       b: {target_field: a, iceberg_type: long}
       created_at: {target_field: event_timestamp, iceberg_type: timestamp}
       bizon_loaded_at: {target_field: loaded, iceberg_type: timestamp}
+      source_timestamp: {target_field: sent, iceberg_type: timestamp}
 """
-    bizon.run(bizon.text(config, events=topic))
+    bizon.run(bizon.text(config, "timestamp_ms_name: ts_ms", events=topic))
     assert bizon.rows("events", "a", "b", "event_timestamp") == [(2, 1, dt.datetime(2026, 1, 31, 12))]
-    assert bizon.table("events").columns == ["b", "a", "event_timestamp", "loaded"]
+    assert bizon.table("events").columns == ["b", "a", "event_timestamp", "loaded", "sent"]
+    assert bizon.rows("events", "sent") == [(dt.datetime(2023, 11, 14, 22, 13, 20, 123000),)]
     assert [row.partition.event_timestamp_day for row in bizon.meta("events", "partitions")] == [dt.date(2026, 1, 31)]
     assert bizon.table("events").where("loaded is null").count() == 0
 

@@ -108,6 +108,11 @@ class Authentication(Model):
 
     service_account_key: SecretStr | None = Field(None, description="JSON key; Google's default credentials when left out.")
 
+    @field_validator("service_account_key", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return value or None
+
 
 class DestinationConfig(Model):
     """Everything under `config` of the destination."""
