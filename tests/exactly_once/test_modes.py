@@ -97,7 +97,7 @@ def test_sums_are_added_once_under_faults_while_somebody_else_writes(ground: Gro
     foreign = Foreign(ground)
     writer = ground.writer(commit_mode="upsert", key_fields=["writer", "id"], combine={"n": "sum"})
     writer.open()
-    faults = APPLIED_FAULTS[::3]
+    faults = APPLIED_FAULTS[::5]
     for number, fault in enumerate(faults):
         faulty_rest.script([replace(fault, meanwhile=foreign.append)])
         frame = writer.session.range(0, 6, 1, 1).selectExpr(f"'{OURS}' writer", "id % 3 id", f"{number + 1} n")

@@ -74,8 +74,8 @@ def prompt(call: Call, session: Session, *, source: Input | None = None, screen:
             Output(debug=call.output.debug).problem(error)
             call.output.trace(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the prompt goes on
-            lines = str(error).strip().splitlines() or [""]
-            Output(debug=call.output.debug).problem(FrazilError("internal", f"{type(error).__name__}: {lines[0]}"))
+            first = str(error).strip().partition("\n")[0]
+            Output(debug=call.output.debug).problem(FrazilError("internal", f"{type(error).__name__}: {first}"))
             call.output.trace(error)
 
 

@@ -10,7 +10,8 @@ import pytest
 from sql_cases import LAKE, refused, run, session
 
 from frazil.doors.sql import Definitions, parse, render
-from frazil.doors.sql.statements import Kind
+from frazil.doors.sql.select import with_tables
+from frazil.doors.sql.statements import Kind, Query
 from frazil.errors import ConfigError
 
 SCRIPT = f"""{LAKE}
@@ -159,3 +160,24 @@ def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
     (answer,) = run(here, sink)
     assert "NOT ENFORCED changes nothing" in answer.notes[0]
     assert "NOT ENFORCED" in render(here.world.objects["k"])
+
+
+@pytest.mark.parametrize(
+    ("query", "rewritten"),
+    [
+        ("SELECT * FROM odds", "SELECT * FROM `lake`.`n`.`odds`"),
+        ("SELECT 'FROM odds' FROM Odds o JOIN lake.n.odds p", "SELECT 'FROM odds' FROM `lake`.`n`.`odds` o JOIN lake.n.odds p"),
+        ("SELECT * FROM odds.files", "SELECT * FROM `lake`.`n`.`odds`.files"),
+        ("WITH odds AS (SELECT 1) SELECT * FROM odds", "WITH odds AS (SELECT 1) SELECT * FROM odds"),
+        ("SELECT * FROM range(3)", "SELECT * FROM range(3)"),
+    ],
+)
+def test_sinks_stand_for_their_tables_in_queries(tmp_path: Path, query: str, rewritten: str) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    (statement,) = parse(query)
+    assert isinstance(statement, Query)
+    made = with_tables(here.world, statement)
+    assert made.text == rewritten
+    assert (made.offset(0), made.offset(len(made.text))) == (0, len(query))
+    assert made.names("lake") == ("lake" in rewritten)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from frazil.doors.sql import Answer, Definitions, Session, run
 from frazil.model.events import Committed, Event, Started, Stopped
 from frazil.model.settings import RetrySettings, Settings
 from services.kafka import Kafka, Message
-from services.processes import wait_until
+from services.processes import start, wait_until
 from services.rest_catalog import RestCatalog
 from sources.postgres.databases import Database, database_on
 
@@ -196,6 +197,30 @@ def test_sinks_that_add_to_the_same_groups_at_the_same_time_lose_nothing(door: D
         door.sql(f"CREATE SINK {name} FROM parity {into('parity')}")
     door.run()
     assert door.rows("SELECT * FROM a ORDER BY odd") == [(0, 150, 3 * 2550), (1, 150, 3 * 2500)]
+
+
+def test_a_run_that_was_killed_goes_on_where_its_tables_end(door: Door) -> None:
+    door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms');
+                 CREATE VIEW parity AS SELECT counter % 2 AS odd, count(*) AS n, sum(counter) AS total FROM ticks GROUP BY 1;
+                 CREATE SINK plain FROM ticks {into("plain")}; CREATE SINK sums FROM parity {into("sums")};""")
+    settings = door.folder / "settings.yaml"
+    settings.write_text("settings: {health: {port: 0}, metrics: {port: 0}, spark: {master: 'local[1]'}}")
+    program = "import sys; from frazil.cli import main; sys.exit(main(sys.argv[1:]))"
+    options = ["--run", "--definitions", str(door.session.definitions.path), "--settings", str(settings)]
+    child = start("frazil sql", [sys.executable, "-c", program, "sql", *options], door.folder / "run.log")
+    try:
+        for name in ("plain", "sums"):
+            child.await_line(rf"(?s)(batch_committed\s+pipeline={name}\b.*){{2}}", 180)
+    finally:
+        child.process.kill()
+        child.process.wait()
+    with door.running() as told:
+        wait_until(lambda: commits_of(told, "plain") and commits_of(told, "sums"), 120, "the run")
+    ((count, least, most),) = door.rows("SELECT count(DISTINCT counter), min(counter), max(counter) FROM plain")
+    assert (least, most) == (1, count)
+    assert door.rows("SELECT count(*) FROM plain") == [(count,)]
+    ((n, total),) = door.rows("SELECT sum(n), sum(total) FROM sums")
+    assert total == n * (n + 1) // 2
 
 
 def test_queries_read_tables_as_they_are_and_as_they_were(door: Door) -> None:

@@ -45,9 +45,9 @@ def with_tables(world: World, statement: Query) -> Rewritten:
         named = token.mark in (Mark.WORD, Mark.NAME) and number > 0 and tokens[number - 1].says(*_BEFORE_TABLES)
         function = number + 1 < len(tokens) and tokens[number + 1].says("(")
         name = token.text if token.mark is Mark.NAME else token.text.lower()
-        if not named or function or name in own or world.owner(name) is None:
+        found = world.objects.get(world.owner(name) or "")
+        if not named or function or name in own or found is None or found.kind in (Kind.CONNECTION, Kind.SECRET):
             continue
-        found = world.objects[world.owner(name) or name]
         if not isinstance(found, CreateSink):
             sinks = _sinks_of(world, found.name.text)
             fix = f"Read one of its sinks: {', '.join(sinks)}." if sinks else "Make a sink of it, and read that."
