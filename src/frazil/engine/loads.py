@@ -107,12 +107,10 @@ class Loader:
         writer.open()
         writer.remove(condition, condition)
 
-    def create(self, sink: SinkSpec) -> bool:
-        """Makes a table of declared columns, unless it is there; whether it was made."""
-        if self._exists(sink):
-            return False
-        created(self._lake, sink, sink.declared_schema or StructType(()))
-        return True
+    def create(self, sink: SinkSpec) -> None:
+        """Makes a table of declared columns, unless it is there."""
+        if not self._exists(sink):
+            created(self._lake, sink, sink.declared_schema or StructType(()))
 
     def columns(self, sink: SinkSpec) -> StructType | None:
         """The columns of a table; None when it is not there."""
