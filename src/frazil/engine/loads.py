@@ -107,12 +107,10 @@ class Loader:
         writer.open()
         writer.remove(condition, condition)
 
-    def create(self, sink: SinkSpec) -> bool:
-        """Makes a table of declared columns, unless it is there; whether it was made."""
-        if self._exists(sink):
-            return False
-        created(self._lake, sink, sink.declared_schema or StructType(()))
-        return True
+    def create(self, sink: SinkSpec) -> None:
+        """Makes a table of declared columns, unless it is there."""
+        if not self._exists(sink):
+            created(self._lake, sink, sink.declared_schema or StructType(()))
 
     def columns(self, sink: SinkSpec) -> StructType | None:
         """The columns of a table; None when it is not there."""
@@ -237,7 +235,8 @@ class _Frames:
         counting = self._marked_root().where(functions.col(OP) == _INSERT).select(functions.col(quoted(row_key)).alias(_RANK))
         if load.primary_key or load.delete_mark is not None:
             rows = rows.join(counting, functions.col(root_key) == functions.col(_RANK), "left_semi")
-        if table.row_key is not None:
+        if table.row_key is not None and load.disposition is not Disposition.DELETE_INSERT:
+            # Here rows are named after their place in the row that they belong to: several of that have nested rows of one name.
             written = [functions.col(name).desc() for name in (_FILE_TIME, _FILE, _ROW)]
             rank = functions.row_number().over(Window.partitionBy(quoted(table.row_key)).orderBy(*written))
             rows = rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)

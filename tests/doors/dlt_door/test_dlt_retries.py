@@ -78,9 +78,7 @@ def test_a_catalog_that_fails(spark: SparkSession, rest_catalog: RestCatalog, fa
     assert "[outcome-unknown]" in str(failed.value)
     assert "py4j" not in str(failed.value).lower()
     assert rows() == [1, 2]
+    # The next run finds the load in the package. What is applied and denied is found in the table.
     faulty_rest.script([applied_then(500)] * 4)
-    with pytest.raises(PipelineStepFailed):
-        run(tries=0)
-    faulty_rest.script([])
     run(tries=0)
     assert rows() == [1, 2, 3]

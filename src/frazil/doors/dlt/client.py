@@ -102,13 +102,6 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             with dlt_errors(f"table {self.schema.version_table_name}"):
                 self._loader.remove(self._sink(self.schema.version_table_name), self._sink_id, condition)
 
-    def get_storage_tables(self, table_names: Iterable[str]) -> Iterable[tuple[str, dict[str, Any]]]:
-        """The columns of tables as they are in the catalog; none for a table that is not there."""
-        for name in table_names:
-            with dlt_errors(f"table {name}"):
-                schema = self._loader.columns(self._sink(name))
-            yield name, {} if schema is None else {column.name: {"name": column.name} for column in schema.fields}
-
     # The schema.
 
     def verify_schema(

@@ -56,4 +56,6 @@ def dlt_errors(where: str = "") -> Iterator[None]:
     try:
         yield
     except FrazilError as error:
+        # dlt keeps the text of all that stands behind an exception in its traces.
+        error.__cause__ = error.__context__ = None
         raise translated(error, where) from None
