@@ -110,7 +110,7 @@ def test_a_program_under_spark_submit_runs_on_the_cluster_that_the_command_names
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:
     without = submitted(tmp_path, "local[1]")
-    assert 'spark-submit --jars "$(frazil jars core)"' in without.stderr
+    assert 'spark-submit --jars "$(frazil jars core)"' in without.stdout
     jars = finished([*COMMAND, "jars"])
     done = submitted(tmp_path, spark_cluster.master, "--jars", jars.stdout.strip())
     assert done.returncode == 0, done.stderr[-3000:]

@@ -23,13 +23,7 @@ from services.processes import wait_until
 ROOT = Path(__file__).parents[2]
 GENERATOR = {"connector": "generator", "rows": 30}
 MEMORY = {"catalog": {"type": "memory"}, "namespace": "db", "table": "t"}
-NEEDED: dict[str, dict[str, Any]] = {
-    "files": {"path": "in", "format": "json"},
-    "table": {"table": "a.b.c"},
-    "query": {"query": "select 1"},
-    "postgres-cdc": {"host": "h", "database": "d", "user": "u"},
-    "kafka": {"bootstrap_servers": "k:9092", "topics": ["t"]},
-}
+KAFKA = {"connector": "kafka", "bootstrap_servers": "k:9092", "topics": ["t"]}
 
 
 def sections() -> Iterator[tuple[str, type[BaseModel]]]:
@@ -146,8 +140,7 @@ def test_a_mistake_is_told_with_the_path_of_its_argument(given: dict[str, Any], 
 
 
 def test_a_topic_for_dead_letters_asks_for_them() -> None:
-    kafka = {"connector": "kafka", **NEEDED["kafka"]}
-    one = frazil.Pipeline(kafka, MEMORY, dead_letter_topic="bad").spec
+    one = frazil.Pipeline(KAFKA, MEMORY, dead_letter_topic="bad").spec
     assert one.dead_letter_topic is not None
     assert (one.sink.on_error, one.dead_letter_topic.cluster.bootstrap_servers) == ("dead_letter", "k:9092")
     other = {"topic": "bad", "cluster": {"bootstrap_servers": "other:9092"}}
@@ -155,7 +148,7 @@ def test_a_topic_for_dead_letters_asks_for_them() -> None:
     assert two.dead_letter_topic is not None
     assert two.dead_letter_topic.cluster.bootstrap_servers == "other:9092"
     with pytest.raises(frazil.ConfigError, match="dead_letter_topic: it has no meaning with on_error: stop"):
-        frazil.Pipeline(kafka, MEMORY | {"on_error": "stop"}, dead_letter_topic="bad")
+        frazil.Pipeline(KAFKA, MEMORY | {"on_error": "stop"}, dead_letter_topic="bad")
 
 
 def test_in_a_notebook_things_show_themselves_without_secrets() -> None:
