@@ -217,6 +217,8 @@ def test_what_is_refused(lake: Lake, tmp_path: Path) -> None:
         yes(pipeline(lake, tmp_path / "in", on_error="stop"))
     with pytest.raises(frazil.ConfigError, match="dead letters alone would replace it"):
         yes(pipeline(lake, tmp_path / "in", commit_mode="overwrite"))
+    with pytest.raises(frazil.ConfigError, match="dead letters alone would replace it"):
+        yes(pipeline(lake, tmp_path / "in", commit_mode="delete_insert", replace_by="id"))
     cdc = {"connector": "postgres-cdc", "host": "h", "database": "d", "user": "u", "password": "p", "streams": [{"name": "t"}]}
     with pytest.raises(frazil.ConfigError, match="changes of the past"):
         yes(lake.pipeline(cdc, on_error="dead_letter"))

@@ -112,7 +112,7 @@ def _require_replayable(pipeline: PipelineSpec) -> None:
         raise ConfigError(
             "no-dead-letters", f"The pipeline {pipeline.name!r} keeps no dead letters: on_error is {sink.error_handling}."
         )
-    if sink.commit_mode is CommitMode.OVERWRITE:
+    if sink.commit_mode in (CommitMode.OVERWRITE, CommitMode.DELETE_INSERT):
         raise ConfigError(
             "replay-impossible",
             f"The pipeline {pipeline.name!r} replaces what is in the table: dead letters alone would replace it, too.",
