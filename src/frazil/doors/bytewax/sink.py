@@ -118,7 +118,9 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             case Committed() if event.counts.read:
                 log.info("%s: %d rows committed in %d files", event.table, event.counts.written, event.files)
             case CommitFailed():
-                log.warning("%s: %s", event.pipeline, event.message)
+                # Parts meet each other all the time, which is no reason to worry anybody.
+                usual = event.kind == "conflict" and event.will_retry
+                log.log(logging.DEBUG if usual else logging.WARNING, "%s: %s", event.pipeline, event.message)
         for listener in self._listeners:
             listener(event)
 
