@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +235,12 @@ def test_a_missing_argument_and_a_wrong_one_are_told_together() -> None:
 def test_a_sink_takes_a_config() -> None:
     with pytest.raises(frazil.ConfigError, match="config: it must be an IcebergSinkConfig, not dict"):
         IcebergSink({"table_name": "db.t"})  # type: ignore[arg-type]
+
+
+def test_without_the_package_it_is_told_what_to_install() -> None:
+    code = "import sys; sys.modules['bytewax'] = None\nimport frazil.bytewax"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "The Bytewax sink needs the package bytewax.\npip install 'frazil[bytewax]'" in done.stderr
 
 
 def test_a_secret_is_not_shown() -> None:

@@ -196,6 +196,14 @@ def test_a_wrong_row_stops_the_flow_and_after_the_cure_each_row_is_there_once(po
     assert pond.ids() == [0, 1, 2, 3]
 
 
+def test_a_sink_that_has_failed_can_be_run_again(pond: Pond) -> None:
+    sink = pond.sink()
+    failure(pond, Numbers(2), recovery=False, sink=sink, row=lambda n: {"id": "wrong"})
+    for _ in range(2):
+        pond.run(Numbers(2), recovery=False, sink=sink)
+    assert pond.ids() == [0, 0, 1, 1], "both runs came to their end"
+
+
 def test_a_table_that_is_there_needs_no_schema(pond: Pond) -> None:
     pond.run(Numbers(1), recovery=False)
     pond.run(Numbers(2), recovery=False, arrow_schema=None)
@@ -209,6 +217,7 @@ def test_a_table_that_is_there_needs_no_schema(pond: Pond) -> None:
         ({"arrow_schema": pa.schema([("id", pa.int64()), ("nam", pa.string())])}, "'nam' is not in the table"),
         ({"arrow_schema": None, "table_name": "db.other"}, "db.other does not exist"),
         ({"partition_spec": ["name"]}, "is partitioned not at all, but the sink asks for"),
+        ({"temp_dir": "/tmp"}, "temp_dir: Spark runs in this process already, with"),
         ({"sort_order": ["id desc"]}, "is sorted not at all, but the sink asks for id desc nulls last"),
         ({"arrow_schema": None, "extra_options": {"error_column": "error"}}, "error_column: 'error' is not an optional string"),
     ],

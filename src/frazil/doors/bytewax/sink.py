@@ -28,6 +28,7 @@ from frazil.model.types import StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from frazil.engine.part import Part
     from frazil.engine.writer import SinkWriter
 
 log = logging.getLogger("frazil.bytewax")
@@ -58,6 +59,8 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
     def list_parts(self) -> list[str]:
         """`part-0`, `part-1`, ... This is what Bytewax asks for first, in every worker, so the table is checked here."""
         self._start()
+        if self._broken.is_set():  # by an execution before this one
+            self._broken = threading.Event()
         return [f"part-{number}" for number in range(self.config.num_partitions)]
 
     def build_part(self, step_id: str, for_part: str, resume_state: Any) -> IcebergSinkPartition:
@@ -115,7 +118,9 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             case Committed() if event.counts.read:
                 log.info("%s: %d rows committed in %d files", event.table, event.counts.written, event.files)
             case CommitFailed():
-                log.warning("%s: %s", event.pipeline, event.message)
+                # Parts meet each other all the time, which is no reason to worry anybody.
+                usual = event.kind == "conflict" and event.will_retry
+                log.log(logging.DEBUG if usual else logging.WARNING, "%s: %s", event.pipeline, event.message)
         for listener in self._listeners:
             listener(event)
 
@@ -241,7 +246,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
             raise
         self._mark, self._rows = after, []
 
-    def _part(self, after: Mark, rows: int = 0) -> Any:
+    def _part(self, after: Mark, rows: int = 0) -> Part:
         from frazil.engine.part import Part
 
         state = self._writer.state
