@@ -11,7 +11,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.sizes import Sizes
-from frazil.doors.api import Sink, session, sink
+from frazil.doors.python.data_source import session
+from frazil.doors.python.sink import Sink, sink
 from frazil.model.settings import Settings, SparkSettings
 
 CATALOG = "lake"

@@ -10,7 +10,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
@@ -19,7 +19,9 @@ import pyspark
 from frazil.engine.jars import component_jars, ensure_jars
 from frazil.engine.session import OWN_JARS
 
-SOURCES = {"brotli": ("BrotliCodec.java",), "core": ("JsonPass.java", "JsonRows.java")}
+SOURCES = {"brotli": ("BrotliCodec.java",), "core": ("JsonPass.java", "JsonRows.java", "SinkProvider.java")}
+# By such a file Java finds what answers to a name: `format("frazil")`.
+SERVICES = {"core": {"META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": "frazil.SinkProvider\n"}}
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -28,10 +30,10 @@ def main() -> None:
     spark = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
     for component, jar in OWN_JARS.items():
         sources = [jar.with_name(name) for name in SOURCES[component]]
-        build(jar, sources, (*spark, *ensure_jars(component_jars([component]))))
+        build(jar, sources, (*spark, *ensure_jars(component_jars([component]))), SERVICES.get(component, {}))
 
 
-def build(jar: Path, sources: Sequence[Path], classpath: Sequence[Path]) -> None:
+def build(jar: Path, sources: Sequence[Path], classpath: Sequence[Path], services: Mapping[str, str]) -> None:
     """One jar from its sources."""
     # Spark's own jars name others in their manifests that are not there: not a mistake of these sources.
     options = ["--release", "17", "-Xlint:all,-path", "-Werror", "-cp", os.pathsep.join(map(str, classpath))]
@@ -39,6 +41,8 @@ def build(jar: Path, sources: Sequence[Path], classpath: Sequence[Path]) -> None
         subprocess.run(["javac", *options, "-d", out, *map(str, sources)], check=True)
         with ZipFile(jar, "w") as file:
             file.writestr(ZipInfo("META-INF/MANIFEST.MF", EPOCH), manifest(sources))
+            for name, text in services.items():
+                file.writestr(ZipInfo(name, EPOCH), text)
             for path in sorted(Path(out).rglob("*.class")):
                 file.writestr(ZipInfo(str(path.relative_to(out)), EPOCH), path.read_bytes())
 

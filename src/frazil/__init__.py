@@ -32,8 +32,9 @@ from frazil.errors import (
 from frazil.version import __version__
 
 if TYPE_CHECKING:
-    from frazil.doors.api import Sink, session, sink
-    from frazil.doors.pipeline import Pipeline
+    from frazil.doors.python.data_source import register, session
+    from frazil.doors.python.pipeline import Pipeline
+    from frazil.doors.python.sink import Sink, sink
     from frazil.files import run
     from frazil.model.events import Committed, Event
 
@@ -54,6 +55,7 @@ __all__ = [
     "SourceLocation",
     "UsageError",
     "__version__",
+    "register",
     "run",
     "session",
     "sink",
@@ -63,11 +65,12 @@ __all__ = [
 _LATER = {
     "Committed": "frazil.model.events",
     "Event": "frazil.model.events",
-    "Pipeline": "frazil.doors.pipeline",
-    "Sink": "frazil.doors.api",
+    "Pipeline": "frazil.doors.python.pipeline",
+    "Sink": "frazil.doors.python.sink",
+    "register": "frazil.doors.python.data_source",
     "run": "frazil.files",
-    "session": "frazil.doors.api",
-    "sink": "frazil.doors.api",
+    "session": "frazil.doors.python.data_source",
+    "sink": "frazil.doors.python.sink",
 }
 
 

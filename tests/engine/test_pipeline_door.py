@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 import frazil
 from engine.lakes import Lake
-from frazil.doors.pipeline import KINDS, SOURCES
+from frazil.doors.python.pipeline import KINDS, SOURCES
 from frazil.doors.yaml import load_text
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground
 from exactly_once.truth import Truth, assert_exactly_once
-from frazil.doors.api import sink
+from frazil.doors.python.sink import sink
 from frazil.errors import Fenced, OutcomeUnknown
 from services.faults import APPLIED_FAULTS, COMMIT_FAULTS, LOAD_FAULTS, Fault, applied_late, applied_then, slow
 from services.faulty_rest import FaultyRest

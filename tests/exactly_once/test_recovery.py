@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, run_together, sqlite_ground
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
-from frazil.doors.api import Sink, sink
+from frazil.doors.python.sink import Sink, sink
 from frazil.engine.iceberg import IcebergPort
 from frazil.engine.writer import Part
 from frazil.errors import Halted, OutcomeUnknown, Retryable

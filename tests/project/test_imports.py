@@ -46,7 +46,7 @@ ALLOWED = {
 }
 
 RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.json_rows")
+JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.json_rows", "frazil.engine.data_source")
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
 
 
@@ -154,8 +154,8 @@ def test_every_part_has_its_place() -> None:
         ("frazil.sources.kafka.source", "spark._jvm", "reaches for _jvm"),
         ("frazil.observe.x", "from frazil.engine import session", "imports frazil.engine.session"),
         ("frazil.observe.x", "import pyspark.sql", "imports pyspark.sql"),
-        ("frazil.doors.api", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
-        ("frazil.doors.api", "from frazil.cli import main", "imports frazil.cli"),
+        ("frazil.doors.python.sink", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
+        ("frazil.doors.python.sink", "from frazil.cli import main", "imports frazil.cli"),
         ("frazil.reading.x", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.engine.session", "import py4j.java_gateway", "imports py4j.java_gateway"),
         ("frazil.engine.session", "spark.sparkContext._jvm", "reaches for _jvm"),
@@ -170,7 +170,7 @@ def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) ->
     [
         ("frazil.engine.runner", "from frazil.sources import open_source\nimport pyspark"),
         ("frazil.engine.iceberg.jvm", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
-        ("frazil.doors.api", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("frazil.doors.python.sink", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("frazil.doors.yaml.load", "from frazil.reading.document import Document\nfrom .file import SOURCES"),
         ("frazil.cli.run", "from frazil.doors.yaml import load\nfrom frazil.model import events"),
     ],

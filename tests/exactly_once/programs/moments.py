@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.doors.api import Sink
+from frazil.doors.python.sink import Sink
 from frazil.engine.iceberg import IcebergPort
 from frazil.engine.writer import SinkWriter
 

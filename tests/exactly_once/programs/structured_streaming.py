@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import frazil
 from exactly_once.programs.moments import act_at
-from frazil.doors.api import Sink
+from frazil.doors.python.sink import Sink
 from frazil.model.settings import Settings, SparkSettings
 
 SINK_ID = "numbers"

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import frazil
 from exactly_once.programs.moments import act_at
 from exactly_once.programs.structured_streaming import SHORT_LIVED
-from frazil.doors.api import Sink
+from frazil.doors.python.sink import Sink
 from frazil.model.settings import Settings, SparkSettings
 
 BATCHES = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,11 @@ from frazil.model.catalog import CatalogSpec
 from frazil.model.events import Committed, Event, Listener
 from frazil.model.html import facts_html
 from frazil.model.secrets import remember, secret_values
-from frazil.model.settings import RetrySettings, Settings
+from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
     from frazil.engine.route import RoutedWriter
@@ -184,10 +183,3 @@ class _Cell:
 def sink(frame: DataFrame | None = None) -> Sink:
     """Begins the description of a sink, with the data frame to write or, for foreachBatch, without."""
     return Sink(frame)
-
-
-def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
-    """A SparkSession with everything that frazil needs in it."""
-    from frazil.engine.session import spark_session
-
-    return spark_session((settings or Settings()).spark, components)

@@ -1,0 +1,121 @@
+"""The door of Spark's own writers: `df.write.format("frazil").mode("append").option("table", "lake.db.t").save()`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from frazil.doors.python.sink import Sink, sink
+from frazil.errors import ConfigError
+from frazil.model.changes import CommitMode
+from frazil.model.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CODE = "format-option"
+
+# Where Spark keeps the columns of partitionBy, and what it takes for itself.
+_PARTITION_COLUMNS = "__partition_columns"
+_SPARK_OPTIONS = ("checkpointlocation", "path", "table", "batch", _PARTITION_COLUMNS)
+_LISTS = ("key_fields", "order_by", "readers", "partition_fields", "replace_by")
+_MODES = {"Append": None, "Overwrite": CommitMode.OVERWRITE.value}
+
+
+def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
+    """A SparkSession with everything that frazil needs in it."""
+    from frazil.engine.session import spark_session
+
+    spark = spark_session((settings or Settings()).spark, components)
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Lets `format("frazil")` work in a Spark session. One that `frazil.session()` gives knows it already."""
+    from frazil.engine.data_source import register as register_in
+
+    register_in(spark, _write, _open)
+
+
+def _write(frame: DataFrame, options: Mapping[str, str], mode: str) -> None:
+    if mode not in _MODES:
+        word = "errorifexists" if mode == "ErrorIfExists" else mode.lower()
+        raise ConfigError(CODE, f'frazil cannot write with .mode("{word}").', fix='Write .mode("append") or .mode("overwrite").')
+    columns = json.loads(options.get(_PARTITION_COLUMNS, "[]"))
+    _described(frame, options, columns, commit_mode=_MODES[mode]).write(batch=_own(options, "batch"))
+
+
+def _open(options: Mapping[str, str], layout: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    if _own(options, "batch") is not None:
+        raise ConfigError(CODE, "batch: Spark numbers the batches of a stream.", fix="Leave the option out.")
+    columns = [name for name in layout["partition_columns"].split(",") if name]
+    described = _described(None, options, columns, commit_mode=_stream_mode(layout["output_mode"], options))
+    if layout["output_mode"] == "Complete":
+        described = described.options(overwrite_where="true")
+    described.spec  # noqa: B018 - a wrong option is told before the table is looked at
+    return described
+
+
+def _stream_mode(output: str, options: Mapping[str, str]) -> str | None:
+    """Rows that come are appended; groups that change can only be upserted, and a whole answer takes the place of the last."""
+    given = options.get("commit_mode")
+    if output == "Complete":
+        return CommitMode.OVERWRITE.value
+    if output == "Update" and given != CommitMode.UPSERT.value:
+        raise ConfigError(
+            CODE,
+            '.outputMode("update"): rows of earlier batches come again, with other values.',
+            fix='Add .option("commit_mode", "upsert") and .option("key_fields", ...): the columns of the groups.',
+        )
+    return None
+
+
+def _described(frame: DataFrame | None, options: Mapping[str, str], columns: list[str], *, commit_mode: str | None) -> Sink:
+    named = [value for name in ("table", "path") if (value := _own(options, name)) is not None]
+    if not named:
+        fix = 'Write .option("table", "lake.sales.orders"), or .save("lake.sales.orders").'
+        raise ConfigError(CODE, "table: it is required.", fix=fix)
+    given = _nested({name: value for name, value in options.items() if name.lower() not in _SPARK_OPTIONS})
+    if commit_mode is not None:
+        if given.get("commit_mode", commit_mode) != commit_mode:
+            raise ConfigError(
+                CODE, f"commit_mode: {given['commit_mode']} and the mode of the write, {commit_mode}, say different things."
+            )
+        given["commit_mode"] = commit_mode
+    if columns:
+        if "partition_by" in given:
+            raise ConfigError(CODE, "partition_by: .partitionBy() says the same thing.", fix="Keep one of the two.")
+        given["partition_by"] = columns
+    return sink(frame).options(**given).to(named[0])
+
+
+def _own(options: Mapping[str, str], name: str) -> str | None:
+    return next((value for key, value in options.items() if key.lower() == name), None)
+
+
+def _nested(options: Mapping[str, str]) -> dict[str, Any]:
+    """`catalog.sql.uri` is an option of a section; lists have commas, and what else is no text is JSON."""
+    made: dict[str, Any] = {}
+    for name, text in options.items():
+        first, *rest = name.split(".", 1) if name.startswith("write_properties.") else name.split(".")
+        value: Any = text
+        if text.lstrip()[:1] in ("{", "["):
+            value = _json(name, text)
+        elif name in _LISTS:
+            value = [part.strip() for part in text.split(",")]
+        at = made
+        for step in (first, *rest)[:-1]:
+            at = at.setdefault(step, {})
+            if not isinstance(at, dict):
+                raise ConfigError(CODE, f"{name}: {step} is given as a whole already.")
+        at[(first, *rest)[-1]] = value
+    return made
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(CODE, f"{name}: this is not JSON: {error}.") from None

@@ -1,0 +1,127 @@
+"""`df.write.format("frazil")`: Spark's own writers as a door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
+from pyspark.sql import DataFrame, DataFrameWriter
+
+import frazil
+from engine.lakes import Lake
+
+
+def options(lake: Lake) -> dict[str, str]:
+    """The lake's catalog as options of a writer."""
+    catalog = lake.catalog
+    sql = catalog["sql"]
+    return {"catalog.type": "sql", "catalog.sql.uri": sql["uri"], "catalog.sql.warehouse": sql["warehouse"]}
+
+
+def writer(lake: Lake, query: str, mode: str = "append", **given: Any) -> DataFrameWriter:
+    frazil.register(lake.spark)
+    return lake.spark.sql(query).write.format("frazil").mode(mode).options(**options(lake), **given)
+
+
+def test_rows_are_appended_and_overwritten(lake: Lake) -> None:
+    writer(lake, "select id, 'a' v from range(3)").save(f"{lake.name}.db.t")
+    writer(lake, "select id, 'b' v from range(3, 5)", table=f"{lake.name}.db.t").save()
+    assert lake.rows() == [(0, "a"), (1, "a"), (2, "a"), (3, "b"), (4, "b")]
+    writer(lake, "select 9L id, 'c' v", "overwrite").save(f"{lake.name}.db.t")
+    assert lake.rows() == [(9, "c")]
+
+
+def test_options_of_a_sink_are_taken(lake: Lake) -> None:
+    prop = "write.metadata.delete-after-commit.enabled"
+    given = {"commit_mode": "upsert", "key_fields": "id, k", f"write_properties.{prop}": "true"}
+    for value in ("old", "new"):
+        query = f"select id, id % 2 k, '{value}' v from range({2 if value == 'new' else 4})"
+        writer(lake, query, **given).partitionBy("k").save(f"{lake.name}.db.t")
+    assert lake.rows("id, v") == [(0, "new"), (1, "new"), (2, "old"), (3, "old")]
+    assert lake.metadata()["properties"][prop] == "true"
+    assert [field["name"] for field in lake.metadata()["partition-specs"][0]["fields"]] == ["k"]
+
+
+def test_a_named_batch_is_written_once(lake: Lake) -> None:
+    for _ in range(2):
+        writer(lake, "select 1L id", batch="2026-11-16").save(f"{lake.name}.db.t")
+    assert lake.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "told"),
+    [
+        ("error", {}, r'cannot write with \.mode\("errorifexists"\)'),
+        ("ignore", {}, r'cannot write with \.mode\("ignore"\)'),
+        ("append", {"table": ""}, "'' is not catalog.namespace.table"),
+        ("append", {"ky_fields": "id"}, "ky_fields: there is no option of this name.*\n?.*key_fields"),
+        ("append", {"catalog.sql.urri": "x"}, r"catalog\.sql\.urri: there is no option"),
+        ("append", {"batch_size": "many"}, "batch_size: "),
+        ("append", {"schema": "{nope"}, "schema: this is not JSON"),
+        ("overwrite", {"commit_mode": "upsert"}, "upsert and the mode of the write, overwrite, say different things"),
+        ("append", {"commit_mode": "upsert"}, "upsert sinks must specify a key"),
+    ],
+)
+def test_what_is_wrong_is_told_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], told: str) -> None:
+    with pytest.raises(IllegalArgumentException, match=told) as caught:
+        writer(lake, "select 1L id", mode, **({"table": f"{lake.name}.db.t"} | given)).save()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_stream_is_written_once_over_restarts(lake: Lake, tmp_path: Path) -> None:
+    frazil.register(lake.spark)
+    landing = tmp_path / "landing"
+    landing.mkdir()
+
+    def run(number: int) -> None:
+        (landing / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+        query = stream(lake, landing, tmp_path / "checkpoint").option("table", f"{lake.name}.db.t").start()
+        query.awaitTermination()
+
+    run(1)
+    run(2)
+    lake = lake.introduced()
+    assert lake.rows() == [(1,), (2,)]
+    # Spark forgets its last batch, as after a crash before it could note it: it comes again, and is known.
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink()
+    run(3)
+    assert lake.rows() == [(1,), (2,), (3,)]
+
+
+def test_a_wrong_option_of_a_stream_stops_its_query(lake: Lake, tmp_path: Path) -> None:
+    frazil.register(lake.spark)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"id": 1}\n')
+    query = stream(lake, tmp_path / "in", tmp_path / "c").option("table", f"{lake.name}.db.t").option("batch", "x").start()
+    with pytest.raises(StreamingQueryException, match="Spark numbers the batches of a stream"):
+        query.awaitTermination()
+
+
+def test_groups_that_change_must_be_upserted(lake: Lake, tmp_path: Path) -> None:
+    frazil.register(lake.spark)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"id": 1}\n{"id": 3}\n')
+    counted = rows_of(lake, tmp_path / "in").selectExpr("id % 2 odd").groupBy("odd").count()
+
+    def start(**given: str) -> None:
+        out = counted.writeStream.format("frazil").outputMode("update").options(**options(lake), **given)
+        out.option("table", f"{lake.name}.db.t").option("checkpointLocation", str(tmp_path / f"c{len(given)}")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="rows of earlier batches come again"):
+        start()
+    start(commit_mode="upsert", key_fields="odd")
+    assert lake.introduced().rows() == [(1, 2)]
+
+
+def rows_of(lake: Lake, folder: Path) -> DataFrame:
+    return lake.spark.readStream.schema("id long").json(str(folder))
+
+
+def stream(lake: Lake, folder: Path, checkpoint: Path) -> Any:
+    made = rows_of(lake, folder).writeStream.format("frazil").options(**options(lake))
+    return made.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
