@@ -29,7 +29,7 @@ def register(spark: SparkSession, write: Write, open_: Open) -> None:
             'Spark was started without frazil\'s jar, and does not know the format "frazil".',
             fix='Start it with `--jars "$(frazil jars)"`, or by frazil.session().',
         )
-    ensure_callback_server_started(spark.sparkContext._gateway)
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     provider.register(_Program(spark, write, open_))
 
 
