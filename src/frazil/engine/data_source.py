@@ -19,18 +19,26 @@ TakeBatch = Callable[[DataFrame, int], None]
 Open = Callable[[Mapping[str, str], Mapping[str, str]], TakeBatch]
 
 
+def is_known(spark: SparkSession) -> bool:
+    """Whether Spark was started with frazil's jar."""
+    # A name that the JVM does not know is taken for a package's.
+    return not isinstance(_provider(spark), JavaPackage)
+
+
 def register(spark: SparkSession, write: Write, open_: Open) -> None:
     """Lets Spark call these two: for a data frame that is written, and for a query that is started."""
-    provider: Any = reduce(getattr, PROVIDER.split("."), spark._jvm)
-    # A name that the JVM does not know is taken for a package's.
-    if isinstance(provider, JavaPackage):
+    if not is_known(spark):
         raise EnvironmentFault(
             "jars-missing",
             'Spark was started without frazil\'s jar, and does not know the format "frazil".',
             fix='Start it with `--jars "$(frazil jars)"`, or by frazil.session().',
         )
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    provider.register(_Program(spark, write, open_))
+    _provider(spark).register(_Program(spark, write, open_))
+
+
+def _provider(spark: SparkSession) -> Any:
+    return reduce(getattr, PROVIDER.split("."), spark._jvm)
 
 
 class _Program:

@@ -25,10 +25,12 @@ _MODES = {"Append": None, "Overwrite": CommitMode.OVERWRITE.value}
 
 def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
     """A SparkSession with everything that frazil needs in it."""
+    from frazil.engine.data_source import is_known
     from frazil.engine.session import spark_session
 
     spark = spark_session((settings or Settings()).spark, components)
-    register(spark)
+    if is_known(spark):  # one that was there before may have been started without frazil's jar
+        register(spark)
     return spark
 
 
