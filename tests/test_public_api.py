@@ -12,8 +12,8 @@ import frazil
 
 NAMES = {
     "Committed", "ConfigError", "ConfigErrors", "DataError", "EnvironmentFault", "Event", "Fenced", "FrazilError", "Halted",
-    "OutcomeUnknown", "Pipeline", "Retryable", "Sink", "SourceLocation", "UsageError", "__version__", "register", "run", "session",
-    "sink",
+    "OutcomeUnknown", "Pipeline", "Retryable", "Sink", "SourceLocation", "UsageError", "__version__", "register", "run",
+    "session", "sink",
 }  # fmt: skip
 
 
