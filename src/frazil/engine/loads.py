@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
 from pyspark.sql.types import TimeType
 
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
-from frazil.engine.iceberg import Lake, fault_of
+from frazil.engine.iceberg import Lake, active, fault_of
 from frazil.engine.schema import DELETE, HIDDEN, OP, quoted
 from frazil.engine.session import session_for, spark_session
 from frazil.engine.stream import write_once
@@ -97,7 +97,9 @@ class Loader:
         schema = sink.declared_schema or StructType(())
         names = [column.name for column in schema.fields]
         values = [tuple(row.get(name) for name in names) for row in rows]
-        return self._write(sink, sink_id, self.session.createDataFrame(values, spark_schema(schema)), key)
+        with active(self.session):  # to make a frame would leave the session active, in the program of somebody else
+            frame = self.session.createDataFrame(values, spark_schema(schema))
+        return self._write(sink, sink_id, frame, key)
 
     def remove(self, sink: SinkSpec, sink_id: str, condition: str) -> None:
         """Takes the rows of a table away for which a condition holds."""
