@@ -88,11 +88,14 @@ class Script:
         text = self.text[start:]
         tokenizer = _OfSpark() if spark else _Standard()
         broken: int | None = None
-        try:
-            found = tokenizer.tokenize(text)
-        except TokenError as error:
-            broken = _broken_at(text, error)
-            found = tokenizer.tokenize(text[:broken])
+        while True:
+            try:
+                found = tokenizer.tokenize(text[:broken])
+                break
+            except TokenError as error:
+                # What is before it may be broken, too: quotes of a query that is cut by the other rules come in odd numbers.
+                left = len(text) if broken is None else broken
+                broken = min(_broken_at(text[:left], error), left - 1)
         for one in found:
             raw = text[one.start : one.end + 1]
             yield Token(_MARKS.get(one.token_type, Mark.SIGN), _said(raw, one.token_type, spark), start + one.start,
