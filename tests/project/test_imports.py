@@ -38,7 +38,7 @@ ALLOWED = {
     "doors": BELOW_DOORS,
     # What users import of a door, under a name of its own.
     "dlt": ("frazil.doors.dlt", "frazil.doors.dlt.*", *BASE),
-    "bytewax": ("frazil.doors.bytewax",),
+    "bytewax": ("frazil.doors.bytewax", "frazil.doors.bytewax.*", *BASE),
     # No door imports another: which of them knows a file is decided above them, once for the command line and for Python.
     "files": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
     "cli": ("frazil", "frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
@@ -46,7 +46,7 @@ ALLOWED = {
 }
 
 RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.json_rows", "frazil.engine.data_source")
+JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.java_classes", "frazil.engine.data_source")
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
 
 

@@ -111,11 +111,10 @@ def pipelines_named(project: ProjectSpec, names: Sequence[str]) -> tuple[Pipelin
 
 def nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
     """A hint at the name that was meant."""
-    import difflib
+    from frazil.model.names import nearest as nearest_name
 
-    close = difflib.get_close_matches(name, list(known), n=1)
-    if close:
-        return f"Did you mean {close[0]}?"
+    if near := nearest_name(name, known):
+        return f"Did you mean {near}?"
     return f"There are: {', '.join(known)}." if known else "There are none."
 
 

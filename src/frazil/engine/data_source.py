@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial
 from typing import Any
 
-from py4j.java_gateway import JavaPackage
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from frazil.engine.java_classes import java_class
 from frazil.errors import EnvironmentFault, FrazilError
 
 PROVIDER = "frazil.SinkProvider"
 
 Write = Callable[[DataFrame, Mapping[str, str], str], None]
 TakeBatch = Callable[[DataFrame, int], None]
-Open = Callable[[Mapping[str, str], Mapping[str, str]], TakeBatch]
+Open = Callable[[Mapping[str, str], list[str], str], TakeBatch]
 
 
 def is_known(spark: SparkSession) -> bool:
     """Whether Spark was started with frazil's jar."""
-    # A name that the JVM does not know is taken for a package's.
-    return not isinstance(_provider(spark), JavaPackage)
+    return java_class(spark, PROVIDER) is not None
 
 
 def register(spark: SparkSession, write: Write, open_: Open) -> None:
     """Lets Spark call these two: for a data frame that is written, and for a query that is started."""
-    if not is_known(spark):
+    provider = java_class(spark, PROVIDER)
+    if provider is None:
         raise EnvironmentFault(
             "jars-missing",
             'Spark was started without frazil\'s jar, and does not know the format "frazil".',
             fix='Start it with `--jars "$(frazil jars)"`, or by frazil.session().',
         )
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    _provider(spark).register(_Program(spark, write, open_))
-
-
-def _provider(spark: SparkSession) -> Any:
-    return reduce(getattr, PROVIDER.split("."), spark._jvm)
+    provider.register(_Program(spark, write, open_))
 
 
 class _Program:
@@ -53,9 +49,9 @@ class _Program:
         """Writes a data frame; None, or what is wrong."""
         return _told(lambda: self._write(_frame(self._spark, data), dict(options), mode))
 
-    def open(self, options: Any, layout: Any) -> _Batches:
+    def open(self, options: Any, partition_columns: Any, output_mode: str) -> _Batches:
         """A sink for the batches of one query."""
-        return _Batches(self._spark, self._open, dict(options), dict(layout))
+        return _Batches(self._spark, partial(self._open, dict(options), list(partition_columns), output_mode))
 
     class Java:
         """For py4j."""
@@ -66,11 +62,9 @@ class _Program:
 class _Batches:
     """What Spark calls for each batch of a query. Wrong options are told with the first, since Spark passes that on."""
 
-    def __init__(self, spark: SparkSession, open_: Open, options: Mapping[str, str], layout: Mapping[str, str]) -> None:
+    def __init__(self, spark: SparkSession, open_: Callable[[], TakeBatch]) -> None:
         self._spark = spark
         self._open = open_
-        self._options = options
-        self._layout = layout
         self._take: TakeBatch | None = None
 
     def write(self, data: Any, batch: int) -> str | None:
@@ -78,7 +72,7 @@ class _Batches:
 
         def work() -> None:
             if self._take is None:
-                self._take = self._open(self._options, self._layout)
+                self._take = self._open()
             self._take(_frame(self._spark, data), batch)
 
         return _told(work)

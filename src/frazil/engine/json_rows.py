@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from py4j.java_gateway import JavaPackage
+from frazil.engine.java_classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -22,9 +21,8 @@ def json_rows(spark: SparkSession, messages: Column, carrier: StructType, root: 
     """
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    reader: Any = reduce(getattr, READER.split("."), spark._jvm)
-    # A name that the JVM does not know is taken for a package's.
-    if isinstance(reader, JavaPackage):
+    reader = java_class(spark, READER)
+    if reader is None:
         return None
     made = reader.column(messages._jc, carrier.json(), root)
     return None if made is None else ClassicColumn(made)

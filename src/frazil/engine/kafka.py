@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaPackage
-
+from frazil.engine.java_classes import java_class
 from frazil.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -131,8 +130,7 @@ class _Clients:
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         root: Any = spark._jvm
         kafka = root.org.apache.kafka
-        # A name that the JVM does not know is taken for a package's.
-        if isinstance(kafka.clients.consumer.KafkaConsumer, JavaPackage):
+        if java_class(spark, "org.apache.kafka.clients.consumer.KafkaConsumer") is None:
             raise EnvironmentFault(
                 "source-driver-missing",
                 "The Spark session that is running was started without the jars for Kafka.",

@@ -14,7 +14,7 @@ from frazil.engine.route import RoutedWriter
 from frazil.engine.session import export_environment, session_for, spark_session
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, Retryable
-from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped
+from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
@@ -36,7 +36,7 @@ def run_project(
     """
     pipelines = selected(project, only)
     stop = stop or threading.Event()
-    listen = _fan_out(listeners)
+    listen = told_to(listeners)
     spark = start_spark(pipelines, project.settings)
     # Each that has something to write takes a turn.
     turns = threading.BoundedSemaphore(project.settings.parallel or len(pipelines))
@@ -201,11 +201,3 @@ def _components(source: SourceSpec) -> tuple[str, ...]:
     if isinstance(source, KafkaSource):
         return ("kafka", "avro")
     return ("avro",) if isinstance(source, FilesSource) and source.format is SourceFormat.AVRO else ()
-
-
-def _fan_out(listeners: Sequence[Listener]) -> Listener:
-    def tell(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return tell

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from frazil.engine.catalogs import CatalogSettings
-from frazil.engine.iceberg import knows_iceberg
 from frazil.engine.jars import Report, component_jars, ensure_jars
 from frazil.engine.java import java_home
+from frazil.engine.java_classes import java_class
 from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name
 from frazil.model.settings import SparkSettings
@@ -104,7 +104,7 @@ def _submitted(settings: SparkSettings, components: Iterable[str]) -> SparkSessi
     if settings.master is not None:
         conf["spark.master"] = settings.master
     spark = SparkSession.builder.config(map=dict(conf)).getOrCreate()
-    if not knows_iceberg(spark):
+    if java_class(spark, "org.apache.iceberg.spark.SparkCatalog") is None:
         raise EnvironmentFault(
             "jars-missing",
             "spark-submit has started Spark without Iceberg's jars, and cannot be given them any more.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.base import InconsistencyError
+from frazil.model.names import nearest
 
 
 def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str, of: str = "") -> ConfigErrors:
@@ -23,8 +23,8 @@ def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str
 def unknown(name: str, known: Iterable[str], *, code: str, prefix: tuple[str, ...] = ()) -> ConfigError:
     """An argument or option that does not exist, with the nearest that does."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, 1)
-    fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+    near = nearest(name, names)
+    fix = f"Did you mean {near!r}?" if near else f"Known: {', '.join(names)}."
     return ConfigError(code, f"{'.'.join((*prefix, name))}: there is no option of this name.", fix=fix)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from frazil.model.commit import Position, RowCounts
@@ -175,3 +175,13 @@ Event = (
 )
 
 Listener = Callable[[Event], None]
+
+
+def told_to(listeners: Sequence[Listener]) -> Listener:
+    """One listener that passes every event on to all of these."""
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell

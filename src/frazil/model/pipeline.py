@@ -7,6 +7,7 @@ from pydantic import Field
 from frazil.errors import SourceLocation
 from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
+from frazil.model.dead_letters import OnError
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
@@ -54,6 +55,14 @@ def pipeline_problems(source: SourceSpec, sink: SinkSpec) -> list[Problem]:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"
         problems.append(Problem(f"{words}; write `route: {{source: true}}` instead", "table"))
     return problems
+
+
+def letters_refused(sink: SinkSpec) -> str | None:
+    """Why the sink cannot have a topic for dead letters: it was told to do something else with rows that are wrong."""
+    chosen = sink.error_handling is not OnError.STOP or "on_error" in sink.model_fields_set
+    if not chosen or sink.error_handling is OnError.DEAD_LETTER:
+        return None
+    return f"has no meaning with on_error: {sink.error_handling}; it belongs to dead_letter"
 
 
 class ProjectSpec(Model):

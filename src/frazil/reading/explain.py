@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from frazil.errors import ConfigError, SourceLocation
 from frazil.model.base import InconsistencyError
+from frazil.model.names import nearest
 from frazil.reading.anatomy import annotation_at, keys_of, known_values, limits, sections_at
 from frazil.reading.document import Document, Path, keeps_secret, plain_value
 
@@ -301,19 +301,6 @@ _WORDS: dict[str, Callable[[_Finding], ConfigError]] = {
     "string_too_long": _too_long,
     "string_pattern_mismatch": _wrong_form,
 }
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    by_form = {_form(each): each for each in known}
-    if _form(name) in by_form:
-        return by_form[_form(name)]
-    close = difflib.get_close_matches(_form(name), list(by_form), n=1, cutoff=0.6)
-    return by_form[close[0]] if close else None
-
-
-def _form(name: str) -> str:
-    return name.lower().replace("-", "_")
 
 
 def _subject(path: Path) -> str:

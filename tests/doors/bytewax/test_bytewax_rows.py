@@ -77,6 +77,10 @@ def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
         ("long", "5", "'5' (str) is not a whole number"),
         ("float", 1e300, "too large for float"),
         ("double", 2**60 + 1, "without loss"),
+        ("double", 10**400, "too large for double"),
+        ("double", Decimal("1e400"), "too large for double"),
+        ("float", Decimal("-1e39"), "too large for float"),
+        ("double", Decimal("sNaN"), "signaling NaN"),
         ("double", "1", "is not a number"),
         ("decimal(5, 2)", Decimal("1.234"), "does not fit into decimal(5, 2) without loss"),
         ("decimal(5, 2)", 1000, "does not fit"),
@@ -143,7 +147,9 @@ def test_any_value_fits_without_loss_or_is_told(kind: str, values: list[Any]) ->
         return
     for value, got in zip(values, stored, strict=True):
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and kind not in ("timestamp", "timestamptz"):
-            assert got == value or value != value or kind == "float"
+            # A Decimal becomes the nearest number of a column that holds no Decimals; all others stay what they were.
+            expected = float(value) if isinstance(value, Decimal) and kind == "double" else value
+            assert got == expected or value != value or kind == "float"
         if value is None:
             assert got is None
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from frazil.doors.bizon.destination import DestinationConfig
 from frazil.errors import ConfigError
+from frazil.model.names import nearest
 from frazil.reading.document import Document, Path
-from frazil.reading.explain import nearest
 
 TYPES = ("sql", "rest", "hive")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from frazil.doors.bizon.source import KafkaAuth, KafkaEntry
 from frazil.errors import ConfigError
+from frazil.model.names import nearest
 from frazil.reading.document import Document, Path
-from frazil.reading.explain import nearest
 
 # Bizon's client is librdkafka, frazil's is Java's. Names of the former that the latter has under another name.
 _OTHER_NAMES = {"fetch.wait.max.ms": "fetch.max.wait.ms", "fetch.message.max.bytes": "max.partition.fetch.bytes"}

@@ -10,10 +10,10 @@ from frazil.doors.bizon.columns import ENVELOPE, bizon_column, table_type, with_
 from frazil.doors.bizon.context import Context
 from frazil.doors.bizon.destination import SchemaField, TableEntry, TimePartition
 from frazil.model.changes import CommitMode, Reader
+from frazil.model.names import nearest
 from frazil.model.partition import PartitionField, Transform, transform_problem
 from frazil.model.types import parse_type
 from frazil.reading.document import Path
-from frazil.reading.explain import nearest
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICR
 # More digits than any decimal of Iceberg has.
 _EXACT = Context(prec=400)
 _BOUNDS = {"int": 2**31, "long": 2**63}
+# What is beyond would be rounded to infinity.
+_LARGEST = {"float": 3.4028235677973366e38, "double": sys.float_info.max}
 
 # Types whose every value goes into a column of the type as it is: most columns hold nothing else, and are not looked at by value.
 _PLAIN: dict[str, frozenset[type]] = {
@@ -222,11 +225,17 @@ def _real(name: str) -> Callable[[Any, EpochUnit], float]:
     def read(value: Any, _: EpochUnit) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | Number):
             raise Misfit(f"{_shown(value)} is not a number")
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise Misfit(f"{_shown(value)} is too large for {name}") from None
+        except ValueError:
+            raise Misfit(f"{_shown(value)} is a signaling NaN, which no {name} can be") from None
+        finite = value.is_finite() if isinstance(value, Number) else math.isfinite(value)
+        if finite and abs(number) > _LARGEST[name]:
+            raise Misfit(f"{_shown(value)} is too large for {name}")
         if isinstance(value, int) and int(number) != value:
             raise Misfit(f"{value} is too large to be a {name} without loss")
-        if name == "float" and math.isfinite(number) and abs(number) > 3.4028235677973366e38:
-            raise Misfit(f"{value} is too large for float")
         return number
 
     return read

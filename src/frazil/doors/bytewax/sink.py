@@ -22,7 +22,7 @@ from frazil.doors.bytewax.progress import SOURCE, Beginning, Mark, State, beginn
 from frazil.doors.bytewax.rows import RowMaker
 from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
 from frazil.model.commit import RowCounts
-from frazil.model.events import CommitFailed, Committed, Event, Listener
+from frazil.model.events import CommitFailed, Committed, Event, Listener, told_to
 from frazil.model.types import StructType
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
                 fix="Write IcebergSink(IcebergSinkConfig(...)).",
             )  # fmt: skip
         self.config = config
-        self._listeners = listeners
+        self._pass_on = told_to(listeners)
         self._session: SparkSession | None = None
         self._maker: RowMaker | None = None
         self._broken = threading.Event()
@@ -121,8 +121,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
                 # Parts meet each other all the time, which is no reason to worry anybody.
                 usual = event.kind == "conflict" and event.will_retry
                 log.log(logging.DEBUG if usual else logging.WARNING, "%s: %s", event.pipeline, event.message)
-        for listener in self._listeners:
-            listener(event)
+        self._pass_on(event)
 
 
 class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, Any]]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from dlt.common.destination import Destination, DestinationCapabilitiesContext
@@ -10,6 +9,7 @@ from dlt.common.destination.configuration import ParquetFormatConfiguration
 
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.errors import ConfigError
+from frazil.model.names import nearest
 from frazil.model.secrets import mask_uri
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
         known = [*IcebergRestConfiguration.get_resolvable_fields(), *DestinationCapabilitiesContext.get_resolvable_fields()]
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, 1)
+                near = nearest(name, known)
                 raise ConfigError(
                     "unknown-option",
                     f"iceberg_rest: unknown option {name!r}.",
-                    fix=f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(sorted(_OWN))}.",
+                    fix=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(_OWN))}.",
                 )
         super().__init__(catalog_uri=catalog_uri, namespace=namespace, warehouse=warehouse, **options)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, cast
 
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
@@ -21,6 +20,7 @@ from dlt.common.schema.utils import (
 from pydantic import ValidationError
 
 from frazil.model.load import DeleteMark, Disposition, Newest
+from frazil.model.names import nearest
 from frazil.model.partition import PartitionField, Transform, transform_problem
 from frazil.model.types import parse_type
 
@@ -101,10 +101,8 @@ def _from_column(
     given = cast(Mapping[str, Any], column)
     for hint in given:
         if hint.startswith("x-part") and hint not in _KNOWN_HINTS:
-            near = get_close_matches(hint, _KNOWN_HINTS, 1)
-            raise _wrong(
-                schema_name, table, f"column {name!r}: unknown hint {hint!r}; did you mean {(near or _KNOWN_HINTS)[0]!r}?"
-            )
+            near = nearest(hint, _KNOWN_HINTS) or _KNOWN_HINTS[0]
+            raise _wrong(schema_name, table, f"column {name!r}: unknown hint {hint!r}; did you mean {near!r}?")
     wanted = bool(given.get(PARTITION) or given.get("partition"))
     if not wanted:
         if alone := [hint for hint in (TRANSFORM, NAME) if given.get(hint)]:
@@ -145,8 +143,8 @@ def _field(
     where = f"column {column!r}: {TRANSFORM}"
     known = [one.value for one in Transform if one is not Transform.VOID]
     if transform not in known:
-        near = get_close_matches(transform, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(transform, known)
+        hint = f"; did you mean {near!r}?" if near else ""
         raise _wrong(schema_name, table, f"{where}: unknown transform {transform!r}{hint} Known: {', '.join(known)}")
     size = "" if width is None else f"_{width}"
     try:

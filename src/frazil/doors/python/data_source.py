@@ -49,12 +49,11 @@ def _write(frame: DataFrame, options: Mapping[str, str], mode: str) -> None:
     _described(frame, options, columns, commit_mode=_MODES[mode]).write(batch=_own(options, "batch"))
 
 
-def _open(options: Mapping[str, str], layout: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+def _open(options: Mapping[str, str], columns: list[str], output_mode: str) -> Callable[[DataFrame, int], None]:
     if _own(options, "batch") is not None:
         raise ConfigError(CODE, "batch: Spark numbers the batches of a stream.", fix="Leave the option out.")
-    columns = [name for name in layout["partition_columns"].split(",") if name]
-    described = _described(None, options, columns, commit_mode=_stream_mode(layout["output_mode"], options))
-    if layout["output_mode"] == "Complete":
+    described = _described(None, options, columns, commit_mode=_stream_mode(output_mode, options))
+    if output_mode == "Complete":
         described = described.options(overwrite_where="true")
     described.spec  # noqa: B018 - a wrong option is told before the table is looked at
     return described

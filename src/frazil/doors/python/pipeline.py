@@ -14,9 +14,9 @@ from frazil.model.arguments import argument_errors, unknown
 from frazil.model.base import Model
 from frazil.model.cases import CaseResult, CaseSpec
 from frazil.model.dead_letters import OnError
-from frazil.model.events import Event, Listener
+from frazil.model.events import Committed, Event, Listener, told_to
 from frazil.model.html import facts_html
-from frazil.model.pipeline import LetterTopic, PipelineSpec, pipeline_problems
+from frazil.model.pipeline import LetterTopic, PipelineSpec, letters_refused, pipeline_problems
 from frazil.model.plan import PipelinePlan
 from frazil.model.secrets import remember, secret_values
 from frazil.model.settings import Settings
@@ -78,13 +78,16 @@ class Pipeline:
 
     def run(self, *, once: bool = False, stop: threading.Event | None = None, progress: bool = False) -> Totals:
         """Runs until the source is finished, ``stop`` is set, or, with ``once``, nothing is left to read; what was written."""
-        from frazil.engine.runner import run_pipeline, start_spark
         from frazil.observe.progress import Progress
 
-        spark = start_spark([self.spec], self.settings)
         with Progress(quiet=not progress) as shown:
-            listen = _told((*self._listeners, shown))
-            return run_pipeline(self.spec, self.settings, spark, listen, stop or threading.Event(), once=once)
+            return self._run([shown], stop or threading.Event(), once=once)
+
+    def _run(self, listeners: Sequence[Listener], stop: threading.Event, *, once: bool) -> Totals:
+        from frazil.engine.runner import run_pipeline, start_spark
+
+        spark = start_spark([self.spec], self.settings)
+        return run_pipeline(self.spec, self.settings, spark, told_to((*self._listeners, *listeners)), stop, once=once)
 
     def start(self) -> Running:
         """Runs in the background, as a notebook wants it, until its `stop()` is called."""
@@ -154,19 +157,12 @@ class Running:
         return not self.running
 
     def _work(self) -> None:
-        from frazil.engine.runner import run_pipeline, start_spark
-
-        pipeline = self.pipeline
         try:
-            spark = start_spark([pipeline.spec], pipeline.settings)
-            listen = _told((self._note, *pipeline._listeners))
-            run_pipeline(pipeline.spec, pipeline.settings, spark, listen, self._over, once=False)
+            self.pipeline._run([self._note], self._over, once=False)
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits
             self.error = error
 
     def _note(self, event: Event) -> None:
-        from frazil.model.events import Committed
-
         if isinstance(event, Committed) and not event.skipped:
             self.committed, self.rows = self.committed + 1, self.rows + event.counts.written
 
@@ -174,14 +170,6 @@ class Running:
         state = "running" if self.running else "failed" if self.error is not None else "ended"
         facts = [("state", state), ("batches", f"{self.committed:,}"), ("rows", f"{self.rows:,}"), ("error", self.error)]
         return facts_html(f"Pipeline {self.pipeline.spec.name}", facts)
-
-
-def _told(listeners: Sequence[Listener]) -> Listener:
-    def tell(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return tell
 
 
 def _source(given: Any) -> Any:
@@ -252,10 +240,8 @@ def _letters(given: Any, source: Any, sink: SinkSpec) -> tuple[SinkSpec, LetterT
             )
         given = {"topic": given, "cluster": source.cluster}
     topic: LetterTopic = _value(LetterTopic, given, "dead_letter_topic")
-    chosen = sink.error_handling is not OnError.STOP or "on_error" in sink.model_fields_set
-    if chosen and sink.error_handling is not OnError.DEAD_LETTER:
-        words = f"it has no meaning with on_error: {sink.error_handling}; it belongs to dead_letter"
-        raise ConfigError(CODE, f"dead_letter_topic: {words}.")
+    if why := letters_refused(sink):
+        raise ConfigError(CODE, f"dead_letter_topic: it {why}.")
     return sink.model_copy(update={"on_error": OnError.DEAD_LETTER}), topic
 
 

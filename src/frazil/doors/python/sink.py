@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from frazil.errors import ConfigError
 from frazil.model.arguments import argument_errors
 from frazil.model.catalog import CatalogSpec
-from frazil.model.events import Committed, Event, Listener
+from frazil.model.events import Committed, Listener, told_to
 from frazil.model.html import facts_html
 from frazil.model.secrets import remember, secret_values
 from frazil.model.settings import RetrySettings
@@ -157,11 +157,7 @@ class Sink:
         session = session_for(frame.sparkSession, catalog_settings(spec))
         sink_id = spec.id or f"python/{spec.full_name}"
         make = SinkWriter if spec.route is None else RoutedWriter
-        return make(session, spec, sink_id, name=sink_id, retry=self.retry, listen=self._tell)
-
-    def _tell(self, event: Event) -> None:
-        for listener in self.listeners:
-            listener(event)
+        return make(session, spec, sink_id, name=sink_id, retry=self.retry, listen=told_to(self.listeners))
 
     def _require_frame(self, *, streaming: bool) -> DataFrame:
         if self.frame is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, TypeVar
 
 from frazil.doors.sql.statements import Word
 from frazil.doors.sql.tokens import Mark, Script, Token
 from frazil.errors import ConfigError
+from frazil.model.names import nearest
 
 T = TypeVar("T")
 
@@ -198,6 +198,5 @@ class Cursor:
 
 def did_you_mean(given: str, known: Sequence[str]) -> str:
     """A hint at what was meant, if anything is near."""
-    by_upper = {name.upper(): name for name in known}
-    close = difflib.get_close_matches(given.upper(), list(by_upper), n=1)
-    return f"Did you mean {by_upper[close[0]]}?" if close else ""
+    near = nearest(given, known)
+    return f"Did you mean {near}?" if near else ""

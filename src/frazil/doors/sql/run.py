@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
 from frazil.errors import ConfigError, FrazilError
-from frazil.model.events import Event, Listener
+from frazil.model.events import Listener, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 WATCH_SECONDS = 1.0
@@ -72,7 +72,7 @@ class _Supervisor:
         self._session = session
         self._once = once
         self._only = only
-        self._listeners = listeners
+        self._tell = told_to(listeners)
         self._stop = stop
         self._say = say
         self._running: dict[str, _Running] = {}
@@ -164,7 +164,3 @@ class _Supervisor:
             self._errors[name] = one.error
             if self._session.settings.on_failure == "stop":
                 self._stop.set()
-
-    def _tell(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener(event)

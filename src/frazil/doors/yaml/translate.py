@@ -10,12 +10,12 @@ from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, Sourc
 from frazil.errors import ConfigError
 from frazil.model.base import Problem
 from frazil.model.dead_letters import OnError
-from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, pipeline_problems
+from frazil.model.names import nearest
+from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, letters_refused, pipeline_problems
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import Transform
 from frazil.reading.document import Document, Path
-from frazil.reading.explain import nearest
 
 
 @dataclass(frozen=True)
@@ -209,10 +209,8 @@ def _with_letters(document: Document, parts: Parts, join: Join, source: SourceSp
             message, fix = "dead_letter_topic needs a Kafka cluster", "Add `broker` with `bootstrap_servers`."
             document.problems.append(ConfigError("no-broker", message, fix=fix, location=place))
             return sink, None
-        chosen = sink.error_handling is not OnError.STOP or "on_error" in sink.model_fields_set
-        if chosen and sink.error_handling is not OnError.DEAD_LETTER:
-            message = f"dead_letter_topic has no meaning with on_error: {sink.error_handling}; it belongs to dead_letter"
-            document.problems.append(ConfigError("invalid-value", message, location=place))
+        if why := letters_refused(sink):
+            document.problems.append(ConfigError("invalid-value", f"dead_letter_topic {why}", location=place))
             return sink, None
         return sink.model_copy(update={"on_error": OnError.DEAD_LETTER}), LetterTopic(topic=topic, cluster=cluster)
     return sink, None

@@ -22,7 +22,7 @@ from frazil.engine.iceberg.changes import (
     replaced_unseen,
 )
 from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
-from frazil.engine.iceberg.jvm import active, fault_of, knows_iceberg
+from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch
@@ -53,6 +53,5 @@ __all__ = [
     "bitmap_of",
     "done_again",
     "fault_of",
-    "knows_iceberg",
     "replaced_unseen",
 ]

@@ -73,19 +73,6 @@ def items(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def knows_iceberg(spark: SparkSession) -> bool:
-    """Whether Iceberg's classes are there."""
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkCatalog", False, loader)
-    except Exception as error:
-        if fault_of(error).find("java.lang.ClassNotFoundException"):
-            return False
-        raise
-    return True
-
-
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
     """Makes the session the active one of the thread: there Spark finds a catalog's settings, whichever session is asked.

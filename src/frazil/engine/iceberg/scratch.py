@@ -117,9 +117,9 @@ class Scratch:
         """When each data file came, and in which partition it is."""
         return facts_of(self._table, (one.file for one in live))
 
-    def small_files(self, live: Sequence[LiveFile], since: int) -> list[LiveFile]:
+    def small_files(self, live: Sequence[LiveFile], facts: Sequence[FileFacts], since: int) -> list[LiveFile]:
         """Those of the files that came since then and are better written anew in few."""
-        return small_files(self._table, live, since)
+        return small_files(self._table, live, facts, since)
 
     def merge(self, small: Sequence[LiveFile]) -> StagedFiles:
         """Puts few files in the place of small ones, with the rows that are left in these now, and deletes their deletes."""

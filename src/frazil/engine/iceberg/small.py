@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from frazil.engine.iceberg.debt import LiveFile, facts_of
+from frazil.engine.iceberg.debt import FileFacts, LiveFile
 from frazil.engine.iceberg.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ SMALL_PART = 8
 _FILE_BYTES, _DEFAULT_BYTES = "write.target-file-size-bytes", 512 * 1024 * 1024
 
 
-def small_files(table: Any, live: Sequence[LiveFile], since: int) -> list[LiveFile]:
+def small_files(table: Any, live: Sequence[LiveFile], facts: Sequence[FileFacts], since: int) -> list[LiveFile]:
     """The small files that came since a sequence number, where a partition has several; those of one partition together.
 
     A file that has other deletes than a vector is not among them: how many of its rows are left is not known without reading.
@@ -29,12 +28,12 @@ def small_files(table: Any, live: Sequence[LiveFile], since: int) -> list[LiveFi
         return []
     most = int(table.properties().get(_FILE_BYTES) or _DEFAULT_BYTES) // SMALL_PART
     spec = int(table.spec().specId())
-    fresh = [one for one in live if one.rows is not None and int(one.file.dataSequenceNumber()) >= since]
-    small = [one for one in fresh if int(one.file.fileSizeInBytes()) < most and int(one.file.specId()) == spec]
-    scopes = [fact.scope for fact in facts_of(table, (one.file for one in small))]
-    several = {scope for scope, count in Counter(scopes).items() if count > 1}
-    found = [(scope, one) for scope, one in zip(scopes, small, strict=True) if scope in several]
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+    by_scope: dict[str, list[LiveFile]] = {}
+    for one, fact in zip(live, facts, strict=True):
+        fresh = fact.sequence >= since and int(one.file.specId()) == spec
+        if fresh and int(one.file.fileSizeInBytes()) < most and one.rows is not None:
+            by_scope.setdefault(fact.scope, []).append(one)
+    return [one for files in by_scope.values() if len(files) > 1 for one in files]
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 package frazil;
 
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -31,7 +32,7 @@ public final class SinkProvider implements CreatableRelationProvider, StreamSink
   public interface Program {
     String write(Dataset<Row> data, Map<String, String> options, String mode);
 
-    Batches open(Map<String, String> options, Map<String, String> layout);
+    Batches open(Map<String, String> options, List<String> partitionColumns, String outputMode);
   }
 
   /** A sink of the program that takes the batches of one query. */
@@ -79,9 +80,7 @@ public final class SinkProvider implements CreatableRelationProvider, StreamSink
       scala.collection.immutable.Map<String, String> options,
       Seq<String> partitionColumns,
       OutputMode mode) {
-    Map<String, String> layout =
-        Map.of("partition_columns", String.join(",", CollectionConverters.asJava(partitionColumns)), "output_mode", mode.toString());
-    Batches batches = registered().open(asWritten(options), layout);
+    Batches batches = registered().open(asWritten(options), CollectionConverters.asJava(partitionColumns), mode.toString());
     return new Sink() {
       @Override
       public void addBatch(long batch, Dataset<Row> data) {

@@ -20,7 +20,7 @@ from pyarrow import compute
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
 
-from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, LiveFile, Rewrite, Scratch, StagedFiles, bitmap_of
+from frazil.engine.iceberg import Change, Deletes, FileFacts, IcebergTable, Rewrite, Scratch, StagedFiles, bitmap_of
 from frazil.engine.schema import quoted
 from frazil.engine.write.ground import together
 from frazil.errors import Halted
@@ -110,8 +110,9 @@ def settle(table: IcebergTable) -> Settlement | None:
         bounds = scratch.bounds(deletes)
         rows = _within(scratch.rows, bounds)
         live = scratch.live_files()
-        small = scratch.small_files(live, since=min(fact.sequence for fact in scratch.facts(deletes)))
-        gone, dead = _looked_up(scratch, rows, deletes, live)
+        held, have = scratch.facts(deletes), scratch.data_facts(live)
+        small = scratch.small_files(live, have, since=min(fact.sequence for fact in held))
+        gone, dead = _looked_up(scratch, rows, deletes, held, have)
 
         def changed() -> tuple[list[Any], list[Any], StagedFiles]:
             return *scratch.add_positions(dead, live), scratch.merge(small)
@@ -188,15 +189,14 @@ def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame
 
 
 def _looked_up(
-    scratch: Scratch, rows: DataFrame, deletes: Deletes, live: Sequence[LiveFile]
+    scratch: Scratch, rows: DataFrame, deletes: Deletes, held: Sequence[FileFacts], have: Sequence[FileFacts]
 ) -> tuple[Digest, dict[str, BitMap64]]:
     """What the rows are that came before a delete of their key, and their positions in their files.
 
-    Executors put positions together, so that little is left to bring here. To sum all rows up in a pass of its own takes less
-    than to do it on their way to the join.
+    ``held`` are the files of the deletes, ``have`` those of the rows. Executors put positions together, so that little is left to
+    bring here. To sum all rows up in a pass of its own takes less than to do it on their way to the join.
     """
     columns = deletes.columns
-    held, have = scratch.facts(deletes), scratch.data_facts(live)
     places = _Places.of(held, have)
     keys = _keys(scratch, deletes, places.frame(scratch, held))
     few = _records(deletes.files) <= MOST_KEYS_TO_BROADCAST
