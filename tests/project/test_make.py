@@ -101,11 +101,11 @@ esac""".replace("chmod", shutil.which("chmod") or "chmod"),
     assert make("setup", clone, machine).returncode == 0
     first = calls.read_text()
     assert "pip sync --python .venv/bin/python --require-hashes --build-constraints requirements.lock requirements.lock" in first
-    assert first.endswith("-m frazil.engine.jars core avro postgres\n")
+    assert first.endswith("setup avro postgres\n")
 
     calls.unlink()
     assert make("setup", clone, machine).returncode == 0
-    assert calls.read_text() == "-m frazil.engine.jars core avro postgres\n"
+    assert calls.read_text() == "setup avro postgres\n"
 
     with (clone / "requirements.lock").open("a") as lock:
         lock.write("# changed\n")

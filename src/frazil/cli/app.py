@@ -23,6 +23,7 @@ from frazil.cli import (
     rewind,
     run,
     schema,
+    setup,
     sql,
     status,
     test,
@@ -61,6 +62,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "schema": schema.schema,
     "connectors": connectors.connectors,
     "doctor": doctor.doctor,
+    "setup": setup.setup,
     "jars": jars.jars,
     "version": version.version,
 }

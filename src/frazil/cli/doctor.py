@@ -74,6 +74,7 @@ def examine(call: Call) -> Iterator[Finding]:
     yield _pyspark()
     yield _cache()
     yield from _jars(project)
+    yield from _classes()
     yield from _ports(project)
     yield _optional_packages()
     if problem is not None:
@@ -140,6 +141,20 @@ def _jars(project: ProjectSpec | None) -> Iterator[Finding]:
             )
         else:
             yield Finding(f"jars ({component})", "ok", f"{len(jars)} in the cache")
+
+
+def _classes() -> Iterator[Finding]:
+    """Only where all jars are there: to look must not fetch any."""
+    from frazil.engine.class_archive import archive_of
+    from frazil.engine.jars import component_jars, missing_jars, needed_jars
+
+    if java_version() is None or package_version("pyspark") is None or missing_jars(component_jars(["core"])):
+        return
+    archive = archive_of(needed_jars())
+    if archive.is_file():
+        yield Finding("classes", "ok", f"{archive} is there: Spark starts quickly")
+    else:
+        yield Finding("classes", "warn", "not prepared: Spark starts slowly", "Run: frazil setup")
 
 
 def _ports(project: ProjectSpec | None) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.engine.java_classes import java_class
+from frazil.engine.running_java import java_class
 from frazil.errors import EnvironmentFault, FrazilError
 
 PROVIDER = "frazil.SinkProvider"

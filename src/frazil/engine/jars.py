@@ -6,7 +6,7 @@ it is refused. Without a network the cache alone is enough.
 
 ``FRAZIL_IVY_SETTINGS`` names an Ivy settings file, for a machine that must fetch from a mirror.
 
-``python -m frazil.engine.jars core aws`` fills the cache ahead of time.
+``frazil setup aws`` fills the cache ahead of time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import hashlib
 import importlib.util
 import os
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -28,9 +27,13 @@ from urllib.request import getproxies
 
 from frazil.engine.cache import cache_dir
 from frazil.engine.java import java_command
-from frazil.errors import EnvironmentFault, FrazilError, UsageError
+from frazil.errors import EnvironmentFault, UsageError
 
 LOCKS = Path(__file__).parent / "locks"
+
+# What no repository has and is shipped instead, by the component that it belongs to; scripts/build_jars.py makes them.
+_JVM = Path(__file__).parent / "jvm"
+OWN_JARS = {"core": _JVM / "json-rows.jar", "brotli": _JVM / "brotli-codec.jar"}
 
 REPORT_SECONDS = 5.0
 
@@ -100,6 +103,14 @@ def ensure_jars(jars: Iterable[Jar], report: Report = lambda _: None) -> tuple[P
     if missing := missing_jars(wanted):
         _fetch(missing, report)
     return tuple(_folder() / jar.file_name for jar in wanted)
+
+
+def needed_jars(components: Iterable[str] = (), report: Report = lambda _: None) -> tuple[Path, ...]:
+    """The jars of these components, fetched where they are not at hand, and those that come with frazil; of `core` first."""
+    wanted = tuple(dict.fromkeys(("core", *components)))
+    ensure_jars(component_jars(wanted), report=report)
+    own = {name: (OWN_JARS[name],) for name in wanted if name in OWN_JARS}
+    return tuple(path for name in wanted for path in (*ensure_jars(component_jars((name,))), *own.get(name, ())))
 
 
 def _folder() -> Path:
@@ -244,17 +255,3 @@ def _ivy_jar() -> Path:
     if not found:
         raise EnvironmentFault("ivy-missing", "The installed PySpark ships no Ivy.", fix="Install pyspark 4.1 from its package.")
     return found[-1]
-
-
-def main(names: Sequence[str]) -> int:
-    """Fills the cache with the jars of the components and says on stderr what happens."""
-    try:
-        ensure_jars(component_jars(names), report=lambda text: print(text, file=sys.stderr))  # noqa: T201
-    except FrazilError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

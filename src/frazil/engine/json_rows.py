@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.engine.java_classes import java_class
+from frazil.engine.running_java import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from frazil.engine.java_classes import java_class
+from frazil.engine.running_java import java_class
 from frazil.errors import EnvironmentFault
 
 if TYPE_CHECKING:

@@ -12,26 +12,23 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
 from frazil.engine.catalogs import CatalogSettings
-from frazil.engine.jars import Report, component_jars, ensure_jars
+from frazil.engine.class_archive import CLASS_PATH, JAVA_OPTIONS, USERS_OWN, class_path, sharing_options
+from frazil.engine.jars import needed_jars
 from frazil.engine.java import java_home
-from frazil.engine.java_classes import java_class
+from frazil.engine.running_java import java_class
 from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name
 from frazil.model.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# What no repository has and is shipped instead, by the component that it belongs to; scripts/build_jars.py makes them.
-_JVM = Path(__file__).parent / "jvm"
-OWN_JARS = {"core": _JVM / "json-rows.jar", "brotli": _JVM / "brotli-codec.jar"}
 
 # Pipelines run in threads of their own; two of them must not describe their catalogs in the same session at once.
 _choosing = threading.Lock()
@@ -81,14 +78,14 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    conf = launch_conf(settings, jars)
+    conf = launch_conf(settings, jars, needed_jars())
     # The JVM is started with what may stand on its command line; the session in it then gets everything.
     launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
     SparkContext._ensure_initialized(conf=launch)
     # PySpark logs every error that it raises; frazil tells each once, in its own words.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     spark = SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
-    if not conf["spark.master"].startswith("local["):
+    if not _one_process(conf["spark.master"]):
         # Executors of their own complain at length when their application ends without saying so.
         atexit.register(spark.stop)
     return spark
@@ -112,13 +109,6 @@ def _submitted(settings: SparkSettings, components: Iterable[str]) -> SparkSessi
         )
     atexit.register(spark.stop)
     return spark
-
-
-def needed_jars(components: Iterable[str], report: Report = lambda _: None) -> tuple[Path, ...]:
-    """The jars of these components, fetched where they are not at hand, and those that come with frazil."""
-    wanted = tuple(dict.fromkeys(("core", *components)))
-    jars = ensure_jars(component_jars(wanted), report=report)
-    return (*jars, *(OWN_JARS[name] for name in wanted if name in OWN_JARS))
 
 
 def export_environment(catalogs: Iterable[CatalogSettings]) -> None:
@@ -147,23 +137,30 @@ def _private_file(content: SecretStr) -> str:
     return str(path)
 
 
-def launch_conf(settings: SparkSettings, jars: Iterable[Path]) -> dict[str, str]:
-    """The options of a new Spark: frazil's defaults, then the user's, then the jars beside the user's own."""
+def launch_conf(settings: SparkSettings, jars: Sequence[Path], core: Sequence[Path]) -> dict[str, str]:
+    """The options of a new Spark: frazil's defaults, then the user's, then the jars, of which those of ``core`` are the first."""
     master = settings.master or settings.conf.get("spark.master") or "local[*]"
     conf = _with_own_needs(DEFAULTS | {"spark.master": master} | settings.conf)
-    conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
-    log_option = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+    for name in (JAVA_OPTIONS, "spark.executor.extraJavaOptions"):
         if LARGE_METHODS not in conf.get(name, ""):
             conf[name] = f"-XX:-{LARGE_METHODS} {conf.get(name, '')}".strip()
-    given = conf.get("spark.driver.extraJavaOptions", "")
-    if "log4j2.configurationFile" not in given:
-        conf["spark.driver.extraJavaOptions"] = f"{given} {log_option}".strip()
+    if "log4j2.configurationFile" not in conf[JAVA_OPTIONS]:
+        conf[JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    if _one_process(master) and not USERS_OWN & conf.keys():
+        conf[CLASS_PATH] = class_path(jars)
+        conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {sharing_options(core, conf[JAVA_OPTIONS])}".strip()
+    else:
+        conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
     if master.startswith("local"):
         # Nothing outside this machine talks to a local Spark, and a laptop's host name often does not resolve.
         conf.setdefault("spark.driver.host", "127.0.0.1")
         conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
     return conf
+
+
+def _one_process(master: str) -> bool:
+    """Whether driver and executors are one process, which needs its jars in one place only."""
+    return master == "local" or master.startswith("local[")
 
 
 def _with_own_needs(conf: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,52 @@
+"""`frazil setup`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from frazil.cli.call import Call
+from frazil.cli.jars import Components
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def setup(call: Call, components: Components = None) -> None:
+    """Fetch the jars, and prepare Java's classes so that Spark starts in a third of the time. Once for each installation."""
+    from frazil.engine.class_archive import archive_of, make_archive
+    from frazil.engine.jars import needed_jars
+
+    def say(text: str) -> None:
+        call.output.say(text, "dim")
+
+    jars = needed_jars(components or (), report=say)
+    core = needed_jars()
+    archive: Path | None = archive_of(core)
+    if archive is not None and not archive.is_file():
+        say("preparing Java's classes, for quick starts: this takes about half a minute, once")
+        archive = make_archive(core, _typical_work)
+        if archive is None:
+            say("this Java cannot keep its classes; Spark starts without")
+    if call.output.json:
+        call.output.document({"jars": [str(jar) for jar in jars], "classes": archive and str(archive)})
+
+
+def _typical_work(java_options: str) -> SparkSession:
+    """What most pipelines do, so that the classes for it are known: append, upsert in both ways, settle, read."""
+    import frazil
+    from frazil.engine.session import spark_session
+    from frazil.model.settings import SparkSettings
+
+    conf = {"spark.driver.extraJavaOptions": java_options, "spark.sql.shuffle.partitions": "1"}
+    spark = spark_session(SparkSettings(master="local[2]", app_name="frazil-setup", conf=conf))
+    rows = spark.range(100).selectExpr("id", "id % 3 AS kind", "cast(id AS string) AS name", "timestamp_seconds(id) AS at")
+    with tempfile.TemporaryDirectory(prefix="frazil-setup-") as folder:
+        catalog = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
+        sink = frazil.sink(rows).catalog(type="sql", sql=catalog).to("lake.setup.rows").partition_by("day(at)")
+        sink.write(batch="first")
+        by_key = sink.keys("id").mode("upsert")
+        for options in ({"upsert_strategy": "equality_delete"}, {"max_equality_deletes": 0}, {"upsert_strategy": "merge"}):
+            by_key.options(**options).write()
+    return spark
