@@ -5,9 +5,7 @@ from frazil.errors import EnvironmentFault
 try:
     import bytewax as _bytewax  # noqa: F401 - only to say what is missing
 except ImportError:
-    raise EnvironmentFault(
-        "bytewax-missing", "The Bytewax sink needs the package bytewax.", fix="pip install 'frazil[bytewax]'"
-    ) from None
+    raise EnvironmentFault.package("The sink of Bytewax", "bytewax", "bytewax") from None
 
 from frazil.doors.bytewax.config import IcebergSinkConfig
 from frazil.doors.bytewax.helpers import error_row, from_epoch_ms, to_json, uplink_row, with_errors

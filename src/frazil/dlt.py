@@ -7,7 +7,7 @@ from frazil.errors import EnvironmentFault
 try:
     import dlt as _dlt  # noqa: F401
 except ModuleNotFoundError:
-    raise EnvironmentFault("extra-missing", "dlt is not installed.", fix="pip install 'frazil[dlt]'") from None
+    raise EnvironmentFault.package("The destination of dlt", "dlt", "dlt") from None
 
 from frazil.doors.dlt.adapter import PartitionTransform, iceberg_adapter, iceberg_partition
 from frazil.doors.dlt.client import IcebergRestClient

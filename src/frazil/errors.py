@@ -85,6 +85,12 @@ class UsageError(FrazilError):
 class EnvironmentFault(FrazilError):
     """This machine lacks something that frazil needs."""
 
+    @classmethod
+    def package(cls, what: str, package: str | None, extra: str) -> EnvironmentFault:
+        """A package that only some need: ``what`` needs it, and the extra of this name brings it."""
+        fix = f"Install it: pip install 'frazil[{extra}]'."
+        return cls("package-missing", f"{what} needs the package {package}.", fix=fix)
+
 
 class DataError(FrazilError):
     """The data does not fit the table, and the settings say stop."""

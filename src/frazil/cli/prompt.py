@@ -18,9 +18,7 @@ try:
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 except ModuleNotFoundError as error:
-    raise EnvironmentFault(
-        "package-missing", f"The prompt needs the package {error.name}.", fix="Install it: pip install 'frazil[sql]'."
-    ) from error
+    raise EnvironmentFault.package("The prompt", error.name, "sql") from error
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input

@@ -134,8 +134,7 @@ def _session(spec: BigLakeSpec) -> Any:
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import AuthorizedSession
     except ImportError:
-        fix = "Install it: pip install 'frazil[bigquery]'"
-        raise EnvironmentFault("package-missing", "BigQuery's external tables need the package google-auth.", fix=fix) from None
+        raise EnvironmentFault.package("An external table of BigQuery", "google-auth", "bigquery") from None
     if spec.no_auth:
         return requests.Session()
     try:

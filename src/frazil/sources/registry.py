@@ -106,8 +106,4 @@ def _package_of_postgres() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise EnvironmentFault(
-            "package-missing",
-            f"The connector postgres-cdc needs the package {error.name}.",
-            fix="Install it: pip install 'frazil[postgres]'.",
-        ) from error
+        raise EnvironmentFault.package("The connector postgres-cdc", error.name, "postgres") from error

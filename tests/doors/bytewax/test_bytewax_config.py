@@ -240,7 +240,7 @@ def test_a_sink_takes_a_config() -> None:
 def test_without_the_package_it_is_told_what_to_install() -> None:
     code = "import sys; sys.modules['bytewax'] = None\nimport frazil.bytewax"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "The Bytewax sink needs the package bytewax.\npip install 'frazil[bytewax]'" in done.stderr
+    assert "The sink of Bytewax needs the package bytewax.\nInstall it: pip install 'frazil[bytewax]'." in done.stderr
 
 
 def test_a_secret_is_not_shown() -> None:

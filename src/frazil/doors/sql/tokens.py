@@ -21,9 +21,7 @@ try:
     from sqlglot.tokenizer_core import TokenType
     from sqlglot.tokens import Tokenizer
 except ModuleNotFoundError as error:
-    raise EnvironmentFault(
-        "package-missing", f"SQL needs the package {error.name}.", fix="Install it: pip install 'frazil[sql]'."
-    ) from error
+    raise EnvironmentFault.package("SQL", error.name, "sql") from error
 
 
 class Mark(StrEnum):
