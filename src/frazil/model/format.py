@@ -36,9 +36,18 @@ class Metadata(StrEnum):
 
 
 class RegistrySpec(Model):
-    """A schema registry that speaks Confluent's REST calls."""
+    """A schema registry."""
 
-    url: str = Field(min_length=1, pattern=r"^https?://", description="Address; of Apicurio with `/apis/ccompat/v7` at its end.")
+    url: str = Field(
+        min_length=1,
+        pattern=r"^https?://",
+        description="Address; of Apicurio with `/apis/ccompat/v7` at its end, or by itself for its own `api`.",
+    )
+    api: Literal["confluent", "apicurio"] = Field(
+        "confluent",
+        description="Whose ids messages have, and whose calls find them: Confluent's, of four bytes; or Apicurio's own global "
+        "ids, of eight bytes or of four.",
+    )
     user: str | None = Field(None, description="User, where the registry asks for one.")
     password: SecretStr | None = Field(None, description="Password of the user.")
     token: SecretStr | None = Field(None, description="Bearer token, instead of user and password.")

@@ -224,8 +224,25 @@ def test_avro_has_a_registry(place: str) -> None:
     assert isinstance(found.source, KafkaSource)
     assert isinstance(found.source.format, AvroFormat)
     assert found.source.format.schema_registry is not None
-    assert found.source.format.schema_registry.url == "http://r:8080/apis/ccompat/v7"
+    assert (found.source.format.schema_registry.url, found.source.format.schema_registry.api) == ("http://r:8080", "apicurio")
     assert found.source.format.schema_registry.user == "ru"
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "api"),
+    [("http://r", "apicurio", "apicurio"), ("http://r/apis/registry/v2", "apicurio", "apicurio"),
+     ("http://r/apis/ccompat/v7", "apicurio", "confluent"), ("http://r", "confluent", "confluent")],
+)  # fmt: skip
+def test_whose_ids_messages_have(url: str, kind: str, api: str) -> None:
+    inner = f"schema_registry_url: '{url}', schema_registry_type: {kind}"
+    text = (
+        WHOLE.replace("utf-8", "avro").replace("SOURCE", f"authentication: {{{inner}}}").replace("CONFIG", "").replace("TOP", "")
+    )
+    (found,) = load_text(text, "b.yaml", {}).pipelines
+    assert isinstance(found.source, KafkaSource)
+    assert isinstance(found.source.format, AvroFormat)
+    assert found.source.format.schema_registry is not None
+    assert (found.source.format.schema_registry.url, found.source.format.schema_registry.api) == (url, api)
 
 
 CATALOGS: dict[str, tuple[CatalogType, dict[str, Any]]] = {

@@ -223,8 +223,8 @@ destination_table_config:
 """
 
     def answer(path: str) -> tuple[int, object]:
-        known = {"/subjects": [], "/schemas/ids/1": {"schema": json.dumps(SHIP)}}
-        found = known.get(path.removeprefix("/apis/ccompat/v7"))
+        known = {"/system/info": {}, "/ids/globalIds/1": SHIP}
+        found = known.get(path.removeprefix("/apis/registry/v2").partition("?")[0])
         return (404, {}) if found is None else (200, found)
 
     with answering(answer) as registry:

@@ -85,6 +85,34 @@ def test_several_writers_in_a_batch_and_bad_messages(spark: SparkSession, schema
     assert "999999" in (found.faults[list(cases).index("an unknown id")] or "")
 
 
+@pytest.mark.parametrize("version", ["", "/registry/v2", "/registry/v3"])
+def test_global_ids_of_apicurio_of_four_and_of_eight_bytes(
+    spark: SparkSession, schema_registry: SchemaRegistry, version: str
+) -> None:
+    names = [f"{name}{version.replace('/', '-')}" for name in ("one", "same", "text", "outer")]
+    inner = {"type": "record", "name": "Inner", "namespace": "shop", "fields": [{"name": "n", "type": "int"}]}
+    outer = {"type": "record", "name": "Outer", "namespace": "shop", "fields": [{"name": "of", "type": "shop.Inner"}]}
+    # The same content has one id as content, and one for each artifact that has it: ids of the two kinds are not the same.
+    schema_registry.create(names[0], inner)
+    number = schema_registry.create(names[1], inner)
+    text = schema_registry.create(names[2], 'syntax = "proto3"; message A { int32 a = 1; }', "PROTOBUF")
+    reference = {"groupId": "default", "artifactId": names[0], "version": "1", "name": "shop.Inner"}
+    whole = schema_registry.create(names[3], outer, references=[reference])
+    outer_whole = {**outer, "fields": [{"name": "of", "type": inner}]}
+    long = b"\0" + number.to_bytes(8, "big") + body(inner, {"n": 7})
+    values = [
+        long, framed(number, inner, {"n": 8}), b"\0" + whole.to_bytes(8, "big") + body(outer_whole, {"of": {"n": 9}}),
+        b"\0" + text.to_bytes(8, "big") + b"\2", b"\0" + (10**12).to_bytes(8, "big") + b"\2", long[:9], long[:7],
+    ]  # fmt: skip
+    address = schema_registry.address + version if version else schema_registry.address.removesuffix("/apis")
+    found = decoded(spark, {"type": "avro", "schema_registry": {"url": address, "api": "apicurio"}}, values)
+    assert [row["n"] for row in found.rows[:2]] == [7, 8]
+    assert found.rows[2]["of"]["n"] == 9
+    assert found.codes == [
+        None, None, None, "avro-schema", "avro-unknown-schema", "avro-malformed", "avro-unknown-schema",
+    ]  # fmt: skip
+
+
 def test_a_message_of_10_megabytes(spark: SparkSession, schema_registry: SchemaRegistry, tmp_path: Path) -> None:
     number = schema_registry.register("big", ORDER)
     big = framed(number, ORDER, {"id": 3, "name": "x" * 10_500_000, "price": Decimal(0)})

@@ -161,8 +161,6 @@ def _registry(document: Document, entry: KafkaEntry) -> dict[str, Any] | None:
         document.problems.append(ConfigError("missing-key", message, fix=fix, location=place))
         return None
     kind = auth.given("schema_registry_type") or "apicurio"
-    address = url.rstrip("/")
-    if kind == "apicurio" and "/apis/" not in address:
-        address += "/apis/ccompat/v7"
+    api = "confluent" if "/apis/ccompat/" in url else kind
     user, password = auth.given("schema_registry_username"), auth.given("schema_registry_password")
-    return {"url": address} | ({"user": user, "password": password} if user and password else {})
+    return {"url": url.rstrip("/"), "api": api} | ({"user": user, "password": password} if user and password else {})

@@ -68,6 +68,7 @@ class Avro:
         self._spark = spark
         self._truncate = spec.nanoseconds == "truncate"
         self._registry = Registry(spec.schema_registry) if spec.schema_registry is not None else None
+        self._long_ids = spec.schema_registry is not None and spec.schema_registry.api == "apicurio"
         self._schemas: dict[int, _Schema] = {}
         self._reader = self._own(spec.reader_schema, "reader_schema") if spec.reader_schema is not None else None
         given = _given_schema(spec)
@@ -93,13 +94,15 @@ class Avro:
         """The ids in the batch are collected first, then each message is read by its own schema in one pass."""
         given = column(source)
         framed = (sf.octet_length(given) >= 5) & (sf.hex(sf.substring(given, 1, 1)) == "00")
-        number = sf.conv(sf.hex(sf.substring(given, 2, 4)), 16, 10).cast("long")
+        number, body = _number(given, 4), _after(given, 4)
+        if self._long_ids:
+            # No registry gives out the id 0: four such bytes are the first half of a long one.
+            long = (number == 0) & (sf.octet_length(given) >= 9)
+            number, body = sf.when(long, _number(given, 8)).otherwise(number), sf.when(long, _after(given, 8)).otherwise(body)
         frame = frame.withColumn(_ID, sf.when(framed, number))
         ids = sorted(row[0] for row in frame.select(_ID).where(f"{_ID} IS NOT NULL").distinct().collect())
         known = {one: schema for one in ids if (schema := self._writer(one)) is not None}
         branches = []
-        # Not below the five bytes before it; a message may be empty.
-        body = given.substr(sf.lit(6), sf.octet_length(given))
         for one, schema in known.items():
             if not schema.trouble:
                 frame, branch = self._branch(frame, f"{into}_{one}", schema, body, column(_ID) == one)
@@ -193,6 +196,16 @@ def _given_schema(spec: AvroFormat) -> str | None:
         raise ConfigError(
             "avro-schema-file", f"The Avro schema {spec.schema_file} cannot be read: {error}", fix="Check schema_file."
         ) from error
+
+
+def _number(given: Column, size: int) -> Column:
+    """The id of so many bytes, behind the zero byte."""
+    return sf.conv(sf.hex(sf.substring(given, 2, size)), 16, 10).cast("long")
+
+
+def _after(given: Column, size: int) -> Column:
+    """What follows the zero byte and an id of so many bytes; a message may be empty."""
+    return given.substr(sf.lit(size + 2), sf.octet_length(given))
 
 
 def _starts_with(given: Column) -> Column:

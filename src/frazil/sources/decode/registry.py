@@ -1,4 +1,4 @@
-"""Schemas by their ids, from a registry that speaks Confluent's REST calls. A schema never changes, so each is asked for once."""
+"""Schemas by their ids, by Confluent's calls or by Apicurio's own. A schema never changes, so each is asked for once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from frazil.model.format import RegistrySpec
 from frazil.model.secrets import mask_uri, scrub
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_APICURIO = "/apis/registry/v2"
 # What the other side of an encrypted connection says when it ends it, in the reasons of OpenSSL.
 _ALERT = "_ALERT_"
 
@@ -25,7 +26,9 @@ class Registry:
     """A client. What it cannot reach may be reached later; what it knows it never asks for again."""
 
     def __init__(self, spec: RegistrySpec) -> None:
-        self._url = spec.url.rstrip("/")
+        self._own_calls = spec.api == "apicurio"
+        bare = self._own_calls and "/apis/" not in spec.url
+        self._url = spec.url.rstrip("/") + (_APICURIO if bare else "")
         self._headers = {"Accept": _ACCEPT} | _credentials(spec)
         self._timeout = spec.timeout_secs
         self._spec = spec
@@ -34,26 +37,42 @@ class Registry:
     def avro_schema(self, number: int) -> str | None:
         """The schema with an id, with everything that it refers to inside. None when the registry does not know it."""
         if number not in self._schemas:
-            found = self._ask(f"/schemas/ids/{number}")
+            found = self._by_apicurio(number) if self._own_calls else self._by_confluent(number)
             if found is None:
                 return None
-            self._schemas[number] = self._whole(found)
+            self._schemas[number] = found
         return self._schemas[number]
+
+    def _by_confluent(self, number: int) -> str | None:
+        found = self._ask(f"/schemas/ids/{number}")
+        return None if found is None else self._whole(found)
+
+    def _by_apicurio(self, number: int) -> str | None:
+        """The text under a global id; the registry itself puts in what it refers to."""
+        wanted = "references=DEREFERENCE" if self._url.endswith("/v3") else "dereference=true"
+        text = self._text(f"/ids/globalIds/{number}?{wanted}")
+        if text is None:
+            return None
+        try:
+            return json.dumps(json.loads(text))
+        except ValueError:
+            return _unreadable("something else than Avro")
 
     def check(self) -> None:
         """A FrazilError when the registry does not answer, or refuses."""
-        if self._ask("/subjects") is None:
+        path = "/system/info" if self._own_calls else "/subjects"
+        if self._ask(path) is None:
             raise ConfigError(
                 "registry-address",
                 f"{mask_uri(self._url)} answers, but is no schema registry.",
-                fix="Give the address under which the registry has `/subjects`; of Apicurio with `/apis/ccompat/v7`.",
+                fix=f"Give the address under which the registry has `{path}`"
+                + (", with `/apis/registry/v2` or v3." if self._own_calls else "; of Apicurio with `/apis/ccompat/v7`."),
             )
 
     def _whole(self, found: Mapping[str, Any]) -> str:
         kind = found.get("schemaType") or "AVRO"
         if kind != "AVRO":
-            # Not what the file says: no message with this id can be read, and each is told so.
-            return json.dumps({"type": f"a schema of {kind}"})
+            return _unreadable(kind)
         known: dict[str, Any] = {}
         self._collect(found, known)
         return json.dumps(inlined(json.loads(found["schema"]), known))
@@ -74,10 +93,17 @@ class Registry:
             known[one["name"]] = json.loads(version["schema"])
 
     def _ask(self, path: str) -> Any:
+        text = self._text(path)
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError as error:
+            raise self._failure(error) from error
+
+    def _text(self, path: str) -> str | None:
         request = Request(self._url + path, headers=self._headers)
         try:
             with self._opener().open(request, timeout=self._timeout) as answer:
-                return json.load(answer)
+                return str(answer.read().decode())
         except HTTPError as error:
             with error:
                 if error.code == 404:
@@ -142,6 +168,11 @@ def _credentials(spec: RegistrySpec) -> dict[str, str]:
         pair = f"{spec.user}:{spec.password.get_secret_value()}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     return {}
+
+
+def _unreadable(kind: str) -> str:
+    """Not what the file says: no message with this id can be read, and each is told so."""
+    return json.dumps({"type": f"a schema of {kind}"})
 
 
 def inlined(schema: Any, known: Mapping[str, Any]) -> Any:
