@@ -17,6 +17,10 @@ LONG = (
     "exactly_once/test_many_tables.py",
     "engine/test_cluster.py",
     "doors/sql/test_sql_run.py",
+    "doors/dlt_door/test_dlt_loads.py",
+    "doors/dlt_door/test_dlt_options.py",
+    "doors/dlt_door/test_dlt_retries.py",
+    "doors/bytewax/test_bytewax_kill.py",
     "cli/test_demo.py",
     "engine/test_replay.py",
 )
