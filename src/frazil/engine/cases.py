@@ -12,12 +12,12 @@ from decimal import Decimal
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from frazil.engine import target
 from frazil.engine.coerce import json_text
 from frazil.engine.iceberg import fault_of
 from frazil.engine.schema import ERROR, ERROR_TYPE, alignment, data_columns, hidden_columns, quoted, schema_of
 from frazil.engine.session import spark_session
 from frazil.engine.shape import shaped
+from frazil.engine.staging_faults import explain_staging
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.cases import CaseResult, CaseSpec, Difference, Row, difference, plain
 from frazil.model.coercion import admitted, require_casts, with_error_columns
@@ -72,7 +72,7 @@ def _outcome(spark: SparkSession, pipeline: PipelineSpec, case: CaseSpec) -> tup
     try:
         found = frame.select(json_text(values, schema).alias("row"), error.alias("error")).collect()
     except Exception as failed:
-        raise target.explain_staging(fault_of(failed)) from failed
+        raise explain_staging(fault_of(failed)) from failed
     errors: list[FrazilError] = [DataError(row.error["code"], row.error["text"]) for row in found if row.error is not None]
     kept = [json.loads(row.row, parse_float=Decimal) for row in found if row.error is None]
     if errors and pipeline.sink.error_handling is OnError.STOP:

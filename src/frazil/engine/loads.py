@@ -24,8 +24,9 @@ from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_fil
 from frazil.engine.iceberg import Lake, active, fault_of
 from frazil.engine.schema import DELETE, HIDDEN, OP, quoted
 from frazil.engine.session import session_for, spark_session
+from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
-from frazil.engine.target import created, explain_staging
+from frazil.engine.target import created
 from frazil.engine.types import spark_schema
 from frazil.engine.writer import SinkWriter
 from frazil.errors import DataError, FrazilError

@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from frazil.engine import target
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
+from frazil.engine.fit import fit_of, repartitioning
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
 from frazil.engine.runner import start_spark
 from frazil.engine.schema import told_keys
 from frazil.engine.session import session_for
 from frazil.engine.shape import sink_rows
+from frazil.engine.table_columns import frame_schema, key_columns
 from frazil.errors import Retryable
 from frazil.model.commit import Position, SinkState
 from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
@@ -123,25 +125,25 @@ def _columns(
     sink: SinkSpec, sink_id: str, frame: DataFrame | None, table: IcebergTable | None
 ) -> tuple[tuple[PlannedColumn, ...], tuple[TableChange, ...], tuple[str, ...]]:
     if table is None:
-        schema = sink.declared_schema or (target.frame_schema(frame) if frame is not None else None)
+        schema = sink.declared_schema or (frame_schema(frame) if frame is not None else None)
         if schema is None:
             return (), (), ("The columns are not known before the source has data.",)
         partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
         return tuple(PlannedColumn(c.name, str(c.type), c.required, "create") for c in schema.fields), (), ()
     if frame is not None:
-        fit = target.fit(table, sink, sink_id, frame)
+        fit = fit_of(table, sink, sink_id, frame)
         told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
         notes = tuple(told.format(old, new) for new, old in fit.apart.items())
         return planned_columns(table.schema, fit.evolution), fit.evolution, notes
-    repartitioning = target.repartitioning(sink, table.partition)
-    changes = () if repartitioning is None else (repartitioning,)
+    partition = repartitioning(sink, table.partition)
+    changes = () if partition is None else (partition,)
     return planned_columns(table.schema, changes), changes, ()
 
 
 def _keys(sink: SinkSpec, frame: DataFrame | None) -> tuple[str, ...]:
     if frame is None:
         return sink.key_fields
-    return target.key_columns(sink, sink.declared_schema or target.frame_schema(frame), told_keys(frame))
+    return key_columns(sink, sink.declared_schema or frame_schema(frame), told_keys(frame))
 
 
 def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:

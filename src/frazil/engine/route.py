@@ -24,9 +24,10 @@ from frazil.engine.iceberg import fault_of
 from frazil.engine.part import Part
 from frazil.engine.schema import ERROR, HEADERS, HIDDEN, data_columns, error_of, quoted
 from frazil.engine.shape import Tally, shaped
-from frazil.engine.target import explain_staging
+from frazil.engine.stager import Explain
+from frazil.engine.staging_faults import explain_staging
 from frazil.engine.write import is_extra, without_marks
-from frazil.engine.writer import Explain, SinkWriter
+from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.dead_letters import OnError

@@ -9,31 +9,28 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from frazil.engine import target
 from frazil.engine.biglake import BigLakeTable
 from frazil.engine.catalogs import catalog_settings, sqlite_file
 from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
-from frazil.engine.counting import Counted
-from frazil.engine.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart, with_record
-from frazil.engine.iceberg import Append, Base, Change, IcebergTable, Lake, Removal, Restage, done_again, fault_of
+from frazil.engine.deadletters import LetterBox, Letters, Post, letters_sink, require_letters_apart
+from frazil.engine.iceberg import Append, Change, IcebergTable, Lake, Removal, Restage, done_again, fault_of
 from frazil.engine.part import Part
-from frazil.engine.schema import ERROR, told_keys
-from frazil.engine.shape import Tally, sink_rows
+from frazil.engine.schema import told_keys
+from frazil.engine.stager import Explain, Stager
+from frazil.engine.staging_faults import explain_staging
+from frazil.engine.table_columns import frame_schema
 from frazil.engine.write import (
-    Ground,
     Settlement,
-    Written,
     compact,
     deleted_where,
-    is_extra,
     settle,
-    strategy_of,
     too_many_files,
     too_many_keys,
 )
@@ -47,26 +44,7 @@ from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 from frazil.model.types import StructType
 
-Explain = Callable[[Exception], FrazilError | None]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Staging:
-    """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any.
-
-    ``kept`` is what these are made of, at hand: they are looked for by a condition on the error, and Spark would put everything
-    that the rows are read and converted with into it, several times over.
-    """
-
-    written: Written
-    rejected: tuple[Rejected, ...] = ()
-    kept: DataFrame | None = None
-
-    def let_go(self) -> None:
-        """The rows that were kept for the letters are not needed any more."""
-        if self.kept is not None:
-            self.kept.unpersist()
 
 
 class SinkWriter:
@@ -90,7 +68,6 @@ class SinkWriter:
         self.sink = sink
         self.sink_id = sink_id
         self.session = session
-        self._transforms = transforms
         self.instance = uuid.uuid4().hex[:12]
         self.state: SinkState | None = None
         self._epoch: int | None = None
@@ -101,10 +78,7 @@ class SinkWriter:
             file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
         self._lake = Lake(session, self.sink.catalog.name, self.sink.catalog.address)
         self._table: IcebergTable | None = None
-        self._fit: target.Fit | None = None
-        self._nulls: frozenset[str] = frozenset()
-        self._seen: Base | None = None
-        self._unfilled: frozenset[str] = frozenset()
+        self._stager = Stager(sink, sink_id, transforms)
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
             require_letters_apart(sink)
@@ -170,9 +144,9 @@ class SinkWriter:
     def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
         """The same for a table that takes its columns from the data, but for those that are not meant for it."""
         if self._table is None:
-            shaped_frame = self._shaped(frame)
+            shaped_frame = self._stager.shaped(frame)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
-            schema = self.sink.declared_schema or target.frame_schema(shaped_frame, unfilled - needed)
+            schema = self.sink.declared_schema or frame_schema(shaped_frame, unfilled - needed)
             self._take(target.created(self._lake, self.sink, schema, told_keys(shaped_frame)), claim)
         return self.state
 
@@ -192,7 +166,7 @@ class SinkWriter:
     ) -> Committed:
         """Stages and commits one batch; the ledger's end must be the part's start. ``unfilled`` columns are not added."""
         began = time.monotonic()
-        self._seen, self._unfilled = None, unfilled
+        self._stager.begin(unfilled)
         return self._until_it_fits(lambda: self._write(frame, part, explain, began))
 
     def _until_it_fits(self, attempt: Callable[[], T]) -> T:
@@ -219,7 +193,9 @@ class SinkWriter:
         return self.state.end if self.state is not None else None
 
     def _write(self, frame: DataFrame, part: Part, explain: Explain, began: float) -> Committed:
-        staging = self._stage(frame, part, explain)
+        table = self._require_table()
+        self._patiently(table.look)
+        staging = self._stager.stage(table, frame, part, explain)
         change, counts = staging.written.change, staging.written.counts
         staged = change.operation.staged
         self._listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - began))
@@ -285,7 +261,7 @@ class SinkWriter:
         except FrazilError:
             raise
         except Exception as error:
-            failed = target.explain_staging(fault_of(error))
+            failed = explain_staging(fault_of(error))
             if not isinstance(failed, Retryable):
                 raise failed from error
             # The batch itself is in the table; what is left to do is tried again after the next one.
@@ -301,58 +277,6 @@ class SinkWriter:
             return
         kind = settled.change.summary["frazil.kind"]
         self._listen(Settled(self.name, self.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
-
-    def _shaped(self, frame: DataFrame, tally: Tally | None = None) -> DataFrame:
-        return sink_rows(frame, self.sink, self._transforms, tally)
-
-    def _filled(self, frame: DataFrame, table: IcebergTable) -> DataFrame:
-        """The frame without columns that have no value in it and that the table does not have."""
-        have = {column.name for column in table.schema.fields}
-        return frame.drop(*(self._unfilled - have)) if self._unfilled - have else frame
-
-    def _stage(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
-        while True:
-            try:
-                return self._stage_once(frame, part, explain)
-            except DataError as error:
-                column = target.null_column(error, self._fit, self.sink) if self._fit is not None else None
-                if column is None or column in self._nulls:
-                    raise
-                self._nulls |= {column}  # the table stops requiring it in the same commit
-
-    def _stage_once(self, frame: DataFrame, part: Part, explain: Explain) -> Staging:
-        table = self._require_table()
-        self._patiently(table.look)
-        source, tally = frame, Tally()
-        frame = self._filled(self._shaped(frame, tally), table)
-        self._fit = fit = target.fit(table, self.sink, self.sink_id, frame, last=self._fit, nulls=self._nulls)
-        self._seen = self._seen or table.base
-        ground = Ground(table, self.sink, fit.partition, self._seen, part.rows)
-        wrong = None
-        if fit.error is not None:
-            applied = fit.applied(frame)
-            bad = functions.col(ERROR).isNotNull()
-            beside = functions.count_if(bad & is_extra(applied)).alias("extra")
-            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside)
-            frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
-            fit = replace(fit, columns=None, error=None)
-        try:
-            written = strategy_of(self.sink)(ground, frame, fit)
-        except FrazilError:
-            raise
-        except Exception as error:
-            raise explain(error) or target.explain_staging(fault_of(error)) from error
-        written = replace(written, change=replace(written.change, columns=self._fit.ids))
-        counts = written.counts
-        found = wrong.get() if wrong is not None else Row(rows=0, extra=0)
-        rejected, extra = int(found["rows"]), int(found["extra"])
-        counts += RowCounts(read=rejected - extra, written=0, dead_lettered=rejected, extra=extra)
-        counts += tally.of(counts.read)
-        if not rejected:
-            return Staging(replace(written, counts=counts))
-        kept = with_record(source).persist()
-        letters = Rejected(self._fit.applied(self._filled(self._shaped(kept), table)), self.sink.full_name, rejected)
-        return Staging(replace(written, counts=counts), (letters,), kept)
 
     def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table

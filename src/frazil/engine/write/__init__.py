@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from frazil.engine.target import Fit
+from frazil.engine.fit import Fit
 from frazil.engine.write.append import append
 from frazil.engine.write.delete_insert import delete_insert
 from frazil.engine.write.ground import Ground, Written

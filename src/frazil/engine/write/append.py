@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.counting import Counted
+from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change
 from frazil.engine.schema import DELETE, OP
-from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.rows import IGNORE, is_extra
 from frazil.model.commit import RowCounts

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, functions
 from frazil.engine import target
 from frazil.engine.coerce import Casting, present
 from frazil.engine.counting import Counted
+from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
 from frazil.engine.schema import DELETE, OP, quoted
-from frazil.engine.target import Fit
 from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.rows import require_columns

@@ -12,9 +12,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine import target
+from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Scratch
 from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, quoted, unchanged
-from frazil.engine.target import Fit
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.combine import way_of
 from frazil.engine.write.ground import Ground, Written

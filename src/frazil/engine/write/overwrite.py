@@ -10,8 +10,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine import target
+from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
-from frazil.engine.target import Fit
 from frazil.engine.write.ground import Ground, Written
 from frazil.errors import Halted
 from frazil.model.commit import RowCounts

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, functions
 
+from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
 from frazil.engine.schema import DELETE, OP, quoted
-from frazil.engine.target import Fit
 from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.latest import Survey, latest

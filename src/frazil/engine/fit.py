@@ -1,0 +1,233 @@
+"""How the data of a batch goes into a table: what must change in the table, and what is selected of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, functions
+
+from frazil.engine.iceberg import IcebergTable
+from frazil.engine.partition import partition_json
+from frazil.engine.schema import (
+    DELETE,
+    ERROR,
+    OP,
+    UNCHANGED,
+    alignment,
+    hidden_columns,
+    schema_of,
+    told_ids,
+    told_keys,
+    unchanged,
+)
+from frazil.engine.staging_faults import REQUIRED_NULL
+from frazil.engine.table_columns import keys_of, require_distinct, require_own_names
+from frazil.engine.types import require_writable
+from frazil.errors import FrazilError, Halted
+from frazil.model.changes import CommitMode
+from frazil.model.coercion import admitted, require_casts
+from frazil.model.column_ids import ColumnIds, Following, columns_property, followed, known_from_json
+from frazil.model.dead_letters import OnError
+from frazil.model.evolution import (
+    Partition,
+    RenameColumn,
+    Rules,
+    SetPartition,
+    TableChange,
+    changes_for,
+    evolved,
+    partition_after,
+    partition_change,
+    renamed,
+    required_paths,
+)
+from frazil.model.evolving import SchemaEvolution
+from frazil.model.sink import PartitionStrategy, SinkSpec
+from frazil.model.types import StructType, schema_json
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What decides how data goes into a table: the columns of both, and the table's partitioning.
+
+    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` those
+    that identify a row as far as the source says so. ``ids`` are the columns that the source knows by more than their names, and
+    ``known`` is what the table remembers of them.
+    """
+
+    data: StructType
+    table: StructType
+    partition: Partition
+    nulls: frozenset[str]
+    hidden: frozenset[str]
+    told: tuple[str, ...]
+    ids: Mapping[str, str]
+    known: str | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How data of one schema goes into a table of another: the columns to select (None: all), and what must change in the table.
+
+    ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``error`` says of a row
+    that it cannot be written, where such rows are left out. ``ids`` is what the table is to remember of its source's columns,
+    where that is new; ``apart`` are those that the source has renamed and the table has under the name of before, too.
+    """
+
+    met: Meeting
+    columns: tuple[SparkColumn, ...] | None
+    error: SparkColumn | None
+    evolution: tuple[TableChange, ...]
+    schema: StructType
+    partition: Partition
+    keys: tuple[str, ...]
+    ids: ColumnIds | None = None
+    apart: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's columns after the changes."""
+        return tuple(column.name for column in self.schema.fields)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The table's columns that the data has."""
+        have = {column.name for column in self.met.data.fields}
+        return tuple(name for name in self.names if name in have)
+
+    @property
+    def keys_before(self) -> tuple[str, ...] | None:
+        """The keys under the names that they have before the changes; None when the table lacks one of them."""
+        names = {renamed(column.name, self.evolution): column.name for column in self.met.table.fields}
+        return tuple(names[key] for key in self.keys) if all(key in names for key in self.keys) else None
+
+    @property
+    def repartitions(self) -> bool:
+        """Whether the table's partitioning changes."""
+        return any(isinstance(change, SetPartition) for change in self.evolution)
+
+    def applied(self, frame: DataFrame) -> DataFrame:
+        """The frame in the table's shape, and what it has of hidden columns; in one of them what is wrong with a row."""
+        if self.columns is None:
+            return frame
+        hidden = [name for name in hidden_columns(frame) if name != ERROR]
+        wrong = [] if self.error is None else [self.error.alias(ERROR)]
+        return frame.select(*self.columns, *hidden, *wrong)
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """The frame in the table's shape, and nothing else."""
+        made = self.applied(frame)
+        return made.drop(*hidden_columns(made))
+
+
+def fit_of(
+    table: IcebergTable,
+    sink: SinkSpec,
+    sink_id: str,
+    frame: DataFrame,
+    *,
+    last: Fit | None = None,
+    nulls: frozenset[str] = frozenset(),
+) -> Fit:
+    """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
+    have, before, data = table.schema, table.partition, schema_of(frame)
+    ids = told_ids(frame)
+    known = table.property_text(columns_property(sink_id)) if ids else None
+    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame), ids, known)
+    if last is not None and last.met == met:
+        return last
+    require_distinct(data)
+    following = _following(table, sink, sink_id, met)
+    incoming = admitted(evolved(have, (*_by_aliases(sink), *following.renames)), data, sink)
+    changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls, following))
+    schema = evolved(have, changes)
+    require_writable(schema, table.format_version)
+    require_casts(schema, data, sink)
+    if changes:
+        require_own_names(schema)
+        require_distinct(schema)
+    if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
+        partition_json(partition.fields, schema, schema_json(schema))
+        changes = (*changes, partition)
+    had = tuple(renamed(name, changes) for name in table.identifier_fields)
+    keys = keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
+    rejects = sink.error_handling is OnError.DEAD_LETTER
+    compared = keys or tuple(name for columns in sink.replace_by for name in columns)
+    aligned = alignment(data, schema, sink, keys=compared, unless=_meaningless(met.hidden), hidden=met.hidden, rejects=rejects)
+    kept = ColumnIds(columns_property(sink_id), following.known, following.new)
+    news = kept if following.new or following.known != known_from_json(known) else None
+    partition_then = partition_after(before, changes)
+    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, following.apart)
+
+
+def _by_aliases(sink: SinkSpec) -> list[RenameColumn]:
+    return [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
+
+
+def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, met: Meeting) -> Following:
+    """What the ids of the source's columns say: which were renamed. A name that another column has now is not written to."""
+    if not met.ids:
+        return Following(known_from_json(met.known))
+    fields = {renamed(name, _by_aliases(sink)): number for name, number in table.field_ids.items()}
+    renames = sink.schema_evolution is SchemaEvolution.FULL
+    following = followed(met.ids, fields, known_from_json(met.known), renames=renames)
+    if following.replaced:
+        name = following.replaced[0]
+        raise Halted(
+            "column-replaced",
+            f"The column {name!r} of the source is not the one that {sink.full_name} has under this name: that one was dropped "
+            "or renamed, and another one has its name now. Their values would be mixed.",
+            fix=f"To keep them apart, rename the table's column: ALTER TABLE ... RENAME COLUMN {name} TO ... To have both in one "
+            f"column, forget what is known: ALTER TABLE ... UNSET TBLPROPERTIES ('{columns_property(sink_id)}').",
+        )
+    return following
+
+
+def _meaningless(hidden: Collection[str]) -> Callable[[str], SparkColumn] | None:
+    """Which values of a row nobody is to look at: all but the key of a row that only deletes, and those that were not sent."""
+    if not {OP, UNCHANGED} & set(hidden):
+        return None
+
+    def said(column: str) -> SparkColumn:
+        deletes = functions.col(OP) == DELETE if OP in hidden else functions.lit(False)
+        return deletes | unchanged(column) if UNCHANGED in hidden else deletes
+
+    return said
+
+
+def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following: Following) -> Rules:
+    """What the sink lets happen to the table. Columns are named as they are after renames."""
+    renames = [*_by_aliases(sink), *following.renames]
+    keys = {renamed(name, renames) for name in table.identifier_fields}
+    wanted = {key if sink.case_sensitive else key.lower() for key in sink.key_fields}
+    names = [renamed(column.name, renames) for column in table.schema.fields]
+    return Rules(
+        mode=sink.schema_evolution,
+        declared=sink.declared_schema or StructType(()),
+        aliases=sink.aliases,
+        dropped=sink.dropped_columns,
+        keys=frozenset(keys | {name for name in names if (name if sink.case_sensitive else name.lower()) in wanted}),
+        held=frozenset(renamed(path, renames) for path in table.held_columns),
+        nulls=nulls,
+        row_by_row=sink.error_handling is OnError.DEAD_LETTER,
+        renames=following.renames,
+        apart=following.apart,
+    )
+
+
+def null_column(error: FrazilError, fit: Fit, sink: SinkSpec) -> str | None:
+    """The path of what is required and null in a row that has stopped a batch, when the sink lets it become optional."""
+    if error.code != REQUIRED_NULL or not sink.schema_evolution.widens:
+        return None
+    declared = {column.name for column in sink.columns if column.required}
+    may = [path for path in required_paths(fit.schema) if path not in (*fit.keys, *declared)]
+    return next((path for path in may if f"column {path!r} " in error.message), None)
+
+
+def repartitioning(sink: SinkSpec, have: Partition) -> SetPartition | None:
+    """The change of a table's partitioning that the sink asks for; none when it leaves that to the table."""
+    if not sink.partition or sink.partitioning is PartitionStrategy.TABLE_DEFAULT:
+        return None
+    return partition_change(have, sink.partition)

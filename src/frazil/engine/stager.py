@@ -1,0 +1,111 @@
+"""The way of a batch into files: shaped by the sink, fitted to the table, written by its strategy, with its bad rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, Row, functions
+
+from frazil.engine.counting import Counted
+from frazil.engine.deadletters import Rejected, with_record
+from frazil.engine.fit import Fit, fit_of, null_column
+from frazil.engine.iceberg import Base, IcebergTable, fault_of
+from frazil.engine.part import Part
+from frazil.engine.schema import ERROR
+from frazil.engine.shape import Tally, sink_rows
+from frazil.engine.staging_faults import explain_staging
+from frazil.engine.write import Ground, Written, is_extra, strategy_of
+from frazil.errors import DataError, FrazilError
+from frazil.model.commit import RowCounts
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import TransformSpec
+
+Explain = Callable[[Exception], FrazilError | None]
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any.
+
+    ``kept`` is what these are made of, at hand: they are looked for by a condition on the error, and Spark would put everything
+    that the rows are read and converted with into it, several times over.
+    """
+
+    written: Written
+    rejected: tuple[Rejected, ...] = ()
+    kept: DataFrame | None = None
+
+    def let_go(self) -> None:
+        """The rows that were kept for the letters are not needed any more."""
+        if self.kept is not None:
+            self.kept.unpersist()
+
+
+class Stager:
+    """Stages the batches of one sink, one after the other: it remembers how the last one fitted."""
+
+    def __init__(self, sink: SinkSpec, sink_id: str, transforms: tuple[TransformSpec, ...]) -> None:
+        self._sink = sink
+        self._sink_id = sink_id
+        self._transforms = transforms
+        self._fit: Fit | None = None
+        self._nulls: frozenset[str] = frozenset()
+        self._seen: Base | None = None
+        self._unfilled: frozenset[str] = frozenset()
+
+    def begin(self, unfilled: frozenset[str] = frozenset()) -> None:
+        """Another batch begins. ``unfilled`` columns have no value in it, and are not added to the table."""
+        self._seen, self._unfilled = None, unfilled
+
+    def shaped(self, frame: DataFrame, tally: Tally | None = None) -> DataFrame:
+        """The rows of the source as the sink's transforms make them."""
+        return sink_rows(frame, self._sink, self._transforms, tally)
+
+    def _filled(self, frame: DataFrame, table: IcebergTable) -> DataFrame:
+        """The frame without columns that have no value in it and that the table does not have."""
+        have = {column.name for column in table.schema.fields}
+        return frame.drop(*(self._unfilled - have)) if self._unfilled - have else frame
+
+    def stage(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
+        """Writes the files of a batch. ``explain`` says what an error means that is the source's."""
+        while True:
+            try:
+                return self._stage_once(table, frame, part, explain)
+            except DataError as error:
+                column = null_column(error, self._fit, self._sink) if self._fit is not None else None
+                if column is None or column in self._nulls:
+                    raise
+                self._nulls |= {column}  # the table stops requiring it in the same commit
+
+    def _stage_once(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
+        source, tally = frame, Tally()
+        frame = self._filled(self.shaped(frame, tally), table)
+        self._fit = fit = fit_of(table, self._sink, self._sink_id, frame, last=self._fit, nulls=self._nulls)
+        self._seen = self._seen or table.base
+        ground = Ground(table, self._sink, fit.partition, self._seen, part.rows)
+        wrong = None
+        if fit.error is not None:
+            applied = fit.applied(frame)
+            bad = functions.col(ERROR).isNotNull()
+            beside = functions.count_if(bad & is_extra(applied)).alias("extra")
+            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside)
+            frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
+            fit = replace(fit, columns=None, error=None)
+        try:
+            written = strategy_of(self._sink)(ground, frame, fit)
+        except FrazilError:
+            raise
+        except Exception as error:
+            raise explain(error) or explain_staging(fault_of(error)) from error
+        written = replace(written, change=replace(written.change, columns=self._fit.ids))
+        counts = written.counts
+        found = wrong.get() if wrong is not None else Row(rows=0, extra=0)
+        rejected, extra = int(found["rows"]), int(found["extra"])
+        counts += RowCounts(read=rejected - extra, written=0, dead_lettered=rejected, extra=extra)
+        counts += tally.of(counts.read)
+        if not rejected:
+            return Staging(replace(written, counts=counts))
+        kept = with_record(source).persist()
+        letters = Rejected(self._fit.applied(self._filled(self.shaped(kept), table)), self._sink.full_name, rejected)
+        return Staging(replace(written, counts=counts), (letters,), kept)

@@ -1,0 +1,51 @@
+"""What stopped the executors while they wrote a batch, in words."""
+
+from __future__ import annotations
+
+from frazil.engine.coerce import CAST_MARK, NULL_MARK
+from frazil.engine.faults import UNREACHABLE, JavaFault, explain
+from frazil.engine.schema import (
+    RECORD_MARK,
+)
+from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable
+
+REQUIRED_NULL = "required-null"
+
+
+# What an expression of ours says when it stops a batch, by the mark that its message begins with.
+_MARKS = {
+    CAST_MARK: "value-not-convertible",
+    NULL_MARK: REQUIRED_NULL,
+    "[frazil-alias] ": "alias-ambiguous",
+    "[frazil-outside] ": "row-outside",
+}
+
+
+_FIXES = {
+    CAST_MARK: "Correct the data, declare the column with another type, or set on_error: dead_letter to go on without such rows.",
+    NULL_MARK: "Correct the data, or set on_error: dead_letter to go on without such rows.",
+    RECORD_MARK: "Correct the data, or set on_error: dead_letter to go on without such records.",
+}
+
+
+def explain_staging(fault: JavaFault) -> FrazilError:
+    """Why the executors could not write a batch."""
+    for part in fault.chain:
+        for mark, code in _MARKS.items():
+            if mark in part.message:
+                text = part.message.partition(mark)[2].splitlines()[0].partition(" SQLSTATE: ")[0]
+                return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
+        if RECORD_MARK in part.message:
+            code, _, text = part.message.partition(RECORD_MARK)[2].splitlines()[0].partition(": ")
+            return DataError(code, text.partition(" SQLSTATE: ")[0], fix=_FIXES[RECORD_MARK])
+    if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
+        return EnvironmentFault(
+            "codec-missing",
+            "The Spark session was started without the codec for brotli.",
+            fix="Let frazil start Spark, or choose another compression.",
+        )
+    known = explain(fault)
+    if known is not None and known.code != UNREACHABLE:
+        return known
+    text = f"The batch could not be written: {fault.chain[-1].line}"
+    return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)

@@ -1,0 +1,109 @@
+"""The columns that a table may have, and those among them that identify a row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pyspark.sql import DataFrame
+
+from frazil.engine.schema import (
+    schema_of,
+)
+from frazil.errors import ConfigError, DataError, Halted
+from frazil.model.changes import CommitMode
+from frazil.model.evolution import (
+    optional,
+)
+from frazil.model.sink import SinkSpec
+from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type
+
+_METADATA_COLUMNS = frozenset(
+    f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
+)
+
+
+def frame_schema(frame: DataFrame, unfilled: Collection[str] = ()) -> StructType:
+    """The columns of a new table that is made for this data. None is required: that the first rows have no null is no promise."""
+    schema = schema_of(frame)
+    schema = StructType(tuple(column for column in schema.fields if column.name not in unfilled) or schema.fields)
+    if not schema.fields:
+        raise DataError("no-columns", "The data has no columns, so that no table can be made for it.")
+    require_distinct(schema)
+    return StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in schema.fields))
+
+
+def require_own_names(schema: StructType) -> None:
+    """Iceberg has columns of its own, which Spark shows in every table: one with such a column could not be read."""
+    if taken := [column.name for column in schema.fields if column.name.lower() in _METADATA_COLUMNS]:
+        raise DataError(
+            "column-reserved",
+            f"Iceberg keeps these names for columns of its own: {', '.join(taken)}.",
+            fix="Rename them with a rename_field transform.",
+        )
+
+
+def require_distinct(kind: Type, path: str = "") -> None:
+    """Spark does not tell columns apart by case: a table with such columns could be written, and never be read."""
+    match kind:
+        case StructType():
+            names = [field.name.lower() for field in kind.fields]
+            if twice := sorted({field.name for field in kind.fields if names.count(field.name.lower()) > 1}):
+                inside = f" inside {path!r}" if path else ""
+                raise DataError(
+                    "columns-differ-by-case",
+                    f"These columns{inside} have the same name, but for upper and lower case: {', '.join(twice)}.",
+                    fix="Rename one of them with a rename_field transform.",
+                )
+            for field in kind.fields:
+                require_distinct(field.type, f"{path}.{field.name}".lstrip("."))
+        case ListType():
+            require_distinct(kind.element, f"{path}.element")
+        case MapType():
+            require_distinct(kind.value, f"{path}.value")
+
+
+def keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], told: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for a table that is there: the columns that identify its rows, unless the sink names others."""
+    if sink.key_fields or not had:
+        return key_columns(sink, schema, told)
+    if told and set(told) != set(had):
+        raise Halted(
+            "key-changed",
+            f"The rows of {sink.full_name} are identified by {', '.join(had)}; in the source they now are by {', '.join(told)}.",
+            fix="Rows of before cannot be found by the new key. Read the source into a new table.",
+        )
+    return had
+
+
+def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns that identify a row, with the names that they have in the table: the sink's, or those the source tells."""
+    keys = tuple(_key_column(sink, key, schema) for key in sink.key_fields)
+    if sink.commit_mode is not CommitMode.UPSERT:
+        return keys
+    if not keys and not told:
+        raise ConfigError(
+            "key-missing",
+            f"{sink.full_name}: upsert sinks must specify a key, and the source has no primary key to take.",
+            fix="Add key_fields, or give the table of the source a primary key.",
+        )
+    if keys and told and set(keys) != set(told):
+        raise ConfigError(
+            "key-differs",
+            f"{sink.full_name}: key_fields are {', '.join(keys)}, but the source identifies its rows by {', '.join(told)}: "
+            "a row whose key changes could not be followed.",
+            fix="Leave key_fields out, or name the same columns.",
+        )
+    return keys or tuple(told)
+
+
+def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:
+    exact = [c for c in schema.fields if c.name == key]
+    found = exact or [c for c in schema.fields if not sink.case_sensitive and c.name.lower() == key.lower()]
+    if not found:
+        known = ", ".join(c.name for c in schema.fields)
+        raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {known}")
+    column = found[0]
+    if column.type.name in NOT_KEYS:
+        text = f"column {column.name} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
+        raise ConfigError("key-type", text)
+    return column.name
