@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frazil.cli.call import Call, nearest
+from frazil.cli.call import Call, CustomSourceOption, nearest
 from frazil.cli.output import error_fields, error_text, text
 from frazil.errors import ConfigError, FrazilError, Retryable, UsageError
 
@@ -22,10 +22,11 @@ def check(
     file: Annotated[str | None, typer.Argument(help="The pipeline file.", show_default=False)] = None,
     source: Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="Only this source.")] = None,
     sink: Annotated[list[str] | None, typer.Option("--sink", metavar="NAME", help="Only this sink.")] = None,
+    custom_source: CustomSourceOption = None,
 ) -> None:
     """Connect to every catalog, store and source. Writes nothing but a probe file, which it deletes."""
     call = call.with_file(file)
-    project = call.project()
+    project = call.project(custom_source)
     done = []
     for one in checks(project, source or [], sink or []):
         done.append(one)
