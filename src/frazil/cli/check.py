@@ -65,14 +65,18 @@ def check_source(name: str, source: SourceSpec, project: ProjectSpec) -> Check:
 
 
 def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
-    from frazil.model.source import FilesSource, GeneratorSource
+    from frazil.model.source import FilesSource, GeneratorSource, PagesSource
     from frazil.observe.check import check_folder
     from frazil.observe.lake import local_path
+    from frazil.sources.registry import check_pages
 
     if isinstance(source, GeneratorSource):
         return "the generator needs nothing"
     if isinstance(source, FilesSource) and (path := local_path(source.path)) is not None:
         return check_folder(path)
+    if isinstance(source, PagesSource):
+        check_pages(source)
+        return f"the stream {source.stream} of {source.name} can be read"
     _check_with_spark(name, source, project)
     return f"the {source.connector} source can be read"
 

@@ -95,6 +95,17 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:  # noqa: PLR09
             return Pages(spec, spark, lambda: BizonPager(spec))
 
 
+def check_pages(spec: PagesSource) -> None:
+    """Lets a source that is asked for pages try its connection, for which no Spark is needed."""
+    from frazil.sources.pages.bizon import BizonPager
+
+    pager = BizonPager(spec)
+    try:
+        pager.check()
+    finally:
+        pager.close()
+
+
 def check_database(spec: PostgresCdcSource) -> str:
     """Connects to the database alone: neither tables nor a publication are looked for."""
     with _package_of_postgres():

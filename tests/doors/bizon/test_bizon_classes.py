@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bizon_cases import EXAMPLES
 from paged_cases import FILE, SOURCE
 
 from cli.commands import Frazil
+from cli.test_light import HEAVY
+from cli.test_light import loaded as loaded_modules
 from frazil.doors.bizon import known_sources, load_text, streams_of
 from frazil.errors import ConfigErrors, EnvironmentFault
 from frazil.files import load
 from frazil.model.pipeline import ProjectSpec
 from frazil.model.source import PagesSource
+
+DEV = EXAMPLES / "example.dev.yaml"
 
 
 @pytest.fixture
@@ -181,6 +186,19 @@ def test_a_source_on_the_command_line(frazil: Frazil, folder: Path) -> None:
     assert source_of(load(folder / "b.yaml", {}, custom_source=folder / "shelf.py")).file == str(folder / "shelf.py")
     (folder / "own.yaml").write_text("version: '1.0'\nsources: {}\n")
     assert frazil("validate", "own.yaml", "--custom-source", "shelf.py").code == 2
+
+
+def test_a_connection_is_tried_without_spark(frazil: Frazil, folder: Path) -> None:
+    (folder / "b.yaml").write_text(text(folder))
+    known = ("check", "b.yaml", "--source", "shelf.shelf_books", "--json")
+    assert frazil(*known).json["checks"][0]["message"] == "the stream books of shelf can be read"
+    (folder / "away").touch()
+    away = frazil(*known)
+    assert (away.code, "the shelf is gone" in away.json["checks"][0]["error"]["message"]) == (75, True)
+
+
+def test_a_file_that_reads_topics_needs_no_bizon(tmp_path: Path) -> None:
+    assert loaded_modules(tmp_path, ["validate", str(DEV)], [*HEAVY, "bizon", "loguru", "polars"]) == (0, [])
 
 
 def test_secrets_of_a_source_are_not_shown(frazil: Frazil, folder: Path) -> None:

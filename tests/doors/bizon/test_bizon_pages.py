@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from bizon_cases import run
+from bizon_cases import EXAMPLES, run
 from paged_cases import COLUMNS, Shelf, books
 from pyspark.sql import SparkSession
 
@@ -218,3 +218,15 @@ def test_a_source_of_several_pages_is_retried_where_it_failed(shelf: Shelf, tmp_
     assert [event.will_retry for event in told if isinstance(event, SourceFailed)] == [True]
     assert shelf.calls() == [(0, None), (1, None), (1, None)]
     assert shelf.rows() == [(1, "t1"), (2, "t2")]
+
+
+def test_the_example_with_a_source_of_its_own(spark: SparkSession, shelf: Shelf) -> None:
+    text = (EXAMPLES / "example.custom.yaml").read_text()
+    text = text.replace("./lake", str(shelf.folder)).replace("      default:", f"      {shelf.catalog}:")
+    text = text.replace("iceberg_namespace: arctic", "iceberg_namespace: ns")
+    for weeks, rows in ((2, 6), (4, 12), (4, 12)):
+        wanted = text.replace("weeks: 4", f"weeks: {weeks}")
+        run(load_text(wanted, "example.custom.yaml", {}, custom_source=str(EXAMPLES / "ice_charts.py")))
+        assert shelf.table("charts").count() == rows
+    last = shelf.table("charts").orderBy("day", "sea").collect()[-1]
+    assert (last.sea, last.day, round(last.thickness, 1)) == ("Laptev Sea", dt.date(2026, 1, 26), 1.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -29,11 +30,6 @@ def source_names() -> tuple[str, ...]:
     folders = [Path(folder) for folder in (found.submodule_search_locations or ())] if found is not None else []
     sources = [one for folder in folders for one in folder.joinpath("connectors", "sources").glob("*/src") if one.is_dir()]
     return tuple(sorted({one.parent.name for one in sources} - set(_OWN)))
-
-
-def is_installed() -> bool:
-    """Whether the package is there."""
-    return importlib.util.find_spec(PACKAGE) is not None
 
 
 def require_package() -> type[Any]:
@@ -106,7 +102,8 @@ def classes_in(file: str) -> dict[str, type[Any]]:
 @lru_cache(maxsize=16)
 def _loaded(path: str, shown: str, _changed: int, _size: int) -> ModuleType:
     """The file as a module, run once as long as it does not change. It may import what lies beside it."""
-    name = f"frazil_source_{Path(path).stem}"
+    # Two files of one name in different folders are two modules.
+    name = f"frazil_source_{Path(path).stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     described = importlib.util.spec_from_file_location(name, path)
     assert described is not None, "the name ends in .py"
     assert described.loader is not None, "files have loaders"
