@@ -143,6 +143,8 @@ def test_a_full_refresh_that_was_cut_off_is_repeated() -> None:
     source = pages(Booklet([1], [2]), "full_refresh")
     assert ids(source.between(None, part.end)) == [1, 2]
     assert source.finished(part.end)
+    changed = pages(Booklet([1], [2], [3]), "full_refresh", tables=["t", "u"]).between(None, part.end)
+    assert (ids(changed), changed is not None and changed.end) == ([1, 2, 3], part.end), "each row is replaced anyway"
 
 
 def test_a_stream_that_keeps_its_own_place() -> None:

@@ -28,11 +28,9 @@ from frazil.engine.target import explain_staging
 from frazil.engine.write import is_extra, without_marks
 from frazil.engine.writer import Explain, SinkWriter
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
-from frazil.model.changes import CommitMode
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.dead_letters import OnError
 from frazil.model.events import Committed, Listener
-from frazil.model.load import ALL_ROWS
 from frazil.model.route import RouteSpec
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
@@ -238,7 +236,7 @@ class RoutedWriter:
                 whole = with_record(frame) if self.letters is not None else frame
                 rows = at_hand.enter_context(_at_hand(self._routed(whole, tally)))
                 pieces.append(Piece(rows, self._look(rows, explain)))
-            names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._replaced]))
+            names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
             misfits = tuple(one for piece in pieces for one in self._misfits(piece))
             self._batch = Batch(part, lead, misfits, solo=len(names) == 1)
             self._introduce(names)
@@ -254,11 +252,10 @@ class RoutedWriter:
         return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
 
     @property
-    def _replaced(self) -> tuple[str, ...]:
-        """The tables that every batch replaces whole, also with no rows at all."""
-        if self.sink.commit_mode is not CommitMode.OVERWRITE or self.sink.overwrite_where != ALL_ROWS:
-            return ()
-        return tuple(f"{self.sink.namespace}.{self._route.table_of(value)}" for value in self._route.tables)
+    def _always(self) -> tuple[str, ...]:
+        """The tables that get every batch, also with no rows at all."""
+        values = self._route.tables if self._route.every_table else ()
+        return tuple(f"{self.sink.namespace}.{self._route.table_of(value)}" for value in values)
 
     def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
         result = self._home.mark(part, total)

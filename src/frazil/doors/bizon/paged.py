@@ -125,6 +125,8 @@ class _Pages(Translation):
                 "source": True,
                 "tables": own,
                 "unknown": UnknownRoute.DEAD_LETTER if self._keeps_letters else UnknownRoute.REFUSE,
+                # What a run replaces, it replaces also by nothing.
+                "every_table": self._source.replaces,
                 "parallel": self.config.max_concurrent_threads,
             }
         if self._source.replaces:

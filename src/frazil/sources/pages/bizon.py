@@ -95,4 +95,4 @@ def json_of(data: Mapping[str, Any]) -> str:
     try:
         return orjson.dumps(data, default=plain, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        return json.dumps(data, ensure_ascii=False)  # whole numbers of more than 64 bits
+        return json.dumps(data)  # whole numbers of more than 64 bits, and halves of characters

@@ -153,9 +153,10 @@ class Pages:
             self._fetch(ahead)
             if self._whole and self._spent:
                 ahead.over = True
+        if self._whole:
+            # All rows are replaced anyway: what has changed meanwhile is as good as what was there, under the same end.
+            ahead.place, self._refreshed = Place(state=target.state, started=target.last_run), end
         if ahead.pages and ahead.end == end:
-            if self._whole:
-                self._refreshed = end
             return self._slice(ahead, more=True)
         self._keep(None)
         if len(self._spec.tables) > 1:

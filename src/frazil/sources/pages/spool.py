@@ -78,7 +78,7 @@ def _table(records: list[Record], first: int) -> pa.Table:
     # A time without a zone is one in UTC, as Bizon has it.
     times = [one.timestamp if one.timestamp.tzinfo is not None else one.timestamp.replace(tzinfo=UTC) for one in records]
     columns = [
-        [one.id.encode() for one in records],
+        [one.id.encode(errors="replace") for one in records],
         [one.data.encode() for one in records],
         [one.table for one in records],
         range(first, first + len(records)),
