@@ -6,22 +6,27 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from frazil.errors import UsageError
 from frazil.model.events import Listener
 from frazil.model.pipeline import ProjectSpec
 from frazil.reading.file import text_of
 
 
-def load(file: str | Path, env: Mapping[str, str] | None = None) -> ProjectSpec:
+def load(file: str | Path, env: Mapping[str, str] | None = None, *, custom_source: str | Path | None = None) -> ProjectSpec:
     """Loads a pipeline file of frazil's own, or one of Bizon's.
 
-    Variables come from ``env``, or from the process's environment. Everything that is wrong is raised at once, as
+    Variables come from ``env``, or from the process's environment. ``custom_source`` is a Python file with the source of a
+    file of Bizon's, which is run. Everything that is wrong is raised at once, as
     :class:`frazil.errors.ConfigErrors`; a file that cannot be read at all is a :class:`frazil.errors.ConfigError`.
     """
     from frazil.doors import bizon, yaml
 
     text = text_of(file)
-    load_text = bizon.load_text if bizon.is_bizon(text) else yaml.load_text
-    return load_text(text, str(file), env)
+    if bizon.is_bizon(text):
+        return bizon.load_text(text, str(file), env, custom_source=None if custom_source is None else str(custom_source))
+    if custom_source is not None:
+        raise UsageError("usage", f"{file} is not a file of Bizon's: only those have a source in Python.")
+    return yaml.load_text(text, str(file), env)
 
 
 def run(

@@ -53,10 +53,10 @@ def pipeline_rows(folder: Path) -> int:
     return rows_in(folder, "shop.events", "event_number", "load/lake")
 
 
-def rows_in(folder: Path, name: str, column: str, sink_id: str) -> int:
+def rows_in(folder: Path, name: str, column: str, sink_id: str, catalog: str = "lake") -> int:
     """How many rows the table holds, which are numbered from 0 without a gap and there once each, as the ledger says."""
     uri, warehouse = f"sqlite:///{folder}/catalog.db", (folder / "warehouse").as_uri()
-    truth = Truth(load_catalog("lake", type="sql", uri=uri, warehouse=warehouse).load_table(name), (column,))
+    truth = Truth(load_catalog(catalog, type="sql", uri=uri, warehouse=warehouse).load_table(name), (column,))
     held = sorted(number for (number,) in truth.rows.elements())
     assert held == list(range(len(held)))
     assert_every_snapshot_readable(truth)

@@ -19,6 +19,7 @@ SPECS: dict[str, dict[str, object]] = {
     "query": {"query": "SELECT 1 AS a"},
     "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]},
     "postgres-cdc": {"host": "h", "database": "d", "user": "u"},
+    "bizon": {"name": "dummy", "stream": "plants", "tables": ["plants"]},
 }
 
 

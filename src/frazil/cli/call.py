@@ -28,6 +28,13 @@ EnvFileOption = Annotated[
     Path | None, typer.Option("--env-file", metavar="FILE", help="Variables, a line each: NAME=value.", show_default=False)
 ]
 
+CustomSourceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--custom-source", metavar="FILE", help="Python file with the source of a Bizon file; it is run.", show_default=False
+    ),
+]
+
 COMMON: dict[str, tuple[Any, Any]] = {"config": (ConfigOption, None), "json": (JsonOption, False), "debug": (DebugOption, False)}
 
 P = ParamSpec("P")
@@ -63,8 +70,8 @@ class Call:
             raise several_files(str(self.config), file)
         return replace(self, config=Path(file))
 
-    def project(self) -> ProjectSpec:
-        """The pipelines of the file."""
+    def project(self, custom_source: Path | None = None) -> ProjectSpec:
+        """The pipelines of the file, of one of Bizon's with a source in Python that the command line names."""
         from frazil.files import load
         from frazil.model.secrets import remember, secret_values
 
@@ -74,7 +81,9 @@ class Call:
                 f"There is no {DEFAULT_FILE} in this folder.",
                 fix="Name the pipeline file with -c FILE, or write a first one with: frazil init",
             )
-        project = load(self.file)
+        if custom_source is not None and not custom_source.is_file():
+            raise UsageError("file-missing", f"There is no file {custom_source}.", fix="--custom-source names a Python file.")
+        project = load(self.file, custom_source=custom_source)
         remember(secret_values(project))
         for notice in project.notices:
             self.output.say(notice, "dim")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frazil.cli.call import Call, nearest
+from frazil.cli.call import Call, CustomSourceOption, nearest
 from frazil.cli.output import error_fields, error_text, text
 from frazil.errors import ConfigError, FrazilError, Retryable, UsageError
 
@@ -22,10 +22,11 @@ def check(
     file: Annotated[str | None, typer.Argument(help="The pipeline file.", show_default=False)] = None,
     source: Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="Only this source.")] = None,
     sink: Annotated[list[str] | None, typer.Option("--sink", metavar="NAME", help="Only this sink.")] = None,
+    custom_source: CustomSourceOption = None,
 ) -> None:
     """Connect to every catalog, store and source. Writes nothing but a probe file, which it deletes."""
     call = call.with_file(file)
-    project = call.project()
+    project = call.project(custom_source)
     done = []
     for one in checks(project, source or [], sink or []):
         done.append(one)
@@ -64,14 +65,18 @@ def check_source(name: str, source: SourceSpec, project: ProjectSpec) -> Check:
 
 
 def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
-    from frazil.model.source import FilesSource, GeneratorSource
+    from frazil.model.source import FilesSource, GeneratorSource, PagesSource
     from frazil.observe.check import check_folder
     from frazil.observe.lake import local_path
+    from frazil.sources.registry import check_pages
 
     if isinstance(source, GeneratorSource):
         return "the generator needs nothing"
     if isinstance(source, FilesSource) and (path := local_path(source.path)) is not None:
         return check_folder(path)
+    if isinstance(source, PagesSource):
+        check_pages(source)
+        return f"the stream {source.stream} of {source.name} can be read"
     _check_with_spark(name, source, project)
     return f"the {source.connector} source can be read"
 

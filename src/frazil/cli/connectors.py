@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from frazil.cli.call import Call
 from frazil.cli.output import table
@@ -36,10 +36,9 @@ def connectors(call: Call) -> None:
 def all_connectors() -> list[Connector]:
     """Every connector of the model."""
     from frazil.model.sink import SinkSpec
-    from frazil.model.source import SourceSpec
+    from frazil.model.source import CONNECTORS
 
-    models = get_args(get_args(SourceSpec)[0])
-    sources = [Connector("source", model.model_fields["connector"].default, _first_line(model), model) for model in models]
+    sources = [Connector("source", model.model_fields["connector"].default, _first_line(model), model) for model in CONNECTORS]
     return [*sources, Connector("sink", "iceberg", _first_line(SinkSpec), SinkSpec)]
 
 

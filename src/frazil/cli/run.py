@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.call import Call, EnvFileOption, load_environment, pipelines_named
+from frazil.cli.call import Call, CustomSourceOption, EnvFileOption, load_environment, pipelines_named
 from frazil.cli.output import error_document, table
 from frazil.cli.signals import Stopping, run_beside
 from frazil.errors import FrazilError, UsageError
@@ -63,18 +62,12 @@ def run(
         LogLevel | None, typer.Option(case_sensitive=False, help="Least level that is logged, instead of the file's.")
     ] = None,
     env_file: EnvFileOption = None,
-    custom_source: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    custom_source: CustomSourceOption = None,
 ) -> None:
     """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
-    if custom_source is not None:
-        raise UsageError(
-            "custom-source",
-            "--custom-source names Python that is written for Bizon, and frazil does not run it.",
-            fix="Let the program write to a topic or to files and read those, or hand data frames over: docs/python.md.",
-        )
     load_environment(env_file)
     call, only = call.with_file_among(names or [])
-    project, once = as_asked(call.project(), once=once, runner=runner, log_level=log_level)
+    project, once = as_asked(call.project(custom_source), once=once, runner=runner, log_level=log_level)
     pipelines_named(project, only)  # a name that is none is told before Spark is loaded
     totals = Totals()
     try:

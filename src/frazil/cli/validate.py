@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.call import Call
+from frazil.cli.call import Call, CustomSourceOption
 from frazil.cli.output import table
 
 if TYPE_CHECKING:
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 
 def validate(
-    call: Call, file: Annotated[str | None, typer.Argument(help="The pipeline file.", show_default=False)] = None
+    call: Call,
+    file: Annotated[str | None, typer.Argument(help="The pipeline file.", show_default=False)] = None,
+    custom_source: CustomSourceOption = None,
 ) -> None:
     """Read the pipeline file and name every problem in it. Connects to nothing."""
     call = call.with_file(file)
-    project = call.project()
+    project = call.project(custom_source)
     if call.output.json:
         pipelines = [summary_of(pipeline) for pipeline in project.pipelines]
         call.output.document({"valid": True, "file": project.file, "pipelines": pipelines})

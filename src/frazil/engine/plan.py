@@ -81,7 +81,7 @@ def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> Pipeline
 
 def _first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
     if isinstance(source, Looked):
-        note = "How much there is to read is not known before the pipeline has a replication slot, and a plan makes none."
+        note = "How much there is to read is not known before the pipeline runs: a plan leaves no trace in the source."
         return Ahead(None, source.empty(), note)
     part = source.plan(start, limit)
     return Ahead(None, None, "The source has nothing to read now.") if part is None else Ahead(part, source.read(part))

@@ -83,7 +83,14 @@ class Piece:
         values = self.found.tables.get(table)
         if values is None:
             return None
-        return self.rows.where(functions.col(ROUTE).isin(*values)).drop(ROUTE, *([ERROR] if ERROR in self.rows.columns else []))
+        return self._of_a_table(functions.col(ROUTE).isin(*values))
+
+    def none(self) -> DataFrame:
+        """No rows, for a table that is to have none."""
+        return self._of_a_table(functions.lit(False))
+
+    def _of_a_table(self, condition: Column) -> DataFrame:
+        return self.rows.where(condition).drop(ROUTE, *([ERROR] if ERROR in self.rows.columns else []))
 
     def unfilled(self, table: str) -> frozenset[str]:
         """The columns that are here for the rows of other tables: those for this one have nothing in them."""
@@ -230,7 +237,7 @@ class RoutedWriter:
                 whole = with_record(frame) if self.letters is not None else frame
                 rows = at_hand.enter_context(_at_hand(self._routed(whole, tally)))
                 pieces.append(Piece(rows, self._look(rows, explain)))
-            names = list(dict.fromkeys(name for piece in pieces for name in piece.found.tables))
+            names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
             misfits = tuple(one for piece in pieces for one in self._misfits(piece))
             self._batch = Batch(part, lead, misfits, solo=len(names) == 1)
             self._introduce(names)
@@ -244,6 +251,12 @@ class RoutedWriter:
         for piece, tally in zip(pieces, tallies, strict=True):
             reshaped += tally.of(piece.found.records)
         return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
+
+    @property
+    def _always(self) -> tuple[str, ...]:
+        """The tables that get every batch, also with no rows at all."""
+        values = self._route.tables if self._route.every_table else ()
+        return tuple(f"{self.sink.namespace}.{self._route.table_of(value)}" for value in values)
 
     def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
         result = self._home.mark(part, total)
@@ -355,11 +368,11 @@ class RoutedWriter:
         done: list[Committed] = []
 
         def write(name: str) -> None:
-            own = [rows for piece in pieces if (rows := piece.of(name)) is not None]
+            own = [rows for piece in pieces if (rows := piece.of(name)) is not None] or [pieces[0].none()]
             whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), own)
             writer = self._tables[name]
             others = [piece.unfilled(name) for piece in pieces if name in piece.found.tables]
-            unfilled = frozenset.intersection(*others)
+            unfilled = frozenset.intersection(*others) if others else frozenset(data_columns(whole))
             if not writer.ready:
                 writer.ensure(whole, unfilled=unfilled)
             count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)

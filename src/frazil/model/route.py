@@ -38,6 +38,11 @@ class RouteSpec(Model):
         "or its rows become dead letters.",
     )
     remove_field: bool = Field(False, description="Whether the column that decides is left out of the tables.")
+    every_table: bool = Field(
+        False,
+        description="Whether each batch goes into all tables of `tables`, also those that it has no rows for: with overwrite, "
+        "such a table is emptied.",
+    )
     parallel: int = Field(4, ge=1, le=64, description="How many tables are written at the same time.")
     ledger_table: str = Field(LEDGER, min_length=1, description="Table, in the sink's namespace, that keeps how far the sink is.")
 
@@ -92,6 +97,8 @@ def _problems(route: RouteSpec) -> list[Problem]:
         problems.append(Problem("remove_field has no meaning without field", "remove_field"))
     if route.unknown is not UnknownRoute.CREATE and "name" in route.model_fields_set:
         problems.append(Problem(f"name has no meaning with unknown: {route.unknown}", "name"))
+    if route.every_table and not route.tables:
+        problems.append(Problem("every_table needs tables: no others are known beforehand", "every_table"))
     if route.unknown is not UnknownRoute.CREATE and not route.tables:
         problems.append(Problem(f"unknown: {route.unknown} needs tables: no row would find one", "unknown"))
     names = [given if isinstance(given, str) else given.get("table", value) for value, given in route.tables.items()]

@@ -302,7 +302,36 @@ def is_topic_pattern(topic: str) -> bool:
     return "*" in topic or (len(topic) > 2 and topic.startswith("/") and topic.endswith("/"))
 
 
+class PagesSource(MessageOptions):
+    """A source that is asked for page after page: one of the package bizon, or a class in a file that is written for it."""
+
+    connector: Literal["bizon"] = "bizon"
+    name: str = Field(min_length=1, description="Name of the source.")
+    stream: str = Field(min_length=1, description="What of it is read.")
+    file: str | None = Field(None, min_length=1, description="Python file with the class; one of the package's when left out.")
+    config: dict[str, Any] = Field(default_factory=dict, repr=False, description="Its settings, as its own class takes them.")
+    mode: Literal["full_refresh", "incremental", "stream"] = Field(
+        "full_refresh", description="All of it on every run; what is new since the last run; or on and on."
+    )
+    cursor_field: str | None = Field(None, description="Field by which the source tells what is new.")
+    max_pages: int | None = Field(None, ge=1, description="Most pages of one run.")
+    tables: tuple[str, ...] = Field(min_length=1, description="The tables that records may name.")
+    table: str | None = Field(None, description="The table of records that name none.")
+    gather_secs: float = Field(60, gt=0, description="So long pages are gathered at most before they are written.")
+    poll_interval_secs: float = Field(2.0, gt=0, le=3600, description="How often a stream is asked when there was nothing.")
+
+
+CONNECTORS: tuple[type[Model], ...] = (
+    GeneratorSource,
+    FilesSource,
+    TableSource,
+    QuerySource,
+    PostgresCdcSource,
+    KafkaSource,
+)
+"""The sources that a pipeline names by their connector. Others belong to the files of one door."""
+
 SourceSpec = Annotated[
-    GeneratorSource | FilesSource | TableSource | QuerySource | PostgresCdcSource | KafkaSource,
+    GeneratorSource | FilesSource | TableSource | QuerySource | PostgresCdcSource | KafkaSource | PagesSource,
     Field(discriminator="connector"),
 ]

@@ -10,6 +10,7 @@ from frazil.model.source import (
     FilesSource,
     GeneratorSource,
     KafkaSource,
+    PagesSource,
     PostgresCdcSource,
     QuerySource,
     SourceSpec,
@@ -49,12 +50,17 @@ def rereader(spec: SourceSpec, spark: SparkSession, *, each: bool) -> Callable[[
             return [decoder(spec, spark).decode(one) for one in (by_topic(records) if each else (records,))]
 
         return reread
+    if isinstance(spec, PagesSource):
+        from frazil.sources.decode import decoder
+        from frazil.sources.pages.frame import messages_of
+
+        return lambda letters: (decoder(spec, spark).decode(messages_of(letters, spec)),)
     from frazil.sources.letters import rows_like
 
     return lambda letters: (rows_like(letters, open_source(spec, spark)),)
 
 
-def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
+def open_source(spec: SourceSpec, spark: SparkSession) -> Source:  # noqa: PLR0911 - one for each case
     """The source that the description means. Nothing is read or connected to yet."""
     match spec:
         case GeneratorSource():
@@ -82,6 +88,22 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:
             with _package_of_postgres():
                 from frazil.sources.postgres.source import PostgresCdc
             return PostgresCdc(spec, spark)
+        case PagesSource():
+            from frazil.sources.pages.bizon import BizonPager
+            from frazil.sources.pages.source import Pages
+
+            return Pages(spec, spark, lambda: BizonPager(spec))
+
+
+def check_pages(spec: PagesSource) -> None:
+    """Lets a source that is asked for pages try its connection, for which no Spark is needed."""
+    from frazil.sources.pages.bizon import BizonPager
+
+    pager = BizonPager(spec)
+    try:
+        pager.check()
+    finally:
+        pager.close()
 
 
 def check_database(spec: PostgresCdcSource) -> str:

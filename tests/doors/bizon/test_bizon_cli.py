@@ -31,19 +31,18 @@ def test_a_mistake_is_told_in_their_file(frazil: Frazil, tmp_path: Path) -> None
 
 
 def test_lists_of_sources_and_streams(frazil: Frazil) -> None:
-    assert frazil("source", "list", "--json").json == [{"source": "kafka", "streams": ["topic"]}]
+    known = {one["source"]: one["streams"] for one in frazil("source", "list", "--json").json}
+    assert (known["kafka"], known["dummy"]) == (["topic"], ["creatures", "plants"])
     assert frazil("stream", "list", "kafka", "--json").json == [{"stream": "topic", "mode": "incremental"}]
-    assert "kafka" in frazil("source", "list").out
+    assert frazil("stream", "list", "dummy", "--json").json[0] == {"stream": "creatures", "mode": "full_refresh"}
+    assert "full refresh, incremental and stream" in frazil("stream", "list", "notion").out
+    shown = frazil("source", "list").out
+    assert "kafka" in shown
+    assert "pip install 'bizon[gsheets]'" in shown, "what a source needs that is not there"
     wrong = frazil("stream", "list", "kafak")
     assert wrong.code == 2
     assert "Did you mean kafka?" in wrong.err
     assert "list" in frazil("stream").out
-
-
-def test_python_of_bizons_is_refused(frazil: Frazil) -> None:
-    found = frazil("run", DEV, "--custom-source", "mine.py")
-    assert found.code == 2
-    assert "frazil does not run it" in found.err
 
 
 def test_the_runner_decides_whether_pipelines_end() -> None:

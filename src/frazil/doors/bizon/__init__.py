@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from frazil.doors.bizon.classes import known_sources, streams_of
 from frazil.doors.bizon.load import is_bizon, load_text
-from frazil.doors.bizon.source import STREAMS
 
-__all__ = ["STREAMS", "is_bizon", "load_text"]
+__all__ = ["is_bizon", "known_sources", "load_text", "streams_of"]

@@ -1,4 +1,6 @@
-"""From a table of a Bizon file to what the engine needs: how messages are read, how they become rows, and the columns.
+"""From tables of a Bizon file to what the engine needs: how messages are read, how they become rows, and the columns.
+
+A record of a page is a message, too: its id is the key, its fields are the value, and its table is the topic.
 
 A column is a field of the message's value under its own or another name, or one of Bizon's own columns, which are made here.
 Fields are read as texts, and the sink's declared columns look at each value, so that `"12"` and `12` are both a `long`, and
@@ -7,17 +9,19 @@ Fields are read as texts, and the sink's declared columns look at each value, so
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from frazil.doors.bizon.destination import SchemaField, TimePartition
 from frazil.model.types import parse_type
 
-PREFIX = "__kafka_"
+PREFIX = "__record_"
 """How columns begin that are taken from the record, and are not kept."""
 
 # Beside the value, everything that Bizon's own columns are made of.
 _RECORD = ("topic", "partition", "offset", "timestamp", "headers", "key")
+_PAGED_RECORD = ("timestamp", "key", "value")
 
 BIZON_COLUMNS = {
     "_bizon_extracted_at": "timestamp",
@@ -49,13 +53,17 @@ def bizon_column(field: SchemaField) -> str | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """How messages are written, and what is made of them: ``transforms`` are the user's own, as the engine takes them."""
+    """How messages are written, and what is made of them: ``transforms`` are the user's own, as the engine takes them.
+
+    ``paged``: they are records of pages, and not of a topic.
+    """
 
     encoding: str
     registry: dict[str, Any] | None = None
     transforms: tuple[Any, ...] = ()
     time_field: str | None = None
     epoch_unit: str | None = None
+    paged: bool = False
 
     @property
     def names_known(self) -> bool:
@@ -65,11 +73,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the engine gets: the options of the source, changes of rows, and the declared columns."""
+    """What the engine gets: the options of the source, changes of rows, and the declared columns of each table."""
 
     source: dict[str, Any]
     transforms: tuple[Any, ...]
-    columns: tuple[dict[str, str], ...]
+    columns: dict[str, tuple[dict[str, str], ...]]
+
+
+Fields = tuple[SchemaField, ...]
 
 
 def with_partition_columns(fields: tuple[SchemaField, ...], partitions: tuple[TimePartition, ...]) -> tuple[SchemaField, ...]:
@@ -79,18 +90,52 @@ def with_partition_columns(fields: tuple[SchemaField, ...], partitions: tuple[Ti
     return (*fields, *(SchemaField(name=name, type=BIZON_COLUMNS[name]) for name in lacking))
 
 
-def shape(fields: tuple[SchemaField, ...], reading: Reading) -> Shape:
-    """How messages become rows of a table with these columns."""
-    own = {field.column: name for field in fields if (name := bizon_column(field)) is not None}
-    taken = [field for field in fields if field.column not in own]
-    made = {column: _expression(name, reading, whole=not taken) for column, name in own.items()}
-    record = _record(own, taken, reading)
+def shape(tables: Mapping[str, Fields], reading: Reading) -> Shape:
+    """How messages become rows of tables with these columns. Those of several tables are told apart by their topic."""
+    every = [field for fields in tables.values() for field in fields]
+    # Of a column that several tables have, the first one stands for all; where they differ, the topic decides.
+    fields = tuple({field.column: field for field in reversed(every)}[name] for name in dict.fromkeys(f.column for f in every))
+    taken = [field for field in every if bizon_column(field) is None]
+    record = _record({name for field in every if (name := bizon_column(field)) is not None}, taken, reading)
+    if len(tables) > 1:
+        record = list(dict.fromkeys([*record, "topic"]))
+    meanings = {
+        field.column: {
+            table: _value(own, reading, whole=not taken)
+            for table, owns in tables.items()
+            for own in owns
+            if own.column == field.column
+        }
+        for field in fields
+    }
     source = _format(taken, reading) | ({"metadata": record, "metadata_prefix": PREFIX} if record else {})
     return Shape(
         source,
-        _known_steps(fields, made) if reading.names_known else _unknown_steps(fields, made, record, reading),
-        tuple({"name": field.column, "type": table_type(field)} for field in fields),
+        _known_steps(meanings) if reading.names_known else _unknown_steps(fields, record, reading, whole=not taken),
+        {name: tuple({"name": one.column, "type": table_type(one)} for one in of) for name, of in tables.items()},
     )
+
+
+def quarrels(tables: Mapping[str, Fields], reading: Reading) -> list[str]:
+    """What keeps tables from being made of the same records."""
+    told = []
+    read: dict[str, str] = {}
+    meant: dict[str, str] = {}
+    for field in (field for fields in tables.values() for field in fields):
+        own = bizon_column(field)
+        kind = _read_as(field, reading)
+        if own is None and read.setdefault(field.source, kind) != kind and reading.names_known:
+            told.append(f"the field {field.source!r} is read as {read[field.source]} for one table and as {kind} for another")
+        value = _value(field, reading, whole=False)
+        if not reading.names_known and meant.setdefault(field.column, value) != value:
+            told.append(f"with transforms the column {field.column!r} must be of the same field in all tables")
+    return list(dict.fromkeys(told))
+
+
+def _value(field: SchemaField, reading: Reading, *, whole: bool) -> str:
+    """What a column is made of, in Spark SQL."""
+    own = bizon_column(field)
+    return _taken(field) if own is None else _expression(own, reading, whole=whole)
 
 
 def table_type(field: SchemaField) -> str:
@@ -118,23 +163,33 @@ def _read_as(field: SchemaField, reading: Reading) -> str:
     return "long" if kind in _MOMENTS and reading.epoch_unit is not None else "string"
 
 
-def _record(own: dict[str, str], taken: list[SchemaField], reading: Reading) -> list[str]:
+def _record(own: set[str], taken: list[SchemaField], reading: Reading) -> list[str]:
     """What of the record, beside its fields, Bizon's own columns are made of."""
     if not own:
         return []
-    if "_source_data" not in own.values() or (reading.names_known and not taken):
+    if reading.paged:
+        return list(_PAGED_RECORD)
+    if "_source_data" not in own or (reading.names_known and not taken):
         return list(_RECORD)
     return [*_RECORD, "json" if reading.encoding == "avro" else "value"]
 
 
-def _known_steps(fields: tuple[SchemaField, ...], made: dict[str, str]) -> tuple[Any, ...]:
+def _known_steps(meanings: Mapping[str, Mapping[str, str]]) -> tuple[Any, ...]:
     """All columns in one step, so that names may be exchanged."""
-    expressions = [f"{made.get(field.column) or _taken(field)} AS {quoted(field.column)}" for field in fields]
+    expressions = [f"{_one_of(by_table)} AS {quoted(column)}" for column, by_table in meanings.items()]
     return ({"type": "select", "expressions": expressions},)
 
 
-def _unknown_steps(fields: tuple[SchemaField, ...], made: dict[str, str], record: list[str], reading: Reading) -> tuple[Any, ...]:
+def _one_of(by_table: Mapping[str, str]) -> str:
+    if len(set(by_table.values())) == 1:
+        return next(iter(by_table.values()))
+    cases = " ".join(f"WHEN {_text(table)} THEN {value}" for table, value in by_table.items())
+    return f"CASE {PREFIX}topic {cases} END"
+
+
+def _unknown_steps(fields: Fields, record: list[str], reading: Reading, *, whole: bool) -> tuple[Any, ...]:
     """Bizon's own columns are added and others renamed; what is not declared is left out by the sink."""
+    made = {field.column: _value(field, reading, whole=whole) for field in fields if bizon_column(field) is not None}
     steps: list[Any] = [{"type": "add_field", "field": name, "expression": text} for name, text in made.items()]
     if record:
         steps.append({"type": "remove_field", "fields": [f"{PREFIX}{name}" for name in record]})
@@ -169,19 +224,40 @@ def quoted(name: str) -> str:
 
 def _expression(name: str, reading: Reading, *, whole: bool) -> str:
     k = {one: f"{PREFIX}{one}" for one in (*_RECORD, "value", "json")}
+    if reading.paged:
+        return _of_page(name, k)
     match name:
         case "_bizon_extracted_at" | "_bizon_loaded_at":
             return "current_timestamp()"
         case "_bizon_id":
             # The same message has the same id however often it is read.
-            digest = f"md5(concat({k['topic']}, ':', {k['partition']}, ':', {k['offset']}))"
-            return f"regexp_replace({digest}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})', '$1-$2-$3-$4-$5')"
+            return _uuid(f"md5(concat({k['topic']}, ':', {k['partition']}, ':', {k['offset']}))")
         case "_source_record_id":
             return f"concat('partition_', {k['partition']}, '_offset_', {k['offset']})"
         case "_source_timestamp":
             return _time_of(reading, k["timestamp"], whole=whole)
         case _:
             return _envelope(k, reading, whole=whole)
+
+
+def _of_page(name: str, k: dict[str, str]) -> str:
+    text = {one: f"CAST({k[one]} AS STRING)" for one in ("key", "value")}
+    match name:
+        case "_bizon_extracted_at" | "_bizon_loaded_at":
+            return "current_timestamp()"
+        case "_bizon_id":
+            # A record has no place of its own; the same record with the same fields has the same id.
+            return _uuid(f"md5(concat({text['key']}, ':', {text['value']}))")
+        case "_source_record_id":
+            return text["key"]
+        case "_source_timestamp":
+            return k["timestamp"]
+        case _:
+            return text["value"]
+
+
+def _uuid(digest: str) -> str:
+    return f"regexp_replace({digest}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})', '$1-$2-$3-$4-$5')"
 
 
 def _time_of(reading: Reading, timestamp: str, *, whole: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from frazil.doors.bizon.file import BizonDocument
+from frazil.doors.bizon.file import BizonDocument, PagedDocument
 from frazil.errors import ConfigError
 from frazil.model.base import InconsistencyError
 from frazil.reading.document import Document, Path
@@ -22,7 +22,7 @@ _KEYS = {"key_fields": "upsert", "partition_by": "time_partitioning", "schema": 
 class Context:
     """One document, checked by itself, and the problems that show when its parts are put together."""
 
-    def __init__(self, document: Document, file: BizonDocument) -> None:
+    def __init__(self, document: Document, file: BizonDocument | PagedDocument) -> None:
         self.document = document
         self.file = file
         self.config = file.merged

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from frazil.doors.bizon.destination import Destination, DestinationConfig, Schema, TableEntry, TimePartition, Upsert
-from frazil.doors.bizon.source import KafkaEntry
+from frazil.doors.bizon.source import KafkaEntry, PagedEntry
 from frazil.model.base import InconsistencyError, Model, Problem
 from frazil.model.settings import HealthSettings, MetricsSettings, Settings
 from frazil.model.transform import TransformSpec
@@ -51,11 +51,10 @@ def _without_labels(value: Any) -> Any:
 QUIET = Settings(health=HealthSettings(enabled=False), metrics=MetricsSettings(enabled=False))
 
 
-class BizonDocument(Model):
-    """One document. With a source and a destination it is a pipeline; without, a part, which is checked."""
+class AnyDocument(Model):
+    """One document, but for its source."""
 
     name: str | None = Field(None, min_length=1, max_length=100, description="Name of the pipeline.")
-    source: KafkaEntry | None = Field(None, description="Where rows come from.")
     transforms: Annotated[tuple[TransformSpec, ...], BeforeValidator(_without_labels)] = Field(
         (), description="Changes of rows on their way."
     )
@@ -70,7 +69,7 @@ class BizonDocument(Model):
     settings: Settings | None = Field(None, description="Settings of a run, as in a pipeline file of frazil's own.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> BizonDocument:
+    def _consistent(self) -> AnyDocument:
         problems = []
         if self.destination is not None and self.bigquery_iceberg is not None:
             problems.append(Problem("destination and bigquery_iceberg are the same thing: keep one of them", "bigquery_iceberg"))
@@ -95,3 +94,15 @@ class BizonDocument(Model):
         """These settings with the parts that stand at the top."""
         parts = {part: getattr(self, part) for part in PARTS if getattr(self, part) is not None}
         return (self.config or DestinationConfig()).model_copy(update=parts)
+
+
+class BizonDocument(AnyDocument):
+    """One that reads topics. With a source and a destination it is a pipeline; without, a part, which is checked."""
+
+    source: KafkaEntry | None = Field(None, description="Where rows come from.")
+
+
+class PagedDocument(AnyDocument):
+    """One whose source is asked for pages."""
+
+    source: PagedEntry = Field(description="Where rows come from.")

@@ -7,10 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from frazil.doors.bizon.classes import is_paged
 from frazil.doors.bizon.destination import WORKERS
 from frazil.doors.bizon.dialect import DIALECT
-from frazil.doors.bizon.file import QUIET, BizonDocument
-from frazil.doors.bizon.translate import Found, translated
+from frazil.doors.bizon.file import QUIET, AnyDocument, BizonDocument, PagedDocument
+from frazil.doors.bizon.paged import translated_pages
+from frazil.doors.bizon.translate import translated
+from frazil.doors.bizon.translation import Found
 from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.secrets import remember, secret_values
@@ -38,12 +41,19 @@ def is_bizon(text: str) -> bool:
     return bool(keys.intersection(_BIZON)) and not keys.intersection(_OWN)
 
 
-def load_text(text: str, name: str = "<text>", env: Mapping[str, str] | None = None) -> ProjectSpec:
-    """Loads a Bizon file from its text; ``name`` stands for it in messages."""
+def load_text(
+    text: str, name: str = "<text>", env: Mapping[str, str] | None = None, *, custom_source: str | None = None
+) -> ProjectSpec:
+    """Loads a Bizon file from its text; ``name`` stands for it in messages.
+
+    ``custom_source`` is a Python file with the source, in place of what the text says of that.
+    """
     try:
         documents = read_all(text, name, os.environ if env is None else env, DIALECT)
         for document in documents:
             remember(document.secrets)
+            if custom_source is not None and isinstance(document.value, dict) and isinstance(document.value.get("source"), dict):
+                document.put(("source", "source_file_path"), custom_source)
         project = _project(name, documents)
     except ConfigErrors:
         raise
@@ -57,7 +67,7 @@ def load_text(text: str, name: str = "<text>", env: Mapping[str, str] | None = N
 
 def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     files = [(document, file) for document in documents if (file := _checked(document)) is not None]
-    found = [(document, file, translated(document, file)) for document, file in files]
+    found = [(document, file, _translated(document, file)) for document, file in files]
     _require_own_names([(document, file) for document, file, one in found if one.pipelines])
     _require_one(files, ("settings",), [file.settings for _, file in files])
     _require_one(files, ("engine", "runner", "log_level"), [file.engine.runner.log_level for _, file in files])
@@ -83,7 +93,11 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     )
 
 
-def _checked(document: Document) -> BizonDocument | None:
+def _translated(document: Document, file: BizonDocument | PagedDocument) -> Found:
+    return translated_pages(document, file) if isinstance(file, PagedDocument) else translated(document, file)
+
+
+def _checked(document: Document) -> BizonDocument | PagedDocument | None:
     if document.value is None:
         return None
     if not isinstance(document.value, dict):
@@ -94,6 +108,8 @@ def _checked(document: Document) -> BizonDocument | None:
     for key in [key for key in document.value if key.startswith("x-")]:
         document.drop((key,))
     _refuse_python(document)
+    if is_paged(document.value.get("source")):
+        return checked(PagedDocument, document, ())
     return checked(BizonDocument, document, ())
 
 
@@ -114,7 +130,7 @@ def _refuse_python(document: Document) -> None:
         document.drop(("transforms",))
 
 
-def _require_own_names(files: Sequence[tuple[Document, BizonDocument]]) -> None:
+def _require_own_names(files: Sequence[tuple[Document, AnyDocument]]) -> None:
     """By its name a pipeline is known in the ledgers of its tables."""
     seen: set[str | None] = set()
     for document, file in files:
@@ -125,7 +141,7 @@ def _require_own_names(files: Sequence[tuple[Document, BizonDocument]]) -> None:
         seen.add(file.name)
 
 
-def _require_one(files: Sequence[tuple[Document, BizonDocument]], path: Path, given: Sequence[object]) -> None:
+def _require_one(files: Sequence[tuple[Document, AnyDocument]], path: Path, given: Sequence[object]) -> None:
     """One run has one set of settings, whichever document says them."""
     first = next((value for value in given if value is not None), None)
     for (document, _), value in zip(files, given, strict=True):
@@ -142,7 +158,7 @@ def _named(pipeline: PipelineSpec, document: str, *, several: bool) -> PipelineS
     return pipeline.model_copy(update={"name": name, **ends})
 
 
-def _settings(files: Sequence[BizonDocument]) -> Settings:
+def _settings(files: Sequence[AnyDocument]) -> Settings:
     """One run has one set of settings: those of the first document that has any."""
     settings = next((file.settings for file in files if file.settings is not None), QUIET)
     level = next((file.engine.runner.log_level for file in files if file.engine.runner.log_level is not None), None)

@@ -1,16 +1,16 @@
-"""The source of a Bizon file as it is written: topics of Kafka."""
+"""The source of a Bizon file as it is written: topics of Kafka, or anything that is asked for pages."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.sink import Name
 
-STREAMS = {"kafka": {"topic": "incremental"}}
-"""The sources that a Bizon file can name here, with their streams and what each can do."""
+KAFKA = "kafka"
+"""The source that frazil reads itself; all others are asked for their pages."""
 
 
 class TopicEntry(Model):
@@ -55,7 +55,6 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "force_ignore_checkpoint": (False, "a table knows how far its topics were read; `frazil reset` lets it begin anew"),
     "reset": (False, "a run does not empty tables; `frazil reset` does"),
     "max_iterations": (None, "a run ends when all that is there was read; it has no other bound"),
-    "source_file_path": (None, "frazil does not run Python that is written for Bizon's sources"),
     "cursor_field": (None, "a topic is read by its offsets"),
     "skip_message_invalid_keys": (False, "keys of messages are kept as they are, so that none is invalid"),
 }
@@ -84,7 +83,6 @@ class KafkaEntry(Model):
     force_ignore_checkpoint: bool = Field(False, description="Refused.")
     reset: bool = Field(False, description="Refused.")
     max_iterations: int | None = Field(None, description="Refused.")
-    source_file_path: str | None = Field(None, description="Refused.")
     cursor_field: str | None = Field(None, description="Refused.")
     skip_message_invalid_keys: bool = Field(False, description="Refused.")
 
@@ -103,6 +101,43 @@ class KafkaEntry(Model):
             for name in dict.fromkeys(names)
             if names.count(name) > 1
         ]
+        if problems:
+            raise InconsistencyError(problems)
+        return self
+
+
+class PagedEntry(Model):
+    """A source that is asked for pages. What is not listed here is its own, and is checked by its own class."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str = Field(min_length=1, description="Kind of source.")
+    stream: str = Field(min_length=1, description="What of the source is read.")
+    source_file_path: str | None = Field(None, min_length=1, description="Python file with the source; Bizon's own otherwise.")
+    sync_mode: Literal["full_refresh", "incremental", "stream"] = Field(
+        "full_refresh", description="All of it in place of what was there; what is new; or on and on."
+    )
+    cursor_field: str | None = Field(None, description="Field by which the source tells what is new.")
+    reset: bool = Field(False, description="Incremental: whether this run reads all of it, in place of what was there.")
+    force_ignore_checkpoint: bool = Field(False, description="Whether a run that was cut off is not gone on with.")
+    max_iterations: int | None = Field(None, ge=1, description="Most pages of one run.")
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a run takes the place of all rows."""
+        return self.sync_mode == "full_refresh" or self.reset
+
+    @model_validator(mode="after")
+    def _possible(self) -> PagedEntry:
+        problems = []
+        if self.reset and self.sync_mode != "incremental":
+            problems.append(Problem(f"reset has no meaning with sync_mode: {self.sync_mode}; it belongs to incremental", "reset"))
+        if self.force_ignore_checkpoint and not self.replaces:
+            words = (
+                "force_ignore_checkpoint would bring the rows again that a run which was cut off has committed; "
+                "`frazil reset` empties the table and begins anew"
+            )
+            problems.append(Problem(words, "force_ignore_checkpoint"))
         if problems:
             raise InconsistencyError(problems)
         return self

@@ -9,6 +9,7 @@ from typing import Any
 from frazil.doors.bizon.columns import ENVELOPE, bizon_column, table_type, with_partition_columns
 from frazil.doors.bizon.context import Context
 from frazil.doors.bizon.destination import SchemaField, TableEntry, TimePartition
+from frazil.doors.bizon.source import KafkaEntry
 from frazil.model.changes import CommitMode, Reader
 from frazil.model.names import nearest
 from frazil.model.partition import PartitionField, Transform, transform_problem
@@ -44,21 +45,29 @@ def layout_of(context: Context, table: Table) -> Layout | None:
     return Layout(fields, options) if len(context.document.problems) == before else None
 
 
-def tables_of(context: Context) -> list[Table]:
-    """All tables of the document."""
+def declared_tables(context: Context) -> list[Table] | None:
+    """The tables that the document declares; None when it does not."""
     entries = context.config.destination_table_config
+    if entries is None:
+        return None
     base = (*context.home("destination_table_config"), "destination_table_config")
-    known = [Table(entry, (*base, number)) for number, entry in enumerate(entries or ())]
+    known = [Table(entry, (*base, number)) for number, entry in enumerate(entries)]
     names = [table.entry.destination_id for table in known]
     for number, name in enumerate(names):
         if name in names[:number]:
             message = f"the table {name} stands there twice"
             context.problem("invalid-value", message, (*base, number, "destination_id"))
-    topics = _topics(context, names if entries is not None else None)
-    if entries is None and context.file.source is None:
+    return known
+
+
+def tables_of(context: Context) -> list[Table]:
+    """All tables of a document that reads topics."""
+    known = declared_tables(context)
+    topics = _topics(context, None if known is None else [table.entry.destination_id for table in known])
+    if known is None and context.file.source is None:
         # A part that names no table is checked as one of any.
         return [Table(TableEntry(destination_id=context.config.destination_id or "bigquery_iceberg"), ())]
-    if entries is None:
+    if known is None:
         return [Table(TableEntry(destination_id=name), ("source", "topics"), tuple(led)) for name, led in topics.items()]
     return [Table(table.entry, table.path, tuple(topics.get(table.entry.destination_id, ()))) for table in known]
 
@@ -66,7 +75,8 @@ def tables_of(context: Context) -> list[Table]:
 def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[str]]:
     """The topics by the table that they are led to. With tables that are declared, another one is a mistake."""
     led: dict[str, list[str]] = {}
-    for number, topic in enumerate(context.file.source.topics if context.file.source is not None else ()):
+    source = context.file.source
+    for number, topic in enumerate(source.topics if isinstance(source, KafkaEntry) else ()):
         path: Path = ("source", "topics", number)
         name = topic.destination_id or context.config.destination_id
         if name is None:

@@ -1,64 +1,40 @@
-"""From a document of a Bizon file to pipelines: one for each table that topics are led to."""
+"""From a document of a Bizon file that reads topics to pipelines: one for each table that topics are led to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import SecretStr
-
-from frazil.doors.bizon.catalog import catalog_of, warehouse_of
-from frazil.doors.bizon.columns import TIME, Reading, shape
-from frazil.doors.bizon.context import Context
-from frazil.doors.bizon.destination import DestinationConfig
+from frazil.doors.bizon.columns import Reading, shape
 from frazil.doors.bizon.file import BizonDocument
 from frazil.doors.bizon.kafka import Cluster, cluster_of
+from frazil.doors.bizon.source import KAFKA, KafkaEntry
 from frazil.doors.bizon.tables import Table, layout_of, tables_of
-from frazil.model.coercion import ExtraColumns
-from frazil.model.dead_letters import OnError
+from frazil.doors.bizon.translation import Found, Translation, retry_of
 from frazil.model.pipeline import PipelineSpec
-from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource
-from frazil.model.types import parse_type
-from frazil.reading.document import Document, Path
-
-# A record of Kafka, as large as they are on the average: what a bound in megabytes is in rows.
-ROW_BYTES = 1024
-
-# Without a catalog a part of a file is checked as if it had this one.
-_NO_CATALOG = {"type": "memory"}
-
-REQUIRED = ("project_id", "dataset_id", "gcs_warehouse_bucket")
-
-
-@dataclass
-class Found:
-    """What a document says: its pipelines, the sinks that no topic is led to by their names, and what a person should know."""
-
-    pipelines: list[PipelineSpec] = field(default_factory=list)
-    parts: dict[str, SinkSpec] = field(default_factory=dict)
-    notices: list[tuple[Path, str]] = field(default_factory=list)
+from frazil.reading.document import Document
 
 
 def translated(document: Document, file: BizonDocument) -> Found:
     """The pipelines of a document; what is wrong is in the document then."""
-    return _Translation(document, file).found()
+    return _Topics(document, file).found()
 
 
-class _Translation(Context):
+class _Topics(Translation):
     """One document on its way."""
+
+    @property
+    def _source(self) -> KafkaEntry | None:
+        return self.file.source if isinstance(self.file.source, KafkaEntry) else None
 
     def found(self) -> Found:
         if self.runs:
             self._require()
-        cluster = cluster_of(self.document, self.file.source) if self.file.source is not None else None
+        cluster = cluster_of(self.document, self._source) if self._source is not None else None
         if cluster is not None:
             self.notices += cluster.notices
-        catalog: dict[str, Any] = _NO_CATALOG
-        if self.runs or self.config.catalog_config:
-            catalog, told = catalog_of(self.document, self.home("catalog_config"), self.config)
-            self.notices += told
+        catalog = self._catalog()
         tables = tables_of(self)
         found = Found(notices=self.notices)
         if not catalog:
@@ -72,20 +48,17 @@ class _Translation(Context):
         layout = layout_of(self, table)
         if layout is None:
             return
-        made = shape(layout.fields, self._reading(cluster))
+        name = table.entry.destination_id
+        made = shape({name: layout.fields}, self._reading(cluster))
         options = self._options(table) | layout.options
         if layout.fields:
-            options["schema"] = made.columns
+            options["schema"] = made.columns[name]
         sink = self.made(table.path, lambda: SinkSpec.model_validate(options | {"catalog": catalog}))
         if sink is None:
             return
         if not self.runs or not table.topics:
-            found.parts[f"{self.alias}.{table.entry.destination_id}"] = sink
-        self.notices += [
-            (table.path, f"column {one.column}: Spark cannot write the type time; it is long, microseconds since midnight")
-            for one in layout.fields
-            if parse_type(one.column_type).name == TIME
-        ]
+            found.parts[f"{self.alias}.{name}"] = sink
+        self._tell_of_times(table, layout)
         if not self.runs or cluster is None or not table.topics:
             return
         source = self.made(
@@ -97,8 +70,8 @@ class _Translation(Context):
             table.path,
             lambda: PipelineSpec.model_validate(
                 {
-                    "name": table.entry.destination_id,
-                    "source_name": "kafka",
+                    "name": name,
+                    "source_name": KAFKA,
                     "source": source,
                     "sink_name": self.alias,
                     "sink": sink,
@@ -112,108 +85,16 @@ class _Translation(Context):
             found.pipelines.append(pipeline)
 
     @property
-    def alias(self) -> str:
-        """What the destination is called."""
-        return self.file.destination.alias if self.file.destination is not None else "bigquery_iceberg"
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether reading goes on when all that is there was read."""
-        source = self.file.source
-        return (source is not None and source.sync_mode == "stream") or self.file.engine.runner.type == "stream"
-
-    # What the file lacks, or says in vain.
-
-    def _require(self) -> None:
-        if self.file.name is None:
-            message, fix = "`name` is required: the tables know their pipeline by it", "Add `name` at the top."
-            self.problem("missing-key", message, ("source",), fix)
-        for key in REQUIRED:
-            if getattr(self.config, key) is None:
-                self.problem("missing-key", f"`{key}` is required in `{self.base[-1]}`", self.base, f"Add `{key}`.")
-
-    def _tell_of_engine(self) -> None:
-        engine = self.file.engine
-        words = {
-            "backend": "is not needed: how far a table is stands in the table itself",
-            "queue": "is not needed: rows go from the topic to the table",
-        }
-        self.notices += [(("engine", key), f"engine.{key} {why}") for key, why in words.items() if getattr(engine, key)]
-        if engine.runner.config:
-            self.notices.append((("engine", "runner", "config"), "engine.runner.config is not needed: Spark does the work"))
-
-    # Values for the engine.
+    def _keeps_letters(self) -> bool:
+        return super()._keeps_letters or (self._source is not None and self._source.skip_message_on_decode_error)
 
     def _reading(self, cluster: Cluster | None) -> Reading:
-        source = self.file.source
+        source = self._source
         unit = self.config.epoch_unit
         return Reading(
             source.message_encoding if source is not None else "utf-8",
             cluster.registry if cluster is not None else None,
-            # Where they stand, for errors that show when there is data.
-            tuple(
-                transform.placed(self.document.places_below(("transforms", number)))
-                for number, transform in enumerate(self.file.transforms)
-            ),
+            self._changes(),
             source.timestamp_ms_name if source is not None else None,
             unit.value if unit is not None else None,
         )
-
-    def _options(self, table: Table) -> dict[str, Any]:
-        config = self.config
-        skips = self.file.source is not None and self.file.source.skip_message_on_decode_error
-        dead = config.on_error == "dead_letter" or skips
-        options: dict[str, Any] = {
-            "namespace": config.iceberg_namespace,
-            "table": table.entry.destination_id,
-            "id": f"{self.file.name or 'bizon'}/{table.entry.destination_id}",
-            "batch_size": config.write_batch_size,
-            "max_batch_size": max(config.write_batch_size, min(config.buffer_size * 1024 * 1024 // ROW_BYTES, 1_000_000)),
-            "flush_interval_secs": config.buffer_flush_timeout,
-            "file_format": config.table_format,
-            "target_file_size_mb": config.target_file_size_mb,
-            "extra_columns": ExtraColumns.IGNORE,
-            "on_error": OnError.DEAD_LETTER if dead else OnError.STOP,
-            "epoch_unit": config.epoch_unit,
-        }
-        for limit in ("max_dead_letters", "max_dead_letter_rate"):
-            if getattr(config, limit) is not None:
-                options[limit] = getattr(config, limit)
-        return options | self._google()
-
-    def _google(self) -> dict[str, Any]:
-        config = self.config
-        key: SecretStr | None = config.authentication.service_account_key if config.authentication is not None else None
-        options: dict[str, Any] = {}
-        in_google = (warehouse_of(config) or "").startswith("gs://")
-        if in_google:
-            options["gcs"] = {"project_id": config.project_id, "service_account_key": key}
-        if not self.runs or config.project_id is None or config.dataset_id is None:
-            return options
-        if not in_google and config.bigquery_endpoint is None:
-            words = "BigQuery is not told of the tables: the warehouse is not in Google Cloud Storage"
-            if (self.base, words) not in self.notices:
-                self.notices.append((self.base, words))
-            return options
-        options["biglake"] = {
-            "project_id": config.project_id,
-            "dataset_id": config.dataset_id,
-            "dataset_location": config.dataset_location,
-            "connection_id": config.biglake_connection_id,
-            "service_account_key": key,
-            "endpoint": config.bigquery_endpoint,
-            # No credentials are sent in clear, and an emulator asks for none.
-            "no_auth": key is None and (config.bigquery_endpoint or "").startswith("http://"),
-        }
-        return options
-
-
-def retry_of(config: DestinationConfig) -> RetrySettings:
-    """How failed calls are tried again."""
-    base, longest = config.retry_backoff_base, config.retry_backoff_max
-    return RetrySettings(
-        max_retries=config.max_retry_attempts,
-        initial_backoff_ms=max(1, int(min(base, longest) * 1000)),
-        max_backoff_ms=max(1, int(longest * 1000)),
-        backoff_multiplier=max(1.0, base),
-    )

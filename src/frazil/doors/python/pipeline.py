@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -21,14 +21,14 @@ from frazil.model.plan import PipelinePlan
 from frazil.model.secrets import remember, secret_values
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
-from frazil.model.source import KafkaSource, SourceSpec
+from frazil.model.source import CONNECTORS, KafkaSource
 from frazil.model.transform import TRANSFORMS, Transform
 
 if TYPE_CHECKING:
     from frazil.engine.pump import Totals
 
 CODE = "pipeline-option"
-SOURCES: dict[str, type[Model]] = {kind.model_fields["connector"].default: kind for kind in get_args(get_args(SourceSpec)[0])}
+SOURCES: dict[str, type[Model]] = {kind.model_fields["connector"].default: kind for kind in CONNECTORS}
 KINDS: dict[str, type[Transform]] = {kind.model_fields["type"].default: kind for kind in TRANSFORMS}
 
 

@@ -1,0 +1,173 @@
+"""From a document of a Bizon file whose source is asked for pages to a pipeline: one for all of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frazil.doors.bizon.classes import class_of, settings_of
+from frazil.doors.bizon.columns import Reading, Shape, quarrels, shape
+from frazil.doors.bizon.destination import TableEntry
+from frazil.doors.bizon.file import PagedDocument
+from frazil.doors.bizon.source import PagedEntry
+from frazil.doors.bizon.tables import Layout, Table, declared_tables, layout_of
+from frazil.doors.bizon.translation import Found, Translation, retry_of
+from frazil.model.changes import CommitMode
+from frazil.model.load import ALL_ROWS
+from frazil.model.names import nearest
+from frazil.model.pipeline import PipelineSpec
+from frazil.model.route import UnknownRoute
+from frazil.model.sink import SinkSpec
+from frazil.model.source import PagesSource
+from frazil.reading.document import Document
+
+
+def translated_pages(document: Document, file: PagedDocument) -> Found:
+    """The pipeline of a document; what is wrong is in the document then."""
+    return _Pages(document, file, file.source).found()
+
+
+class _Pages(Translation):
+    """One document on its way."""
+
+    def __init__(self, document: Document, file: PagedDocument, source: PagedEntry) -> None:
+        super().__init__(document, file)
+        self._source = source
+
+    def found(self) -> Found:
+        found = Found(notices=self.notices)
+        if self.runs:
+            self._require()
+        self._require_an_end()
+        config = self._settings()
+        catalog = self._catalog()
+        tables = self._tables()
+        layouts = {table.entry.destination_id: layout_of(self, table) for table in tables}
+        self._require_no_upsert(tables)
+        whole = {name: layout for name, layout in layouts.items() if layout is not None}
+        if config is None or not catalog or self.document.problems or len(whole) < len(tables):
+            return found
+        reading = Reading("utf-8", None, self._changes(), None, self._unit, paged=True)
+        for words in quarrels({name: layout.fields for name, layout in whole.items()}, reading):
+            self.problem("invalid-value", words, (*self.home("destination_table_config"), "destination_table_config"))
+        made = shape({name: layout.fields for name, layout in whole.items()}, reading)
+        self._tell_of_engine()
+        for table in tables:
+            self._tell_of_times(table, whole[table.entry.destination_id])
+        sink = self._sink(tables, whole, made, catalog)
+        if sink is None:
+            return found
+        if not self.runs:
+            found.parts[self.alias] = sink
+            return found
+        if (pipeline := self._pipeline(tables, made, sink, config)) is not None:
+            found.pipelines.append(pipeline)
+        return found
+
+    @property
+    def _unit(self) -> str | None:
+        return self.config.epoch_unit.value if self.config.epoch_unit is not None else None
+
+    # The source.
+
+    def _settings(self) -> Mapping[str, Any] | None:
+        """The settings of the source, as its own class takes them."""
+        made = class_of(self.document, self._source)
+        return None if made is None else settings_of(self.document, made, self._source.source_file_path)
+
+    def _require_an_end(self) -> None:
+        if self._source.replaces and self.file.engine.runner.type == "stream":
+            message = "a run that replaces all rows has an end: runner type stream has no meaning with it"
+            fix = "Write sync_mode: incremental or stream, or leave the runner's type out."
+            self.problem("invalid-value", message, ("engine", "runner", "type"), fix)
+        if self._source.force_ignore_checkpoint:
+            words = "force_ignore_checkpoint is not needed: a run that replaces all rows begins with the first page"
+            self.notices.append((("source", "force_ignore_checkpoint"), words))
+
+    def _require_no_upsert(self, tables: Sequence[Table]) -> None:
+        if not self._source.replaces:
+            return
+        for table in tables:
+            upsert = table.entry.upsert or self.config.upsert
+            if upsert is not None and upsert.enabled:
+                path = (*(table.path if table.entry.upsert is not None else self.home("upsert")), "upsert")
+                message = "upsert has no meaning with a run that replaces all rows"
+                fix = "Write sync_mode: incremental in the source; to make the table anew, `frazil reset`."
+                self.problem("invalid-value", message, path, fix)
+
+    # The tables.
+
+    def _tables(self) -> list[Table]:
+        known = declared_tables(self)
+        if known is None:
+            name = self.config.destination_id or f"{self._source.name}_{self._source.stream}".replace(".", "_")
+            return [Table(TableEntry(destination_id=name), ("source",))]
+        names = [table.entry.destination_id for table in known]
+        name = self.config.destination_id or names[0]
+        if name not in names:
+            near = nearest(name, names)
+            message = f"no table is declared for the destination_id `{name}`"
+            fix = f"Did you mean `{near}`?" if near else f"Tables: {', '.join(names)}."
+            self.problem("unknown-destination", message, (*self.base, "destination_id"), fix, at_value=True)
+        return known
+
+    def _sink(
+        self, tables: Sequence[Table], layouts: Mapping[str, Layout], made: Shape, catalog: dict[str, Any]
+    ) -> SinkSpec | None:
+        own = {name: layout.options | {"schema": made.columns[name]} for name, layout in layouts.items()}
+        options = self._options(tables[0]) | {"catalog": catalog}
+        if len(tables) == 1:
+            options |= own[tables[0].entry.destination_id]
+        else:
+            del options["table"]
+            options["id"] = f"{self.file.name or 'bizon'}/{self._source.name}.{self._source.stream}"
+            options["route"] = {
+                "source": True,
+                "tables": own,
+                "unknown": UnknownRoute.DEAD_LETTER if self._keeps_letters else UnknownRoute.REFUSE,
+                # What a run replaces, it replaces also by nothing.
+                "every_table": self._source.replaces,
+                "parallel": self.config.max_concurrent_threads,
+            }
+        if self._source.replaces:
+            options |= {"commit_mode": CommitMode.OVERWRITE, "overwrite_where": ALL_ROWS}
+        path = tables[0].path if len(tables) == 1 else self.base
+        return self.made(path, lambda: SinkSpec.model_validate(options))
+
+    def _pipeline(self, tables: Sequence[Table], made: Shape, sink: SinkSpec, config: Mapping[str, Any]) -> PipelineSpec | None:
+        names = [table.entry.destination_id for table in tables]
+        source = self.made(
+            ("source",),
+            lambda: PagesSource.model_validate(
+                made.source
+                | {
+                    "name": self._source.name,
+                    "stream": self._source.stream,
+                    "file": self._source.source_file_path,
+                    "config": config,
+                    "mode": "full_refresh" if self._source.replaces else self._source.sync_mode,
+                    "cursor_field": self._source.cursor_field,
+                    "max_pages": self._source.max_iterations,
+                    "tables": names,
+                    "table": self.config.destination_id or (names[0] if len(names) == 1 else None),
+                    "gather_secs": self.config.buffer_flush_timeout,
+                }
+            ),
+        )
+        if source is None:
+            return None
+        return self.made(
+            self.base,
+            lambda: PipelineSpec.model_validate(
+                {
+                    "name": names[0] if len(names) == 1 else self.file.name,
+                    "source_name": self._source.name,
+                    "source": source,
+                    "sink_name": self.alias,
+                    "sink": sink,
+                    "transforms": made.transforms,
+                    "once": not self.goes_on,
+                    "retry": retry_of(self.config),
+                }
+            ),
+        )
