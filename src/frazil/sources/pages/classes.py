@@ -38,11 +38,7 @@ def require_package() -> type[Any]:
     try:
         from bizon.source.source import AbstractSource
     except ModuleNotFoundError as error:
-        raise EnvironmentFault(
-            "package-missing",
-            f"Sources of Bizon's need the package {error.name}.",
-            fix="Install it: pip install 'frazil[bizon]'.",
-        ) from error
+        raise EnvironmentFault.package("A source of Bizon's", error.name, "bizon") from error
     if alone:
         _log_with_frazil()
     base: type[Any] = AbstractSource
