@@ -106,9 +106,12 @@ def test_a_repeated_key_is_told_of_and_the_last_one_counts() -> None:
 
 
 def test_the_examples_load() -> None:
-    names = {file.name: [one.name for one in load(file).pipelines] for file in sorted(EXAMPLES.glob("*.yaml"))}
+    own = {"example.custom.yaml": EXAMPLES / "ice_charts.py"}
+    files = sorted(EXAMPLES.glob("*.yaml"))
+    names = {file.name: [one.name for one in load(file, custom_source=own.get(file.name)).pipelines] for file in files}
     assert names == {
         "example.advanced.yaml": ["ships", "positions", "ships_log"],
+        "example.custom.yaml": ["charts"],
         "example.dev.yaml": ["events"],
         "example.iceberg.yaml": ["thickness"],
     }
