@@ -98,7 +98,8 @@ class Loader:
         names = [column.name for column in schema.fields]
         values = [tuple(row.get(name) for name in names) for row in rows]
         with active(self.session):  # to make a frame would leave the session active, in the program of somebody else
-            frame = self.session.createDataFrame(values, spark_schema(schema))
+            # One task writes them: Spark would begin one for each core of the cluster.
+            frame = self.session.createDataFrame(values, spark_schema(schema)).coalesce(1)
         return self._write(sink, sink_id, frame, key)
 
     def remove(self, sink: SinkSpec, sink_id: str, condition: str) -> None:

@@ -133,3 +133,8 @@ def test_relations_of_a_dataset(lake: DltLake) -> None:
     of_first = dataset.table("orders__positions").from_loads(first.loads_ids)
     assert sorted(of_first.arrow()["n"].to_pylist()) == [1, 2]
     assert dataset.latest_load_id() != first.loads_ids[0]
+    # The clients of a pipeline answer queries as well, with arguments.
+    with pipeline.destination_client() as client:
+        assert client.sql_client.execute_sql("SELECT id FROM orders WHERE at = %s", 3) == [(3,)]
+    with pipeline.sql_client() as asked:
+        assert asked.execute_sql(f"SELECT max(id) FROM {asked.make_qualified_table_name('orders')}") == [(4,)]

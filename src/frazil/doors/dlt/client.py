@@ -131,9 +131,11 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         if problems:
             raise problems[0]
         for table in tables:
+            hints.require_precisions(self.schema.name, table)
             hints.partition_fields(self.schema.name, table, self.capabilities)
             hints.table_properties(self.schema.name, table)
             self._require_keys(table)
+            self._require_root_keys(table)
         return tables
 
     def update_stored_schema(
@@ -365,6 +367,23 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                     self.schema.name,
                     f"Table {table['name']!r}: the {hint} {name!r} is a double, which Iceberg does not find rows by. Make it a "
                     "decimal, a bigint or a text.",
+                )
+
+    def _require_root_keys(self, table: PreparedTableSchema) -> None:
+        """The rows of nested tables must tell to which row of the root they belong, to be replaced together with it."""
+        if hints.is_nested(table):
+            return
+        disposition = hints.disposition_of(self.schema.tables, table, self.capabilities)
+        if disposition not in (Disposition.DELETE_INSERT, Disposition.UPSERT):
+            return
+        chain = self.chain_of(hints.name_of(table))
+        for nested in chain[1:]:
+            if hints.root_key(chain, nested) is None:
+                raise SchemaCorruptedException(
+                    self.schema.name,
+                    f"Table {nested['name']!r}: it has no column that tells to which row of {table['name']!r} its rows belong, "
+                    'because they were not merged from the beginning. Load the resource anew, with refresh="drop_resources"; '
+                    "`source.root_key = True` before the first load adds the column in any case.",
                 )
 
     def _register_new_tables(self) -> None:
