@@ -138,3 +138,13 @@ def test_relations_of_a_dataset(lake: DltLake) -> None:
         assert client.sql_client.execute_sql("SELECT id FROM orders WHERE at = %s", 3) == [(3,)]
     with pipeline.sql_client() as asked:
         assert asked.execute_sql(f"SELECT max(id) FROM {asked.make_qualified_table_name('orders')}") == [(4,)]
+
+
+def test_names_keep_their_case(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEMA__NAMING", "sql_cs_v1")
+    hints: Any = {"write_disposition": "merge", "primary_key": "MyId"}
+    loaded(lake.pipeline().run(resource([{"MyId": 1, "V": "a"}], "MyTable", **hints)))
+    pipeline = elsewhere(lake, "two")
+    loaded(pipeline.run(resource([{"MyId": 1, "V": "b"}], "MyTable", **hints)))
+    assert lake.rows("MyTable", "MyId", "V") == [(1, "b")]
+    assert pipeline.dataset()["MyTable"].select("MyId", "V").fetchall() == [(1, "b")]
