@@ -8,6 +8,7 @@ still be there when a load that was cut off is repeated.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
 from pyspark.sql.types import TimeType
 
@@ -99,7 +102,8 @@ class Loader:
         names = [column.name for column in schema.fields]
         values = [tuple(row.get(name) for name in names) for row in rows]
         with active(self.session):  # to make a frame would leave the session active, in the program of somebody else
-            frame = self.session.createDataFrame(values, spark_schema(schema))
+            # One task writes them: Spark would begin one for each core of the cluster.
+            frame = self.session.createDataFrame(values, spark_schema(schema)).coalesce(1)
         return self._write(sink, sink_id, frame, key)
 
     def remove(self, sink: SinkSpec, sink_id: str, condition: str) -> None:
@@ -168,20 +172,47 @@ def _require_complete(sink: SinkSpec, table: StructType | None, frame: DataFrame
 
 @contextmanager
 def _visible(load: Load) -> Iterator[Load]:
-    """The load with files that Spark sees: it takes those whose names begin with `_` or `.` for its own, and leaves them out."""
-    hidden = [path for table in load.tables for path in table.files if Path(path).name.startswith(("_", "."))]
-    if not hidden:
+    """The load with files that Spark can read.
+
+    It takes those whose names begin with `_` or `.` for its own, and leaves them out; and of times of day it knows microseconds
+    alone.
+    """
+    every = [path for table in load.tables for path in table.files]
+    hidden = {path for path in every if Path(path).name.startswith(("_", "."))}
+    foreign = {path: schema for path in every if (schema := _in_microseconds(path)) is not None}
+    if not hidden and not foreign:
         yield load
         return
     # Beside the files, where executors find it if they find those.
-    with TemporaryDirectory(prefix="frazil-", dir=Path(hidden[0]).parents[1]) as folder:
-        names = {path: str(Path(folder) / f"file{Path(path).name}") for path in hidden}
+    with TemporaryDirectory(prefix="frazil-", dir=Path(every[0]).parents[1]) as folder:
+        names = {path: str(Path(folder) / f"file{Path(path).name}") for path in hidden | foreign.keys()}
         for path, name in names.items():
-            Path(name).symlink_to(path)
+            if path in foreign:
+                _rewrite(path, name, foreign[path])
+            else:
+                Path(name).symlink_to(path)
         tables = [
             table.model_copy(update={"files": tuple(names.get(path, path) for path in table.files)}) for table in load.tables
         ]
         yield load.model_copy(update={"tables": tuple(tables)})
+
+
+def _in_microseconds(path: str) -> pyarrow.Schema | None:
+    """The schema of a file with times of day in microseconds; None when it has no others."""
+    schema = pyarrow.parquet.read_schema(path)
+    times = [n for n, field in enumerate(schema) if pyarrow.types.is_time(field.type) and field.type != pyarrow.time64("us")]
+    for n in times:
+        schema = schema.set(n, schema.field(n).with_type(pyarrow.time64("us")))
+    return schema if times else None
+
+
+def _rewrite(path: str, name: str, schema: pyarrow.Schema) -> None:
+    """Writes a file anew with another schema. Its age says which of two rows came later, and stays."""
+    with pyarrow.parquet.ParquetFile(path) as file, pyarrow.parquet.ParquetWriter(name, schema) as writer:
+        for batch in file.iter_batches():
+            writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))
+    at = Path(path).stat()
+    os.utime(name, ns=(at.st_atime_ns, at.st_mtime_ns))
 
 
 class _Frames:

@@ -13,6 +13,7 @@ from typing import Any
 from dlt_lakes import DltLake, resource
 
 from frazil.engine.loads import Loader
+from services.spark import QUICK_JVM
 
 APPENDED = threading.Event()
 
@@ -32,7 +33,7 @@ def main(folder: str, load: str) -> None:
 
     Loader._write = write  # type: ignore[method-assign]
     given = json.loads(load)
-    pipeline = DltLake(Path(folder)).pipeline(spark_master="local[1]")
+    pipeline = DltLake(Path(folder)).pipeline(spark_master="local[1]", spark_conf={"spark.driver.extraJavaOptions": QUICK_JVM})
     pipeline.run([resource(given["t"], "t", **given["hints"]), resource(given["log"], "log")])
 
 

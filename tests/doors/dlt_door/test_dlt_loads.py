@@ -154,6 +154,15 @@ def test_a_merge_without_keys_appends_and_rows_are_marked_as_gone_by_the_destina
     assert lake.rows("keyed", "id", "v", "_dlt_deleted_at") == [(1, "k", None), (3, "c", None)]
 
 
+def test_times_of_day_of_every_precision(lake: DltLake) -> None:
+    at = dt.time(1, 2, 3, 456000)
+    names = {"ms": 3, "us": 6, "ns": 9}
+    columns = {name: {"data_type": "time", "precision": precision} for name, precision in names.items()}
+    loaded(lake.pipeline().run(resource([dict.fromkeys(names, at)], columns=columns)))
+    (row,) = lake.rows("t", *names)
+    assert [dt.time.fromisoformat(text) for text in row] == [at] * 3
+
+
 def test_every_type_of_dlt_has_its_type_in_the_table(lake: DltLake) -> None:
     at = dt.datetime(2026, 11, 16, 1, 2, 3, 456789, tzinfo=dt.UTC)
     row = {

@@ -85,6 +85,10 @@ def partitioned(column: str, transform: str, **more: Any) -> dict[str, Any]:
         (partitioned("day", "hour", data_type="date"), r"hour\(day\) cannot be applied: column 'day' has type date"),
         ({"columns": {"name": {"x-partition-transform": "day"}}}, "hint 'x-partition-transform' has no meaning without"),
         ({"columns": {"name": {"x-partitioned": True}}}, "column 'name': unknown hint 'x-partitioned'; did you mean 'x-part"),
+        (
+            {"columns": {"day": {"data_type": "timestamp", "precision": 10}}},
+            "column 'day': a timestamp has no precision 10",
+        ),
         ({"primary_key": "price", **merge()}, "the primary_key 'price' is a double"),
         ({"columns": {"gone": {"hard_delete": True}}, **merge()}, "the hard_delete hint of column 'gone' needs a primary_key"),
         (merge(strategy="upsert"), "No primary key defined for table `t`"),
@@ -104,6 +108,18 @@ def test_a_strategy_that_is_not_there(tmp_path: Path) -> None:
     told = "`scd2` merge strategy not supported for table `t`.*delete-insert"
     with pytest.raises(PipelineStepFailed, match=told):
         pipeline.extract(resource([ROW], **merge(strategy="scd2")))
+
+
+def test_nested_rows_that_cannot_be_found(tmp_path: Path) -> None:
+    """Tables that were appended to before do not know to which row of the root the rows of the third level belong."""
+    pipeline = DltLake(tmp_path).pipeline()
+    pipeline.extract(resource([{"id": 1, "parts": [{"bits": [{"b": 1}]}]}]))
+    pipeline.normalize()
+    pipeline.extract(resource([{"id": 1}], primary_key="id", **merge()))
+    pipeline.normalize()
+    told = "'t__parts__bits': it has no column that tells to which row of 't'.*drop_resources"
+    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=told):
+        client.verify_schema(only_tables=["t"])
 
 
 def test_the_hint_of_older_documents_is_refused_by_dlt_itself(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from dlt.common.destination.exceptions import DestinationUndefinedEntity
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.schema import Schema, TSchemaTables
 from dlt.common.schema.exceptions import SchemaCorruptedException
-from dlt.common.schema.typing import TLoaderReplaceStrategy
+from dlt.common.schema.typing import TLoaderReplaceStrategy, TTableSchemaColumns
 from dlt.common.schema.utils import get_nested_tables, has_table_seen_data
 from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
 from dlt.destinations.job_impl import ReferenceFollowupJobRequest
@@ -42,6 +42,7 @@ from frazil.doors.dlt.jobs import CommitJob, FileJob
 from frazil.doors.dlt.opened import OpenTables
 from frazil.doors.dlt.reading import SparkSqlClient, answer, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
+from frazil.doors.dlt.stored import columns_of
 from frazil.engine.loads import Loader, load_lake
 from frazil.model.events import CommitFailed, Event
 from frazil.model.load import Disposition, Load, TableLoad
@@ -102,6 +103,18 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             with dlt_errors(f"table {self.schema.version_table_name}"):
                 self._loader.remove(self._sink(self.schema.version_table_name), self._sink_id, condition)
 
+    def get_storage_tables(self, table_names: Iterable[str]) -> Iterator[tuple[str, TTableSchemaColumns]]:
+        """The columns of tables as they are in the catalog; none of a table that is not there."""
+        for name in table_names:
+            with dlt_errors(f"table {name}"):
+                there = self._loader.columns(self._sink(name))
+            yield name, {} if there is None else columns_of(there, self.capabilities)
+
+    def get_storage_table(self, table_name: str) -> tuple[bool, TTableSchemaColumns]:
+        """Whether a table is there, and its columns."""
+        ((_, columns),) = self.get_storage_tables([table_name])
+        return bool(columns), columns
+
     # The schema.
 
     def verify_schema(
@@ -118,9 +131,11 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         if problems:
             raise problems[0]
         for table in tables:
+            hints.require_precisions(self.schema.name, table)
             hints.partition_fields(self.schema.name, table, self.capabilities)
             hints.table_properties(self.schema.name, table)
             self._require_keys(table)
+            self._require_root_keys(table)
         return tables
 
     def update_stored_schema(
@@ -352,6 +367,23 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                     self.schema.name,
                     f"Table {table['name']!r}: the {hint} {name!r} is a double, which Iceberg does not find rows by. Make it a "
                     "decimal, a bigint or a text.",
+                )
+
+    def _require_root_keys(self, table: PreparedTableSchema) -> None:
+        """The rows of nested tables must tell to which row of the root they belong, to be replaced together with it."""
+        if hints.is_nested(table):
+            return
+        disposition = hints.disposition_of(self.schema.tables, table, self.capabilities)
+        if disposition not in (Disposition.DELETE_INSERT, Disposition.UPSERT):
+            return
+        chain = self.chain_of(hints.name_of(table))
+        for nested in chain[1:]:
+            if hints.root_key(chain, nested) is None:
+                raise SchemaCorruptedException(
+                    self.schema.name,
+                    f"Table {nested['name']!r}: it has no column that tells to which row of {table['name']!r} its rows belong, "
+                    'because they were not merged from the beginning. Load the resource anew, with refresh="drop_resources"; '
+                    "`source.root_key = True` before the first load adds the column in any case.",
                 )
 
     def _register_new_tables(self) -> None:

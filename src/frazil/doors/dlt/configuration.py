@@ -134,7 +134,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             "strict_casting": self.strict_casting,
             "schema_evolution": "type_widen",
         }
-        if self._s3():
+        if self._s3() or self.sigv4_enabled:
             given["s3"] = self._s3()
         if location := self._location(name):
             given["location"] = location

@@ -60,7 +60,8 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
         caps.supported_replace_strategies = ["truncate-and-insert", "insert-from-staging"]
         caps.escape_identifier = lambda name: "`" + name.replace("`", "``") + "`"
         caps.escape_literal = _literal
-        caps.casefold_identifier = str.lower
+        # Names are written as they are given.
+        caps.casefold_identifier = str
         # Spark does not tell names apart by case.
         caps.has_case_sensitive_identifiers = False
         caps.decimal_precision = (38, 9)

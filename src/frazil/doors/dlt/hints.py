@@ -35,6 +35,7 @@ _PLAIN = {"text": "string", "double": "double", "bool": "boolean", "date": "date
           "json": "string"}  # fmt: skip
 _MOMENTS = ("date", "timestamp", "timestamptz")
 _INT_BITS = 32
+_NANOSECONDS = 9
 
 
 def name_of(table: PreparedTableSchema) -> str:
@@ -67,6 +68,14 @@ def column_type(column: TColumnSchema, caps: DestinationCapabilitiesContext) -> 
             return "decimal({}, {})".format(*caps.wei_precision)
         case _:
             return _PLAIN[str(kind)]
+
+
+def require_precisions(schema_name: str, table: PreparedTableSchema) -> None:
+    """Moments have at most nanoseconds. Those are written as microseconds where nothing is lost by that."""
+    for name, column in table["columns"].items():
+        precision = column.get("precision")
+        if column.get("data_type") == "timestamp" and precision is not None and precision > _NANOSECONDS:
+            raise _wrong(schema_name, table, f"column {name!r}: a timestamp has no precision {precision}; write 6 or less")
 
 
 def declared_columns(table: PreparedTableSchema, caps: DestinationCapabilitiesContext) -> list[dict[str, Any]]:

@@ -156,12 +156,12 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
     @raise_database_error
     def execute_query(self, query: Any, *args: Any, **kwargs: Any) -> Iterator[DBApiCursor]:
         """Asks Spark. `%s` stands for the arguments, one after the other."""
-        self._ensure_native_conn()
-        assert self._session is not None
+        # The client of a load has nothing to open: whoever asks through it is answered, too.
+        session = self._session or self._open_session()
         if kwargs:
             raise DatabaseTerminalException(ValueError("Arguments by name are not known here; write %s."))
         asked = self.understood(query.replace("%s", "?") if args else query)
-        yield SparkCursorImpl(SparkCursor(self._session.sql(asked, args=list(args) or None)))  # type: ignore[arg-type]
+        yield SparkCursorImpl(SparkCursor(session.sql(asked, args=list(args) or None)))  # type: ignore[arg-type]
 
     def understood(self, query: str) -> str:
         """The query with the names that the tables have in the catalog. Only what reads is understood."""
