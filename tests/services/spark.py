@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COMPONENTS = ("core", "avro", "postgres", "kafka")
-# Tests run much code a few times each: to compile it more than once would take nearly half of all time.
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +25,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         app_name="frazil-tests",
         conf={
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             "spark.sql.warehouse.dir": tmp_path_factory.mktemp("spark-warehouse").as_uri(),
