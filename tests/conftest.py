@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.model import secrets
+
 # Modules whose few tests take minutes. They begin first, so that no worker is left with one when the others are done.
 LONG = (
     "sources/postgres/test_tables.py",
@@ -34,6 +36,12 @@ pytest_plugins = [
     "services.spark",
     "services.standalone",
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_others() -> None:
+    """A process remembers all secrets that it has seen, to mask them: those of another test may be plain words of this one."""
+    secrets._remembered.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,16 +10,11 @@ import pytest
 
 from cli.commands import Frazil, Outcome
 from frazil.cli import main
-from frazil.model import secrets
 
 
 @pytest.fixture
 def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Frazil]:
-    """Calls the command in this process, in an empty folder. Logging is as before when the test has ended.
-
-    As a new process would, it knows no secrets of others: they would be masked in whatever it prints.
-    """
-    monkeypatch.setattr(secrets, "_remembered", set())
+    """Calls the command in this process, in an empty folder. Logging is as before when the test has ended."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     root, own = logging.getLogger(), logging.getLogger("frazil")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +17,6 @@ from pyspark.sql import SparkSession
 
 from frazil.dlt import IcebergRestClient, IcebergRestConfiguration, iceberg_rest
 from frazil.engine.catalogs import catalog_settings
-from frazil.engine.jars import ensure_jars, read_lock
-from services.rest_catalog import LOCK
 
 
 @pytest.fixture
@@ -23,9 +25,9 @@ def catalog() -> Iterator[NotingCatalog]:
         yield started
 
 
-def client(catalog: NotingCatalog, **options: Any) -> IcebergRestClient:
+def client(uri: str, **options: Any) -> IcebergRestClient:
     """The client that dlt would be given."""
-    destination = iceberg_rest(catalog_uri=catalog.uri, max_retries=0, **options)
+    destination = iceberg_rest(catalog_uri=uri, max_retries=0, **options)
     made = destination.client(Schema("s"), IcebergRestConfiguration()._bind_dataset_name("ds"))
     assert isinstance(made, IcebergRestClient)
     return made
@@ -39,7 +41,7 @@ def seen(catalog: NotingCatalog) -> set[str | None]:
 
 
 def test_a_token_is_sent_as_it_is(spark: SparkSession, catalog: NotingCatalog) -> None:
-    asking = client(catalog, token="t0ken")
+    asking = client(catalog.uri, token="t0ken")
     assert asking.is_storage_initialized()
     assert seen(catalog) == {"Bearer t0ken"}
     assert asking.get_open_table_catalog("iceberg").list_namespaces() == [("default",)]
@@ -58,7 +60,7 @@ def test_a_credential_is_changed_for_a_token(
     spark: SparkSession, catalog: NotingCatalog, options: dict[str, str], place: str, scope: str
 ) -> None:
     given = {name: value.format(uri=catalog.uri) for name, value in options.items()}
-    asking = client(catalog, credential="id:secret", **given)
+    asking = client(catalog.uri, credential="id:secret", **given)
     assert asking.is_storage_initialized()
     assert asking.get_open_table_catalog("iceberg").list_namespaces() == [("default",)]
     assert seen(catalog) == {f"Bearer {FETCHED}"}
@@ -70,24 +72,18 @@ def test_a_credential_is_changed_for_a_token(
 
 
 def test_nobody_is_named_where_nothing_is_given(spark: SparkSession, catalog: NotingCatalog) -> None:
-    assert client(catalog).is_storage_initialized()
+    assert client(catalog.uri).is_storage_initialized()
     assert (seen(catalog), catalog.logins) == ({None}, [])
 
 
-def test_requests_are_signed(spark: SparkSession, catalog: NotingCatalog) -> None:
-    """Amazon's library is not among the jars of the tests' Spark, which is given it here: that of the REST catalog's server."""
-    jvm: Any = spark._jvm
-    (bundle,) = (jar for jar in ensure_jars(read_lock(LOCK)) if jar.name.startswith("iceberg-aws-bundle"))
-    jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.net.URI(bundle.as_uri()).toURL())
-    keys = {"aws.accessKeyId": "AKEY", "aws.secretAccessKey": "skey"}
-    for name, value in keys.items():
-        jvm.java.lang.System.setProperty(name, value)
-    try:
-        asking = client(catalog, sigv4_enabled=True, signing_region="eu-west-1", signing_name="glue")
-        assert asking.is_storage_initialized()
-    finally:
-        for name in keys:
-            jvm.java.lang.System.clearProperty(name)
+def test_requests_are_signed(catalog: NotingCatalog) -> None:
+    """In a process of its own, whose Spark gets Amazon's library because the catalog needs it."""
+    options = {"sigv4_enabled": True, "signing_region": "eu-west-1", "signing_name": "glue"}
+    code = f"from test_dlt_authentication import client\nassert client({catalog.uri!r}, **{options}).is_storage_initialized()"
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    keys = {"AWS_ACCESS_KEY_ID": "AKEY", "AWS_SECRET_ACCESS_KEY": "skey", "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | keys, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
     signature = re.compile(r"AWS4-HMAC-SHA256 Credential=AKEY/\d{8}/eu-west-1/glue/aws4_request, SignedHeaders=.*, Signature=\w+")
     assert all(signature.match(value or "") for value in seen(catalog)), seen(catalog)
 
