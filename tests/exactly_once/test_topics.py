@@ -19,7 +19,7 @@ from exactly_once.programs.topics import PARTITIONS, TABLES, messages, name_of
 from services.kafka import Kafka, Message, write
 from services.processes import wait_until
 
-MESSAGES, KILLS = 200_000, 5
+MESSAGES, KILLS = 120_000, 4
 
 
 def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
