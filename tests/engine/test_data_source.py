@@ -62,6 +62,7 @@ def test_a_named_batch_is_written_once(lake: Lake) -> None:
         ("append", {"schema": "{nope"}, "schema: this is not JSON"),
         ("overwrite", {"commit_mode": "upsert"}, "upsert and the mode of the write, overwrite, say different things"),
         ("append", {"commit_mode": "upsert"}, "upsert sinks must specify a key"),
+        ("append", {"partition_by": "day(nope)"}, "there is no column 'nope'"),
     ],
 )
 def test_what_is_wrong_is_told_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], told: str) -> None:
