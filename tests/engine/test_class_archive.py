@@ -22,14 +22,14 @@ def java(*options: str) -> int:
 
 @pytest.fixture
 def archive() -> Path:
-    path = archive_of(needed_jars())
+    path = archive_of()
     assert path.is_file(), "`make setup` makes it"
     return path
 
 
 def test_java_takes_the_archive_with_the_jars_of_any_component(archive: Path) -> None:
     core, more = needed_jars(), needed_jars(("kafka", "postgres"))
-    options = sharing_options(core, given="").split()
+    options = sharing_options(given="").split()
     assert f"-XX:SharedArchiveFile={archive}" in options
     # With -Xshare:on Java does not start when the archive does not fit.
     assert java("-Xshare:on", *options, "-cp", class_path(core)) == 0
@@ -47,14 +47,14 @@ def test_the_session_of_the_tests_uses_it(spark: SparkSession, archive: Path) ->
 
 
 def test_jars_are_where_the_master_needs_them(archive: Path) -> None:
-    core, jars = needed_jars(), needed_jars(("postgres",))
+    jars = needed_jars(("postgres",))
     for master in ("local", "local[4]", None):
-        conf = launch_conf(SparkSettings(master=master), jars, core)
+        conf = launch_conf(SparkSettings(master=master), jars)
         assert conf["spark.driver.extraClassPath"] == class_path(jars)
         assert "spark.jars" not in conf
         assert str(archive) in conf["spark.driver.extraJavaOptions"]
     for master in ("local-cluster[1,1,1024]", "spark://host:7077", "yarn"):
-        conf = launch_conf(SparkSettings(master=master), jars, core)
+        conf = launch_conf(SparkSettings(master=master), jars)
         assert conf["spark.jars"] == ",".join(map(str, jars))
         assert "spark.driver.extraClassPath" not in conf
         assert str(archive) not in conf["spark.driver.extraJavaOptions"]
@@ -68,7 +68,7 @@ def test_jars_are_where_the_master_needs_them(archive: Path) -> None:
 )  # fmt: skip
 def test_what_the_user_says_of_classes_is_left_alone(archive: Path, own: dict[str, str]) -> None:
     jars = needed_jars()
-    conf = launch_conf(SparkSettings(master="local[1]", conf=own), jars, jars)
+    conf = launch_conf(SparkSettings(master="local[1]", conf=own), jars)
     for name, value in own.items():
         assert value in conf[name]
     assert str(archive) not in conf["spark.driver.extraJavaOptions"]

@@ -44,11 +44,10 @@ def work(java_options):
     print("rows", spark.table("lake.db.numbers").count(), os.environ["JAVA_HOME"])
     return spark
 
-core = needed_jars()
-archive = class_archive.make_archive(core, work)
+archive = class_archive.make_archive(work)
 print("classes", archive)
-print("options", class_archive.sharing_options(core, ""))
-print("path", class_archive.class_path(core))
+print("options", class_archive.sharing_options(""))
+print("path", class_archive.class_path(needed_jars()))
 """
 
 

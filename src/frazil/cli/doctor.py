@@ -146,11 +146,11 @@ def _jars(project: ProjectSpec | None) -> Iterator[Finding]:
 def _classes() -> Iterator[Finding]:
     """Only where all jars are there: to look must not fetch any."""
     from frazil.engine.class_archive import archive_of
-    from frazil.engine.jars import component_jars, missing_jars, needed_jars
+    from frazil.engine.jars import component_jars, missing_jars
 
     if java_version() is None or package_version("pyspark") is None or missing_jars(component_jars(["core"])):
         return
-    archive = archive_of(needed_jars())
+    archive = archive_of()
     if archive.is_file():
         yield Finding("classes", "ok", f"{archive} is there: Spark starts quickly")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,22 +16,27 @@ if TYPE_CHECKING:
 
 def setup(call: Call, components: Components = None) -> None:
     """Fetch the jars, and prepare Java's classes so that Spark starts in a third of the time. Once for each installation."""
-    from frazil.engine.class_archive import archive_of, make_archive
     from frazil.engine.jars import needed_jars
 
     def say(text: str) -> None:
         call.output.say(text, "dim")
 
     jars = needed_jars(components or (), report=say)
-    core = needed_jars()
-    archive: Path | None = archive_of(core)
-    if archive is not None and not archive.is_file():
-        say("preparing Java's classes, for quick starts: this takes about half a minute, once")
-        archive = make_archive(core, _typical_work)
-        if archive is None:
-            say("this Java cannot keep its classes; Spark starts without")
+    archive = _archive(say)
     if call.output.json:
         call.output.document({"jars": [str(jar) for jar in jars], "classes": archive and str(archive)})
+
+
+def _archive(say: Callable[[str], None]) -> Path | None:
+    from frazil.engine.class_archive import archive_of, make_archive
+
+    if (there := archive_of()).is_file():
+        return there
+    say("preparing Java's classes, for quick starts: this takes about half a minute, once")
+    made = make_archive(_typical_work)
+    if made is None:
+        say("this Java cannot keep its classes; Spark starts without")
+    return made
 
 
 def _typical_work(java_options: str) -> SparkSession:

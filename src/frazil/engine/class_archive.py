@@ -10,15 +10,15 @@ The classes must come from Java's own class path, and in the same order, which i
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from frazil.engine.cache import cache_dir
+from frazil.engine.jars import needed_jars, spark_jars
 from frazil.engine.java import java_command
 
 if TYPE_CHECKING:
@@ -43,31 +43,31 @@ _KEPT = 2
 
 def class_path(jars: Iterable[Path]) -> str:
     """Spark's own jars, then these. Spark names its own once more at the end, where Java does not look any more."""
-    return os.pathsep.join([str(_spark_jars() / "*"), *map(str, jars)])
+    return os.pathsep.join([str(spark_jars() / "*"), *map(str, jars)])
 
 
-def sharing_options(core: Sequence[Path], given: str) -> str:
+def sharing_options(given: str) -> str:
     """Java's options by which it uses the archive; none when there is no archive, or when the user's own options speak of one."""
-    archive = archive_of(core)
+    archive = archive_of()
     if any(word in given for word in _USERS_OWN_OPTIONS) or not archive.is_file():
         return ""
     return " ".join([_shared(archive), *_QUIET])
 
 
-def archive_of(core: Sequence[Path]) -> Path:
-    """Where the archive for the Java, the PySpark and the jars of now is, or would be."""
-    marks = [_mark(path) for path in (Path(java_command()).resolve(), *sorted(_spark_jars().glob("*.jar")), *core)]
+def archive_of() -> Path:
+    """Where the archive for the Java, the PySpark and the jars of now is, or would be. Those of `core` are always needed."""
+    marks = [_mark(path) for path in (Path(java_command()).resolve(), *sorted(spark_jars().glob("*.jar")), *needed_jars())]
     return _folder() / f"{hashlib.sha256(repr(marks).encode()).hexdigest()[:16]}.jsa"
 
 
-def make_archive(core: Sequence[Path], work: Callable[[str], SparkSession]) -> Path | None:
+def make_archive(work: Callable[[str], SparkSession]) -> Path | None:
     """Makes the archive of all classes that some work needs. None: this Java cannot make one.
 
     ``work`` is given options for Java, and returns the Spark that it has started with them.
     """
     from frazil.engine.running_java import end_java
 
-    archive = archive_of(core)
+    archive = archive_of()
     archive.parent.mkdir(parents=True, exist_ok=True)
     scratch = archive.with_name(f".{archive.name}-{os.getpid()}")
     base = _base_of(archive)
@@ -119,13 +119,6 @@ def _made_base(path: Path) -> bool:
 
 def _asked(*options: str) -> bool:
     return subprocess.run([java_command(), *options], capture_output=True, check=False).returncode == 0
-
-
-def _spark_jars() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None, "PySpark is a requirement"
-    assert spec.origin is not None, "PySpark is a package with files"
-    return Path(spec.origin).parent / "jars"
 
 
 def _folder() -> Path:

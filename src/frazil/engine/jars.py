@@ -108,9 +108,11 @@ def ensure_jars(jars: Iterable[Jar], report: Report = lambda _: None) -> tuple[P
 def needed_jars(components: Iterable[str] = (), report: Report = lambda _: None) -> tuple[Path, ...]:
     """The jars of these components, fetched where they are not at hand, and those that come with frazil; of `core` first."""
     wanted = tuple(dict.fromkeys(("core", *components)))
-    ensure_jars(component_jars(wanted), report=report)
+    locked = {name: component_jars((name,)) for name in wanted}
+    every = [jar for jars in locked.values() for jar in jars]
+    at = dict(zip(every, ensure_jars(every, report=report), strict=True))
     own = {name: (OWN_JARS[name],) for name in wanted if name in OWN_JARS}
-    return tuple(path for name in wanted for path in (*ensure_jars(component_jars((name,))), *own.get(name, ())))
+    return tuple(path for name, jars in locked.items() for path in (*(at[jar] for jar in jars), *own.get(name, ())))
 
 
 def _folder() -> Path:
@@ -247,11 +249,16 @@ def _reason(log: str) -> str:
     return next(telling, lines[-1] if lines else "Ivy said nothing")
 
 
-def _ivy_jar() -> Path:
+def spark_jars() -> Path:
+    """The folder with the jars that PySpark ships."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise EnvironmentFault("pyspark-missing", "PySpark is not installed.", fix="Run make setup, or pip install frazil.")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    return Path(spec.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    found = sorted(spark_jars().glob("ivy-*.jar"))
     if not found:
         raise EnvironmentFault("ivy-missing", "The installed PySpark ships no Ivy.", fix="Install pyspark 4.1 from its package.")
     return found[-1]

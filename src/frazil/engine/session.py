@@ -78,7 +78,7 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    conf = launch_conf(settings, jars, needed_jars())
+    conf = launch_conf(settings, jars)
     # The JVM is started with what may stand on its command line; the session in it then gets everything.
     launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
     SparkContext._ensure_initialized(conf=launch)
@@ -137,8 +137,8 @@ def _private_file(content: SecretStr) -> str:
     return str(path)
 
 
-def launch_conf(settings: SparkSettings, jars: Sequence[Path], core: Sequence[Path]) -> dict[str, str]:
-    """The options of a new Spark: frazil's defaults, then the user's, then the jars, of which those of ``core`` are the first."""
+def launch_conf(settings: SparkSettings, jars: Sequence[Path]) -> dict[str, str]:
+    """The options of a new Spark: frazil's defaults, then the user's, then the jars, of which those of `core` are the first."""
     master = settings.master or settings.conf.get("spark.master") or "local[*]"
     conf = _with_own_needs(DEFAULTS | {"spark.master": master} | settings.conf)
     for name in (JAVA_OPTIONS, "spark.executor.extraJavaOptions"):
@@ -148,7 +148,7 @@ def launch_conf(settings: SparkSettings, jars: Sequence[Path], core: Sequence[Pa
         conf[JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     if _one_process(master) and not USERS_OWN & conf.keys():
         conf[CLASS_PATH] = class_path(jars)
-        conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {sharing_options(core, conf[JAVA_OPTIONS])}".strip()
+        conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {sharing_options(conf[JAVA_OPTIONS])}".strip()
     else:
         conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
     if master.startswith("local"):

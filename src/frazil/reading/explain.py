@@ -170,6 +170,12 @@ def _unknown_key(finding: _Finding) -> ConfigError:
     return unknown_key(finding.document, finding.path, _known_keys(finding))
 
 
+def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The cure for a name that is none: the one that was probably meant, or what else there is to say."""
+    near = nearest(name, known)
+    return f"Did you mean `{near}`?" if near else otherwise
+
+
 def unknown_key(document: Document, path: Path, known: Iterable[str]) -> ConfigError:
     """A key that nothing reads."""
     key, known = str(path[-1]), sorted(set(known))

@@ -24,15 +24,7 @@ from services.kafka import Kafka, Message
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "bizon"
 
-WHOLE = """\
-name: {name}
-source:
-  name: kafka
-  sync_mode: incremental
-  bootstrap_servers: {servers}
-  message_encoding: utf-8
-  topics: {topics}
-{source}
+DESTINATION = """\
 destination:
   name: bigquery_iceberg
   config:
@@ -44,6 +36,20 @@ destination:
       {catalog}: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "{folder}/warehouse"}}
 {config}
 """
+
+WHOLE = (
+    """\
+name: {name}
+source:
+  name: kafka
+  sync_mode: incremental
+  bootstrap_servers: {servers}
+  message_encoding: utf-8
+  topics: {topics}
+{source}
+"""
+    + DESTINATION
+)
 
 
 @dataclass

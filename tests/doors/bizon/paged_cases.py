@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
-from bizon_cases import run
+from bizon_cases import DESTINATION, run
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.doors.bizon import load_text
@@ -87,24 +87,17 @@ class Shelf(AbstractSource):
             file.write(json.dumps(call) + "\\n")
 """
 
-FILE = """\
+FILE = (
+    """\
 name: shelf
 source:
   name: shelf
   stream: books
   source_file_path: {folder}/shelf.py
 {source}
-destination:
-  name: bigquery_iceberg
-  config:
-    project_id: proj
-    dataset_id: lake
-    gcs_warehouse_bucket: bucket
-    iceberg_namespace: ns
-    catalog_config:
-      {catalog}: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "{folder}/warehouse"}}
-{config}
 """
+    + DESTINATION
+)
 
 COLUMNS = """\
 destination_id: books

@@ -8,6 +8,7 @@ from frazil.doors.bizon.destination import DestinationConfig
 from frazil.errors import ConfigError
 from frazil.model.names import nearest
 from frazil.reading.document import Document, Path
+from frazil.reading.explain import suggestion
 
 TYPES = ("sql", "rest", "hive")
 
@@ -107,8 +108,7 @@ def _require_known(document: Document, path: Path, kind: str, section: dict[str,
             message = f"`{key}` must be text, not a section or a list"
             document.problems.append(ConfigError("wrong-type", message, location=place))
         elif key not in known and not key.startswith(_FAMILIES):
-            near = nearest(key, known)
-            fix = f"Did you mean `{near}`?" if near else f"Known keys: {', '.join(known)}, and properties such as s3.endpoint."
+            fix = suggestion(key, known, f"Known keys: {', '.join(known)}, and properties such as s3.endpoint.")
             document.problems.append(ConfigError("unknown-key", f"Unknown key `{key}` in `{path[-1]}`", fix=fix, location=place))
 
 

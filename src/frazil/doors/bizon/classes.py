@@ -12,7 +12,7 @@ from frazil.doors.bizon.source import KAFKA, PagedEntry
 from frazil.errors import ConfigError
 from frazil.model.names import nearest
 from frazil.reading.document import Document, Path, plain_value
-from frazil.reading.explain import checked, unknown_key, written_path
+from frazil.reading.explain import checked, suggestion, unknown_key, written_path
 from frazil.sources.pages.classes import classes_in, classes_of, reads_increments, require_package, source_names
 from frazil.sources.pages.failures import asking
 
@@ -71,8 +71,7 @@ def class_of(document: Document, source: PagedEntry) -> type[Any] | None:
 
 
 def _tell_unknown(document: Document, what: str, name: str, known: tuple[str, ...], place: Any) -> None:
-    near = nearest(name, known)
-    fix = f"Did you mean `{near}`?" if near else f"Known values: {', '.join(known)}."
+    fix = suggestion(name, known, f"Known values: {', '.join(known)}.")
     if what == "source":
         fix += " A source of your own is named with source_file_path, or with --custom-source."
     document.problems.append(ConfigError("unknown-value", f"There is no {what} `{name}`", fix=fix, location=place))

@@ -223,12 +223,12 @@ def quoted(name: str) -> str:
 
 
 def _expression(name: str, reading: Reading, *, whole: bool) -> str:
+    if name in ("_bizon_extracted_at", "_bizon_loaded_at"):
+        return "current_timestamp()"
     k = {one: f"{PREFIX}{one}" for one in (*_RECORD, "value", "json")}
     if reading.paged:
         return _of_page(name, k)
     match name:
-        case "_bizon_extracted_at" | "_bizon_loaded_at":
-            return "current_timestamp()"
         case "_bizon_id":
             # The same message has the same id however often it is read.
             return _uuid(f"md5(concat({k['topic']}, ':', {k['partition']}, ':', {k['offset']}))")
@@ -243,8 +243,6 @@ def _expression(name: str, reading: Reading, *, whole: bool) -> str:
 def _of_page(name: str, k: dict[str, str]) -> str:
     text = {one: f"CAST({k[one]} AS STRING)" for one in ("key", "value")}
     match name:
-        case "_bizon_extracted_at" | "_bizon_loaded_at":
-            return "current_timestamp()"
         case "_bizon_id":
             # A record has no place of its own; the same record with the same fields has the same id.
             return _uuid(f"md5(concat({text['key']}, ':', {text['value']}))")

@@ -8,8 +8,8 @@ from typing import Any
 
 from frazil.doors.bizon.source import KafkaAuth, KafkaEntry
 from frazil.errors import ConfigError
-from frazil.model.names import nearest
 from frazil.reading.document import Document, Path
+from frazil.reading.explain import suggestion
 
 # Bizon's client is librdkafka, frazil's is Java's. Names of the former that the latter has under another name.
 _OTHER_NAMES = {"fetch.wait.max.ms": "fetch.max.wait.ms", "fetch.message.max.bytes": "max.partition.fetch.bytes"}
@@ -123,8 +123,7 @@ def _problems(document: Document, given: dict[str, str], login: dict[str, Any]) 
             words = f"`{name}` is said by `{_ELSEWHERE[name]}` of the source"
             yield ConfigError("unknown-key", words, fix=f"Put it under `{_ELSEWHERE[name]}`.", location=place)
         elif name not in known:
-            near = nearest(name, known)
-            fix = f"Did you mean `{near}`?" if near else f"Known settings: {', '.join(sorted(known))}."
+            fix = suggestion(name, known, f"Known settings: {', '.join(sorted(known))}.")
             yield ConfigError("unknown-key", f"Unknown setting `{name}` in `consumer_config`", fix=fix, location=place)
     if given.get("enable.auto.commit") == "true":
         words = (

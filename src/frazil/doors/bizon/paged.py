@@ -10,11 +10,10 @@ from frazil.doors.bizon.columns import Reading, Shape, quarrels, shape
 from frazil.doors.bizon.destination import TableEntry
 from frazil.doors.bizon.file import PagedDocument
 from frazil.doors.bizon.source import PagedEntry
-from frazil.doors.bizon.tables import Layout, Table, declared_tables, layout_of
-from frazil.doors.bizon.translation import Found, Translation, retry_of
+from frazil.doors.bizon.tables import Layout, Table, declared_tables, layout_of, tell_undeclared
+from frazil.doors.bizon.translation import Found, Translation
 from frazil.model.changes import CommitMode
 from frazil.model.load import ALL_ROWS
-from frazil.model.names import nearest
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.route import UnknownRoute
 from frazil.model.sink import SinkSpec
@@ -64,10 +63,6 @@ class _Pages(Translation):
             found.pipelines.append(pipeline)
         return found
 
-    @property
-    def _unit(self) -> str | None:
-        return self.config.epoch_unit.value if self.config.epoch_unit is not None else None
-
     # The source.
 
     def _settings(self) -> Mapping[str, Any] | None:
@@ -105,10 +100,7 @@ class _Pages(Translation):
         names = [table.entry.destination_id for table in known]
         name = self.config.destination_id or names[0]
         if name not in names:
-            near = nearest(name, names)
-            message = f"no table is declared for the destination_id `{name}`"
-            fix = f"Did you mean `{near}`?" if near else f"Tables: {', '.join(names)}."
-            self.problem("unknown-destination", message, (*self.base, "destination_id"), fix, at_value=True)
+            tell_undeclared(self, name, names, (*self.base, "destination_id"))
         return known
 
     def _sink(
@@ -156,18 +148,4 @@ class _Pages(Translation):
         )
         if source is None:
             return None
-        return self.made(
-            self.base,
-            lambda: PipelineSpec.model_validate(
-                {
-                    "name": names[0] if len(names) == 1 else self.file.name,
-                    "source_name": self._source.name,
-                    "source": source,
-                    "sink_name": self.alias,
-                    "sink": sink,
-                    "transforms": made.transforms,
-                    "once": not self.goes_on,
-                    "retry": retry_of(self.config),
-                }
-            ),
-        )
+        return self._pipeline_of(names[0] if len(names) == 1 else self.file.name, self.base, source, sink, made)

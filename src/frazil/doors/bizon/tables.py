@@ -15,6 +15,7 @@ from frazil.model.names import nearest
 from frazil.model.partition import PartitionField, Transform, transform_problem
 from frazil.model.types import parse_type
 from frazil.reading.document import Path
+from frazil.reading.explain import suggestion
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ def tables_of(context: Context) -> list[Table]:
     return [Table(table.entry, table.path, tuple(topics.get(table.entry.destination_id, ()))) for table in known]
 
 
+def tell_undeclared(context: Context, name: str, known: Sequence[str], at: Path) -> None:
+    """A table is named that is none of those that are declared."""
+    fix = suggestion(name, known, f"Tables: {', '.join(known)}.")
+    context.problem("unknown-destination", f"no table is declared for the destination_id `{name}`", at, fix, at_value=True)
+
+
 def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[str]]:
     """The topics by the table that they are led to. With tables that are declared, another one is a mistake."""
     led: dict[str, list[str]] = {}
@@ -83,11 +90,8 @@ def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[str
             message = f"the topic {topic.name} has no destination_id, and neither has the destination"
             context.problem("missing-key", message, path, "Add `destination_id`.")
         elif known is not None and name not in known:
-            near = nearest(name, known)
-            message = f"no table is declared for the destination_id `{name}`"
-            fix = f"Did you mean `{near}`?" if near else f"Tables: {', '.join(known)}."
             at: Path = (*path, "destination_id") if topic.destination_id else (*context.base, "destination_id")
-            context.problem("unknown-destination", message, at, fix, at_value=True)
+            tell_undeclared(context, name, known, at)
         elif "." in name:
             message = f"`{name}` is no name of a table: a dot would begin a namespace"
             context.problem("invalid-value", message, (*path, "destination_id"), at_value=True)
@@ -173,9 +177,8 @@ def _named(
     for number, name in enumerate(names):
         column = known.get(name if case_sensitive else name.lower())
         if column is None:
-            near = nearest(name, known.values())
             message = f"{path[-1]}: the table `{table.entry.destination_id}` has no column `{name}`"
-            fix = f"Did you mean `{near}`?" if near else f"Columns: {', '.join(known.values())}."
+            fix = suggestion(name, known.values(), f"Columns: {', '.join(known.values())}.")
             context.problem("invalid-value", message, (*path, number), fix, at_value=True)
         else:
             found.append(column)

@@ -7,10 +7,9 @@ from typing import Any
 from frazil.doors.bizon.columns import Reading, shape
 from frazil.doors.bizon.file import BizonDocument
 from frazil.doors.bizon.kafka import Cluster, cluster_of
-from frazil.doors.bizon.source import KAFKA, KafkaEntry
+from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.tables import Table, layout_of, tables_of
-from frazil.doors.bizon.translation import Found, Translation, retry_of
-from frazil.model.pipeline import PipelineSpec
+from frazil.doors.bizon.translation import Found, Translation
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource
 from frazil.reading.document import Document
@@ -66,21 +65,7 @@ class _Topics(Translation):
         )
         if source is None:
             return
-        pipeline = self.made(
-            table.path,
-            lambda: PipelineSpec.model_validate(
-                {
-                    "name": name,
-                    "source_name": KAFKA,
-                    "source": source,
-                    "sink_name": self.alias,
-                    "sink": sink,
-                    "transforms": made.transforms,
-                    "once": not self.goes_on,
-                    "retry": retry_of(self.config),
-                }
-            ),
-        )
+        pipeline = self._pipeline_of(name, table.path, source, sink, made)
         if pipeline is not None:
             found.pipelines.append(pipeline)
 
@@ -90,11 +75,10 @@ class _Topics(Translation):
 
     def _reading(self, cluster: Cluster | None) -> Reading:
         source = self._source
-        unit = self.config.epoch_unit
         return Reading(
             source.message_encoding if source is not None else "utf-8",
             cluster.registry if cluster is not None else None,
             self._changes(),
             source.timestamp_ms_name if source is not None else None,
-            unit.value if unit is not None else None,
+            self._unit,
         )

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from frazil.doors.bizon.catalog import catalog_of, warehouse_of
-from frazil.doors.bizon.columns import TIME
+from frazil.doors.bizon.columns import TIME, Shape
 from frazil.doors.bizon.context import Context
 from frazil.doors.bizon.destination import DestinationConfig
 from frazil.doors.bizon.tables import Layout, Table
@@ -17,6 +17,7 @@ from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
+from frazil.model.source import KafkaSource, PagesSource
 from frazil.model.types import parse_type
 from frazil.reading.document import Path
 
@@ -95,6 +96,27 @@ class Translation(Context):
             transform.placed(self.document.places_below(("transforms", number)))
             for number, transform in enumerate(self.file.transforms)
         )
+
+    @property
+    def _unit(self) -> str | None:
+        """What numbers count that stand for moments."""
+        return self.config.epoch_unit.value if self.config.epoch_unit is not None else None
+
+    def _pipeline_of(
+        self, name: str | None, path: Path, source: KafkaSource | PagesSource, sink: SinkSpec, made: Shape
+    ) -> PipelineSpec | None:
+        """The pipeline from a source to a sink; what is wrong with it is told at the path."""
+        told = {
+            "name": name,
+            "source_name": self.file.source.name if self.file.source is not None else None,
+            "source": source,
+            "sink_name": self.alias,
+            "sink": sink,
+            "transforms": made.transforms,
+            "once": not self.goes_on,
+            "retry": retry_of(self.config),
+        }
+        return self.made(path, lambda: PipelineSpec.model_validate(told))
 
     @property
     def _keeps_letters(self) -> bool:

@@ -10,12 +10,12 @@ from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, Sourc
 from frazil.errors import ConfigError
 from frazil.model.base import Problem
 from frazil.model.dead_letters import OnError
-from frazil.model.names import nearest
 from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, letters_refused, pipeline_problems
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import Transform
 from frazil.reading.document import Document, Path
+from frazil.reading.explain import suggestion
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,8 @@ def _declared(document: Document, parts: Parts) -> list[Join]:
 def _is_named(document: Document, path: Path, name: str, known: list[str], what: str) -> bool:
     if name in known:
         return True
-    near = nearest(name, known)
     listed = f"{what.capitalize()}s in this file: {', '.join(known)}." if known else f"This file has no {what}s."
-    fix = f"Did you mean `{near}`?" if near else listed
+    fix = suggestion(name, known, listed)
     message = f"The pipeline `{path[1]}` names the {what} `{name}`, which is not in this file"
     document.problems.append(ConfigError(f"unknown-{what}", message, fix=fix, location=document.value_place(path)))
     return False
