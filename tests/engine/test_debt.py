@@ -11,6 +11,7 @@ import pytest
 import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
+from frazil.engine.iceberg import Scratch
 from frazil.model.events import Event, Settled
 
 
@@ -129,6 +130,23 @@ def test_files_of_the_private_copy_are_not_left_behind(lake: Lake) -> None:
     folder = Path(lake.files()[0]).parents[1] / "metadata"
     known = {Path(row.file.removeprefix("file:")).name for row in lake.meta("metadata_log_entries")}
     assert {path.name for path in folder.glob("*.metadata.json")} == known
+
+
+def test_a_session_does_not_get_another_catalog_with_every_copy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def merge(v: str) -> set[str]:
+        """Spark keeps every catalog for good, with all that it knows."""
+        upsert(lake, f"select 1L id, '{v}' v", 3, upsert_strategy="merge")
+        return {key for key in lake.spark.conf.getAll if key.startswith("spark.sql.catalog.frazil_")}
+
+    upsert(lake, "select id, 'old' v from range(5)", 3)
+    known = merge("a")
+    assert (merge("b"), merge("c")) == (known, known)
+    with monkeypatch.context() as patched:
+        patched.setattr(Scratch, "changes", lambda *_, **__: 1 / 0)
+        with pytest.raises(frazil.FrazilError):
+            merge("d")
+    assert merge("e") == known, "what failed has given its catalog back"
+    assert (1, "e") in lake.rows()
 
 
 def files(lake: Lake, content: int) -> int:

@@ -24,11 +24,13 @@ from services.rest_catalog import RestCatalog
 
 KEYS = {"commit_mode": "upsert", "key_fields": ["writer", "id"], "op_field": "op"}
 EQUALITY = KEYS | {"upsert_strategy": "equality_delete"}
+# One way of writing meets every fault. The loop that commits is the same for the others, which meet one of each sort.
+SOME_FAULTS = tuple(APPLIED_FAULTS[::3])
 MODES: Mapping[str, tuple[dict[str, Any], tuple[Fault, ...]]] = {
     "equality_delete": (EQUALITY, tuple(COMMIT_FAULTS)),
-    "merge": (KEYS | {"upsert_strategy": "merge"}, tuple(APPLIED_FAULTS)),
-    "settled": (EQUALITY | {"max_equality_deletes": 0}, tuple(APPLIED_FAULTS)),
-    "overwrite": ({"commit_mode": "overwrite", "partition_by": ["writer"]}, tuple(APPLIED_FAULTS)),
+    "merge": (KEYS | {"upsert_strategy": "merge"}, SOME_FAULTS),
+    "settled": (EQUALITY | {"max_equality_deletes": 0}, SOME_FAULTS),
+    "overwrite": ({"commit_mode": "overwrite", "partition_by": ["writer"]}, SOME_FAULTS),
 }
 
 
@@ -84,13 +86,13 @@ def test_new_columns_come_once_with_their_rows(ground: Ground, faulty_rest: Faul
     writer = ground.writer(**EQUALITY)
     writer.open()
     write(writer, 0)
-    for number, fault in enumerate(APPLIED_FAULTS, start=1):
+    for number, fault in enumerate(SOME_FAULTS, start=1):
         faulty_rest.script([replace(fault, meanwhile=foreign.append)])
         write(writer, number, **{f"c{n}": str(n) for n in range(number + 1)})
     faulty_rest.settle()
-    assert_holds(ground, len(APPLIED_FAULTS), foreign)
+    assert_holds(ground, len(SOME_FAULTS), foreign)
     names = [field.name for field in ground.table().schema().fields]
-    assert names == ["writer", "id", *(f"c{n}" for n in range(len(APPLIED_FAULTS) + 1))]
+    assert names == ["writer", "id", *(f"c{n}" for n in range(len(SOME_FAULTS) + 1))]
 
 
 def test_sums_are_added_once_under_faults_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:

@@ -12,6 +12,9 @@ from frazil.model.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What frazil itself keeps for later use.
+_OWN = "frazil_"
+
 COMPONENTS = ("core", "avro", "postgres", "kafka")
 
 
@@ -33,3 +36,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = spark_session(settings, COMPONENTS)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def catalogs_of_others() -> Iterator[None]:
+    """Lets Spark forget the catalogs of a module: it never does by itself, and each configuration names all of them."""
+    yield
+    from pyspark.sql import SparkSession
+
+    session = SparkSession._instantiatedSession
+    if session is None or session.sparkContext._jsc is None:
+        return
+    manager = session._jsparkSession.sessionState().catalogManager()  # type: ignore[union-attr]
+    field = manager.getClass().getDeclaredField("catalogs")
+    field.setAccessible(True)
+    known = field.get(manager)
+    for key in session.conf.getAll:
+        if key.startswith("spark.sql.catalog.") and not key.startswith(f"spark.sql.catalog.{_OWN}"):
+            session.conf.unset(key)
+            known.remove(key.split(".")[3])

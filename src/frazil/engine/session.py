@@ -50,6 +50,11 @@ DEFAULTS = {
     # The UI listens on every interface and shows the environment.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Spark remembers its work for the UI even where there is none, by default a thousand plans of a quarter of a megabyte each.
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
     # Small batches are the rule; two hundred reducers for a thousand rows are not.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",

@@ -251,19 +251,8 @@ def scratch_of(
 
     ``spark``: the session that knows the copy by its name; a batch that is merged into it is of that session too.
     """
-    conf = spark.conf
-    name = f"frazil_{uuid.uuid4().hex[:12]}"
-    options = {
-        "": "org.apache.iceberg.spark.SparkCatalog",
-        ".catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
-        ".cache-enabled": "false",
-    }
-    for key, value in options.items():
-        conf.set(f"spark.sql.catalog.{name}{key}", value)
-    try:
-        catalog = jvm.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, name)
+    with _catalog(jvm, spark) as (name, catalog):
         _share_files(catalog, table)
-        catalog.createNamespace(jvm.iceberg.catalog.Namespace.of(jvm.strings([_NAMESPACE])))
         identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, Scratch.NAME]))
         copy = catalog.registerTable(identifier, table.operations().current().metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)
@@ -273,9 +262,46 @@ def scratch_of(
             yield scratch
         finally:
             scratch.discard(table.operations().current())
+
+
+# The catalogs of each session that hold no copy now.
+_free: dict[str, list[str]] = {}
+
+
+@contextmanager
+def _catalog(jvm: Jvm, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """An empty catalog that nobody else uses meanwhile, under its name in Spark.
+
+    A session keeps every catalog that it has ever known, with a whole configuration each: one for every copy would fill its
+    memory in the end. So they are used again.
+    """
+    free = _free.setdefault(str(spark._jsparkSession.sessionUUID()), [])
+    try:
+        name = free.pop()
+    except IndexError:
+        name = _new_catalog(spark)
+    catalog = jvm.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, name)
+    namespace = jvm.iceberg.catalog.Namespace.of(jvm.strings([_NAMESPACE]))
+    if not catalog.namespaceExists(namespace):
+        catalog.createNamespace(namespace)
+    try:
+        yield name, catalog
     finally:
-        for key in options:
-            conf.unset(f"spark.sql.catalog.{name}{key}")
+        for identifier in list(items(catalog.listTables(namespace))):
+            catalog.dropTable(identifier, False)
+        free.append(name)
+
+
+def _new_catalog(spark: SparkSession) -> str:
+    name = f"frazil_{uuid.uuid4().hex[:12]}"
+    options = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
+        ".cache-enabled": "false",
+    }
+    for key, value in options.items():
+        spark.conf.set(f"spark.sql.catalog.{name}{key}", value)
+    return name
 
 
 def _share_files(catalog: Any, table: Any) -> None:
