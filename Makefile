@@ -15,6 +15,8 @@ setup: ## Prepare .venv with the frazil command, and fetch the jars
 demo: setup ## Freeze a stream of made-up events into an Iceberg table in ./lake
 	@.venv/bin/frazil demo
 
+# Tests start hundreds of processes, each of which would compile all modules anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup check ## Check and run all tests
 	.venv/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
