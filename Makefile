@@ -3,6 +3,8 @@
 
 # The interpreter for .venv; found when it is not given.
 PYTHON ?=
+# Tests start hundreds of processes, each of which would compile all modules anew.
+export PYTHONDONTWRITEBYTECODE =
 # Test processes; each that needs Spark starts its own, and keeps a module's tests together.
 WORKERS ?= 2
 
@@ -15,8 +17,6 @@ setup: ## Prepare .venv with the frazil command, and fetch the jars
 demo: setup ## Freeze a stream of made-up events into an Iceberg table in ./lake
 	@.venv/bin/frazil demo
 
-# Tests start hundreds of processes, each of which would compile all modules anew.
-test: export PYTHONDONTWRITEBYTECODE =
 test: setup check ## Check and run all tests
 	.venv/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 

@@ -18,7 +18,10 @@ import pyspark
 
 from frazil.engine.jars import OWN_JARS, component_jars, ensure_jars
 
-SOURCES = {"brotli": ("BrotliCodec.java",), "core": ("JsonPass.java", "JsonRows.java", "SinkProvider.java")}
+SOURCES = {
+    "brotli": ("BrotliCodec.java",),
+    "core": ("DeadRows.java", "JsonPass.java", "JsonRows.java", "KeyTimes.java", "SinkProvider.java"),
+}
 # By such a file Java finds what answers to a name: `format("frazil")`.
 SERVICES = {"core": {"META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": "frazil.SinkProvider\n"}}
 EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -90,6 +90,9 @@ catalog = {"type": "sql", "sql": {"uri": f"sqlite:///{sys.argv[1]}/catalog.db", 
 spark = frazil.session()
 frame = spark.range(1000).withColumnRenamed("id", "event_number").repartition(4)
 frazil.sink(frame).catalog(**catalog).to("lake.db.sink").write()
+for rows in (frame, frame.where("event_number % 10 = 0")):
+    changes = frazil.sink(rows).catalog(**catalog).to("lake.db.settled").mode("upsert").keys("event_number")
+    changes.options(upsert_strategy="equality_delete", max_equality_deletes=0).write()
 sink = {"catalog": catalog, "namespace": "db", "table": "pipeline"}
 frazil.Pipeline({"connector": "generator", "rows": 1000}, sink).run(once=True)
 print("master:", spark.sparkContext.master)
@@ -112,7 +115,8 @@ def test_a_program_under_spark_submit_runs_on_the_cluster_that_the_command_names
     without = submitted(tmp_path, "local[1]")
     assert 'spark-submit --jars "$(frazil jars core)"' in without.stdout
     jars = finished([*COMMAND, "jars"])
-    done = submitted(tmp_path, spark_cluster.master, "--jars", jars.stdout.strip())
+    kryo = "spark.serializer=org.apache.spark.serializer.KryoSerializer"
+    done = submitted(tmp_path, spark_cluster.master, "--jars", jars.stdout.strip(), "--conf", kryo)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"master: {spark_cluster.master}" in done.stdout
-    assert numbers(tmp_path, "sink") == numbers(tmp_path, "pipeline") == list(range(1000))
+    assert numbers(tmp_path, "sink") == numbers(tmp_path, "pipeline") == numbers(tmp_path, "settled") == list(range(1000))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyroaring import BitMap64
 
 import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
 from frazil.engine.iceberg import Scratch
+from frazil.engine.write.lookup import Found, Search
 from frazil.model.events import Event, Settled
 
 
@@ -104,10 +106,14 @@ def test_a_settlement_that_is_overtaken_waits_for_the_next_batch(
 
 
 def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("frazil.engine.write.settle")
+    found = Search.found
+
+    def wrong(search: Search) -> Found:
+        right = found(search)
+        return replace(right, dead=dict.fromkeys(right.dead, BitMap64([0, 1, 2])))
 
     upsert(lake, "select id, 'old' v from range(5)", 3)
-    monkeypatch.setattr(module, "bitmap_of", lambda words, bits: module.BitMap64([0, 1, 2]))
+    monkeypatch.setattr(Search, "found", wrong)
     with pytest.raises(frazil.Halted) as caught:
         upsert(lake, "select 1L id, 'new' v", 3, max_equality_deletes=0)
     assert caught.value.code == "audit-failed"

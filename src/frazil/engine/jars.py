@@ -33,7 +33,7 @@ LOCKS = Path(__file__).parent / "locks"
 
 # What no repository has and is shipped instead, by the component that it belongs to; scripts/build_jars.py makes them.
 _JVM = Path(__file__).parent / "jvm"
-OWN_JARS = {"core": _JVM / "json-rows.jar", "brotli": _JVM / "brotli-codec.jar"}
+OWN_JARS = {"core": _JVM / "frazil.jar", "brotli": _JVM / "brotli-codec.jar"}
 
 REPORT_SECONDS = 5.0
 

@@ -185,6 +185,7 @@ def write_vectors(
     factory = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(iceberg.FileFormat.PUFFIN).build()
     output = factory.newOutputFile().encryptingOutputFile()
     writer = iceberg.puffin.Puffin.write(output).createdBy("frazil").build()
+    blob_of = _Blobs(jvm)
     blobs: list[tuple[str, int, Any]] = []
     replaced: list[Any] = []
     try:
@@ -192,7 +193,7 @@ def write_vectors(
             old = files[path].vector
             dead_now = fresh if old is None else fresh | _read_vector(jvm, table, old)
             replaced += [old] if old is not None else []
-            blobs.append((path, len(dead_now), writer.write(_blob(jvm, path, dead_now))))
+            blobs.append((path, len(dead_now), writer.write(blob_of(path, dead_now))))
     finally:
         writer.close()
     specs = {int(spec.specId()): (spec, bool(spec.isUnpartitioned())) for spec in items(table.operations().current().specs())}
@@ -251,12 +252,20 @@ def _as_positions(jvm: Jvm, table: Any, file: Any, files: Mapping[str, LiveFile]
     return (builder if spec.isUnpartitioned() else builder.withPartition(data.partition())).build()
 
 
-def _blob(jvm: Jvm, path: str, dead: BitMap64) -> Any:
-    body = _VECTOR_MAGIC + dead.serialize()
-    content = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
-    properties = {"referenced-data-file": path, "cardinality": str(len(dead))}
-    buffer = jvm.root.java.nio.ByteBuffer.wrap(bytearray(content))
-    return jvm.iceberg.puffin.Blob(_VECTOR_TYPE, [POSITION_ID], -1, -1, buffer, None, properties)
+class _Blobs:
+    """Deletion vectors as blobs of a Puffin file. What they share is made once: every part of one is a call to Java."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._new = jvm.iceberg.puffin.Blob
+        self._wrap = jvm.root.java.nio.ByteBuffer.wrap
+        self._map_of = jvm.root.java.util.Map.of
+        self._fields = jvm.root.java.util.List.of(POSITION_ID)
+
+    def __call__(self, path: str, dead: BitMap64) -> Any:
+        body = _VECTOR_MAGIC + dead.serialize()
+        content = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+        properties = self._map_of("referenced-data-file", path, "cardinality", str(len(dead)))
+        return self._new(_VECTOR_TYPE, self._fields, -1, -1, self._wrap(bytearray(content)), None, properties)
 
 
 def _read_vector(jvm: Jvm, table: Any, vector: Any) -> BitMap64:

@@ -1,0 +1,221 @@
+"""Finds the rows that deletes by key have ended: which rows there were, which of them are dead, and where.
+
+Keys that are one integer are looked up by frazil's own Java, in one pass over the rows. All others, and those of a session that
+was started without frazil's jar, are joined with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import xor
+from threading import Lock
+from typing import Any
+
+import pyarrow
+from pyarrow import compute
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
+from pyspark.sql.types import IntegerType, LongType
+
+from frazil.engine.iceberg import Deletes, FileFacts, Scratch, bitmap_of, dead_rows
+from frazil.engine.schema import quoted
+from frazil.engine.write.ground import together
+
+# So many keys are handed to Iceberg, which leaves files unread by them; it takes longer to look at more than to read the files.
+MOST_KEYS_TO_PRUNE_BY = 10_000
+_PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
+_pruning_lock = Lock()
+
+# So many keys are sent to every executor; more are shuffled to where the rows are.
+MOST_KEYS_TO_BROADCAST = 5_000_000
+
+_FILE, _NUMBER, _POSITION, _SINCE, _SCOPE, _WORD, _BITS, _HASH = (
+    f"__{name}" for name in ("file", "number", "pos", "since", "scope", "word", "bits", "hash")
+)
+
+
+@dataclass(frozen=True)
+class Digest:
+    """How many rows there are, and all their keys in one number."""
+
+    rows: int
+    keys: int
+
+    @classmethod
+    def of(cls, row: Row) -> Digest:
+        """As Spark has summed it up."""
+        return cls(int(row["rows"]), int(row["keys"] or 0))
+
+    def __sub__(self, other: Digest) -> Digest:
+        return Digest(self.rows - other.rows, self.keys ^ other.keys)
+
+
+@dataclass(frozen=True)
+class Found:
+    """All rows in one number, the dead ones too, and the positions of these by the path of their file."""
+
+    before: Digest
+    gone: Digest
+    dead: Mapping[str, BitMap64]
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where files stand, as numbers: those of scopes are short to carry along with every key and row."""
+
+    scopes: dict[str, int]
+
+    @classmethod
+    def of(cls, *files: Sequence[FileFacts]) -> _Places:
+        """The scopes of the files. That of all partitions is 0."""
+        named = dict.fromkeys(one.scope for facts in files for one in facts if one.scope)
+        return cls({"": 0} | {scope: number for number, scope in enumerate(named, start=1)})
+
+    def frame(self, scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
+        """The files with the number of each, when it came and in which scope."""
+        columns = {
+            _FILE: pyarrow.array([one.path for one in facts], pyarrow.string()),
+            _NUMBER: pyarrow.array(range(len(facts)), pyarrow.int32()),
+            _SINCE: pyarrow.array([one.sequence for one in facts], pyarrow.int64()),
+            _SCOPE: pyarrow.array([self.scopes[one.scope] for one in facts], pyarrow.int32()),
+        }
+        return scratch.spark.createDataFrame(pyarrow.table(columns))
+
+
+@dataclass(frozen=True)
+class Search:
+    """Rows that came before a delete of their key: ``held`` are the files of the deletes, ``have`` those of the rows."""
+
+    scratch: Scratch
+    deletes: Deletes
+    held: Sequence[FileFacts]
+    rows: DataFrame
+    have: Sequence[FileFacts]
+
+    def found(self) -> Found:
+        """Looks every row up."""
+        return (self._passed() if self._few and self._is_plain else None) or self._joined()
+
+    @property
+    def _few(self) -> bool:
+        return records(self.deletes.files) <= MOST_KEYS_TO_BROADCAST
+
+    @property
+    def _is_plain(self) -> bool:
+        kinds = [self.rows.schema[column].dataType for column in self.deletes.columns]
+        return len(kinds) == 1 and isinstance(kinds[0], IntegerType | LongType)
+
+    @property
+    def _places(self) -> _Places:
+        return _Places.of(self.held, self.have)
+
+    def _passed(self) -> Found | None:
+        """In one pass over the keys and one over the rows."""
+        (column,) = self.deletes.columns
+        number = functions.col(quoted(column)).cast("long")
+        keys = self.scratch.keys_of(self.deletes).select(number, "_file")
+        rows = self.rows.select(number, _hash(self.rows, self.deletes.columns), "_file", "_pos")
+        found = dead_rows(keys, self.held, rows, self.have, self._places.scopes)
+        if found is None:
+            return None
+        return Found(Digest(found.rows, found.hash), Digest(found.dead_rows, found.dead_hash), found.positions)
+
+    def _joined(self) -> Found:
+        """By a join. To sum all rows up in a pass of its own takes less than to do it on their way there."""
+        columns, spark = self.deletes.columns, self.scratch.spark
+        (gone, dead), before = together(self._met, lambda: digest_of(self.rows, columns), session=spark)
+        return Found(before, gone, dead)
+
+    def _met(self) -> tuple[Digest, dict[str, BitMap64]]:
+        """What the dead rows are, and their positions, which executors put together, so that little is left to bring here."""
+        columns = self.deletes.columns
+        places = self._places
+        keys = self._keys(places)
+        wanted = functions.broadcast(keys) if self._few else keys
+        files = places.frame(self.scratch, self.have).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
+        here = self.rows.select(
+            *[quoted(column) for column in columns],
+            functions.col("_file").alias(_FILE),
+            functions.col("_pos").alias(_POSITION),
+        )
+        same_key = reduce(Column.__and__, (_same(here, wanted, column) for column in columns))
+        met = here.join(wanted, same_key).select(_FILE, _POSITION, _hash(here, columns).alias(_HASH), _SINCE, _SCOPE)
+        applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin(0, functions.col("__in"))
+        dead = met.join(functions.broadcast(files), _FILE).where(applies).select(_NUMBER, _POSITION, _HASH)
+        # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
+        if len({fact.scope == "" for fact in self.held}) > 1:
+            dead = dead.dropDuplicates([_NUMBER, _POSITION])
+
+        with _pruning(self.scratch.spark, records(self.deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
+            found = _in_words(dead).toArrow()
+        gone = Digest(compute.sum(found["rows"]).as_py() or 0, reduce(xor, found["keys"].to_pylist(), 0))
+        bitmaps = {self.have[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
+        return gone, bitmaps
+
+    def _keys(self, places: _Places) -> DataFrame:
+        """Each key once for every scope that it is deleted in, with the last time that it was."""
+        columns = [quoted(column) for column in self.deletes.columns]
+        named = self.scratch.keys_of(self.deletes).select(*columns, functions.col("_file").alias(_FILE))
+        by_key = named.join(functions.broadcast(places.frame(self.scratch, self.held)), _FILE).groupBy(*columns, _SCOPE)
+        return by_key.agg(functions.max(_SINCE).alias(_SINCE))
+
+
+def digest_of(rows: DataFrame, columns: Sequence[str]) -> Digest:
+    """The rows, and their keys."""
+    row = rows.agg(*_summed(_hash(rows, columns))).first()
+    assert row is not None, "an aggregate has one row"
+    return Digest.of(row)
+
+
+def records(deletes: Sequence[Any]) -> int:
+    """How many keys or positions there are in files of deletes."""
+    return sum(int(file.recordCount()) for file in deletes)
+
+
+def _in_words(dead: DataFrame) -> DataFrame:
+    """Positions as words of 64 bits, which Spark adds up without sorting, and which are less to bring here than rows."""
+    position = functions.col(_POSITION)
+    bit = functions.call_function("shiftleft", functions.lit(1).cast("long"), position.bitwiseAND(63).cast("int"))
+    words = dead.groupBy(_NUMBER, functions.shiftright(position, 6).alias(_WORD))
+    return words.agg(functions.bit_or(bit).alias(_BITS), *_summed(functions.col(_HASH)))
+
+
+def _by_number(found: pyarrow.Table) -> Iterator[tuple[int, pyarrow.Table]]:
+    ordered = found.sort_by(_NUMBER)
+    counts = compute.value_counts(ordered[_NUMBER]).to_pylist()
+    first = 0
+    for one in counts:
+        yield one["values"], ordered.slice(first, one["counts"])
+        first += one["counts"]
+
+
+@contextmanager
+def _pruning(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """Lets Spark hand keys that it joins with to the scan, or not. Several sinks of a session may settle at once."""
+    if wanted:
+        yield
+        return
+    with _pruning_lock:
+        before = spark.conf.get(_PRUNING)
+        spark.conf.set(_PRUNING, "false")
+        try:
+            yield
+        finally:
+            spark.conf.set(_PRUNING, before or "true")
+
+
+def _same(here: DataFrame, wanted: DataFrame, column: str) -> Column:
+    """Whether the key is the same. Null is a value, too, but asking for it costs, and where it cannot be it is not asked for."""
+    one, other = here[quoted(column)], wanted[quoted(column)]
+    return one.eqNullSafe(other) if here.schema[column].nullable else one == other
+
+
+def _hash(rows: DataFrame, columns: Sequence[str]) -> Column:
+    return functions.xxhash64(*[rows[quoted(column)] for column in columns])
+
+
+def _summed(hashed: Column) -> tuple[Column, Column]:
+    return functions.count(functions.lit(1)).alias("rows"), functions.bit_xor(hashed).alias("keys")
