@@ -55,6 +55,18 @@ def test_a_session_without_the_jar_settles_as_well(lake: Lake, monkeypatch: pyte
     assert lake.rows("v").count(("b",)) == 5
 
 
+def test_deletes_that_are_left_without_any_rows(lake: Lake) -> None:
+    how = KEYS["long"], PARTITIONS["whole"]
+    upsert(lake, "select id n, 'a' v from range(20)", *how)
+    upsert(lake, "select id n, 'b' v from range(5)", *how)
+    lake.spark.sql(f"delete from {lake.name}.db.t")
+    rows = "select id n, 'c' v, 'd' op from range(3)"
+    events: list[Event] = []
+    options = {"key_fields": ["k"], "upsert_strategy": "equality_delete", "op_field": "op", "max_equality_deletes": 0}
+    lake.sink(f"select n k, n % 2 p, n, v, op from ({rows})", commit_mode="upsert", **options).listen(events.append).write()
+    assert (lake.count(), totals(lake)["total-equality-deletes"]) == (0, 0)
+
+
 @pytest.fixture
 def found_twice(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Found | None, Found]]:
     """Every search is made in both ways."""

@@ -25,20 +25,42 @@ settings:
 """
 
 
+def run_killed(shelf: Shelf, folder: Path, source: str, moment: str, nth: int) -> None:
+    """A run of the command line that dies at the nth such moment."""
+    (folder / "shelf.yaml").write_text(shelf.text(source, CONFIG) + SPARK)
+    child = started("command_line", moment, str(nth), "kill-all", folder, "run", "shelf.yaml", log=folder / "log")
+    try:
+        assert ended(child) == -signal.SIGKILL, child.log_text()
+    finally:
+        end(child)
+
+
 @pytest.mark.parametrize(("moment", "held"), [("unsent", 4), ("applied", 6)])
 def test_the_next_run_goes_on_with_the_page_after_the_last_committed_one(
     spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, held: int
 ) -> None:
     shelf.put(*(books(number) for number in range(10)))
-    (tmp_path / "shelf.yaml").write_text(shelf.text("sync_mode: incremental", CONFIG) + SPARK)
-    child = started("command_line", moment, "3", "kill-all", tmp_path, "run", "shelf.yaml", log=tmp_path / "log")
-    try:
-        assert ended(child) == -signal.SIGKILL, child.log_text()
-    finally:
-        end(child)
+    run_killed(shelf, tmp_path, "sync_mode: incremental", moment, 3)
     assert rows_in(tmp_path, "ns.books", "id", "shelf/books", shelf.catalog) == held
     asked = [page for page, _ in shelf.calls()]
     assert asked == list(range(6))
     shelf.run("sync_mode: incremental", CONFIG)
     assert [page for page, _ in shelf.calls()] == list(range(held, 10))
     assert rows_in(tmp_path, "ns.books", "id", "shelf/books", shelf.catalog) == 10
+
+
+@pytest.mark.parametrize(("moment", "held"), [("unsent", [0, 1]), ("applied", [7, 8])])
+def test_a_full_refresh_is_all_or_nothing_and_begins_anew(
+    spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, held: list[int]
+) -> None:
+    shelf.put(books(0), books(1))
+    shelf.run("", CONFIG)
+    shelf.calls()
+    shelf.put(books(7), books(8))
+    run_killed(shelf, tmp_path, "", moment, 1)
+    assert shelf.rows("books", "id") == [(number,) for number in held]
+    assert [page for page, _ in shelf.calls()] == [0, 1]
+    shelf.put(books(7), books(8), books(9))
+    shelf.run("", CONFIG)
+    assert shelf.rows("books", "id") == [(7,), (8,), (9,)]
+    assert [page for page, _ in shelf.calls()] == [0, 1, 2], "a refresh is of all pages"

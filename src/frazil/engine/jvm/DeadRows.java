@@ -142,7 +142,7 @@ public final class DeadRows {
   /** When each file came, and its scope. They are told as `time scope path`, with a zero byte between two. */
   private record Files(Map<UTF8String, Integer> numbers, long[] times, int[] scopes) implements Serializable {
     static Files of(String told) {
-      String[] each = told.split("\0", -1);
+      String[] each = told.isEmpty() ? new String[0] : told.split("\0", -1);
       Files made = new Files(new HashMap<>(), new long[each.length], new int[each.length]);
       for (int number = 0; number < each.length; number++) {
         String[] parts = each[number].split(" ", 3);
