@@ -108,8 +108,8 @@ def test_a_settlement_that_is_overtaken_waits_for_the_next_batch(
 def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Search.found
 
-    def wrong(search: Search) -> Found:
-        right = found(search)
+    def wrong(*asked: Any) -> Found:
+        right = found(*asked)
         return replace(right, dead=dict.fromkeys(right.dead, BitMap64([0, 1, 2])))
 
     upsert(lake, "select id, 'old' v from range(5)", 3)

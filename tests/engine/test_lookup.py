@@ -10,8 +10,8 @@ from hypothesis import strategies as some
 
 from engine.lakes import Lake
 from engine.test_debt import totals
-from frazil.engine.iceberg import dead
-from frazil.engine.write.lookup import Found, Search
+from frazil.engine.iceberg import DeletedKeys, dead
+from frazil.engine.write.lookup import Found, Rows, Search
 from frazil.model.events import Event, Settled
 
 KEYS = {
@@ -72,8 +72,8 @@ def found_twice(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Found | None, Fou
     """Every search is made in both ways."""
     both: list[tuple[Found | None, Found]] = []
 
-    def found(search: Search) -> Found:
-        both.append((search._passed(), search._joined()))
+    def found(search: Search, keys: DeletedKeys, rows: Rows) -> Found:
+        both.append((search._passed(keys, rows), search._joined(rows)))
         return both[-1][1]
 
     monkeypatch.setattr(Search, "found", found)

@@ -28,7 +28,7 @@ ALLOWED = {
     # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
     # A message's values become those of declared columns as a row's do.
     # Plain JSON messages are read by frazil's own Java. JSON that is made of values is the same everywhere.
-    "sources": (*(f"frazil.engine.{name}" for name in ("types", "schema", "kafka", "json_rows", "coerce")), *MODEL),
+    "sources": (*(f"frazil.engine.{name}" for name in ("types", "schema", "kafka", "json_rows", "avro", "coerce")), *MODEL),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
@@ -46,7 +46,7 @@ ALLOWED = {
 }
 
 RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGES = ("frazil.engine.iceberg", "frazil.engine.kafka", "frazil.engine.running_java", "frazil.engine.data_source")
+JAVA_BRIDGES = tuple(f"frazil.engine.{name}" for name in ("iceberg", "kafka", "avro", "running_java", "data_source"))
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
 
 

@@ -47,7 +47,7 @@ class Followed:
         self.database.run("insert into marks default values")
         for slot in self.slots:
             reached = f"select 1 from pg_replication_slots where slot_name = '{slot}' and confirmed_flush_lsn >= '{position}'"
-            wait_until(lambda query=reached: self.database.rows(query), 60, "Debezium to have written everything")
+            wait_until(lambda query=reached: self.database.rows(query), 240, "Debezium to have written everything")
         return {name: commits(run(pipeline, once=True)) for name, pipeline in self.pipelines.items()}
 
     def types(self, table: str) -> dict[str, dict[str, str]]:
@@ -99,7 +99,7 @@ def test_the_same_load_gives_the_same_tables(database: Database, follow: Callabl
     followed = follow(*TABLES)
     for seed in (1, 3):
         with loaded(database, seed, seed + 1) as loads:
-            wait_until(lambda loads=loads: all(load.transactions > 60 for load in loads), 60, "some transactions")
+            wait_until(lambda loads=loads: all(load.transactions > 60 for load in loads), 240, "some transactions")
         done = followed.brought()
         for name, lake in followed.lakes.items():
             assert_equal(database, lake)

@@ -133,7 +133,7 @@ def test_each_table_follows_its_own(database: Database, lake: Lake) -> None:
     assert_equal(database, lake)
     assert sum(commit.counts.read for commit in done) == 600
     with loaded(database, 1, 2) as loads:
-        wait_until(lambda: all(load.transactions > 60 for load in loads), 60, "some transactions")
+        wait_until(lambda: all(load.transactions > 60 for load in loads), 240, "some transactions")
     run(pipeline, once=True)
     assert_equal(database, lake)
     database.run("create table more (id int primary key)", "insert into more values (1)")

@@ -21,7 +21,7 @@ from frazil.engine.iceberg.changes import (
     done_again,
     replaced_unseen,
 )
-from frazil.engine.iceberg.dead import DeadRows, dead_rows
+from frazil.engine.iceberg.dead import DeletedKeys, scopes_of
 from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
 from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
@@ -34,7 +34,7 @@ __all__ = [
     "Append",
     "Base",
     "Change",
-    "DeadRows",
+    "DeletedKeys",
     "Deletes",
     "Delta",
     "FileFacts",
@@ -53,8 +53,8 @@ __all__ = [
     "StagedFiles",
     "active",
     "bitmap_of",
-    "dead_rows",
     "done_again",
     "fault_of",
     "replaced_unseen",
+    "scopes_of",
 ]

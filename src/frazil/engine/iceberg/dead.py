@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap64
 
@@ -29,23 +29,47 @@ class DeadRows:
     positions: Mapping[str, BitMap64]
 
 
-def dead_rows(
-    keys: DataFrame, deletes: Sequence[FileFacts], rows: DataFrame, files: Sequence[FileFacts], scopes: Mapping[str, int]
-) -> DeadRows | None:
-    """Looks every row up. None when the session was started without frazil's jar.
+class DeletedKeys:
+    """Keys that were deleted, each one integer, in Java's memory."""
 
-    ``keys``: a number and the file that deletes it. ``rows``: a number, a hash, the file and the position in it.
-    """
-    finder = java_class(rows.sparkSession, FINDER)
-    if finder is None:
-        return None
-    found = finder.find(keys._jdf, _told(deletes, scopes), rows._jdf, _told(files, scopes))
-    positions: dict[str, BitMap64] = {}
-    for number, bitmap in _parts(bytes(found.positions())):
-        path = files[number].path
-        positions[path] = positions[path] | bitmap if path in positions else bitmap
-    seen, hashes, gone, hashes_gone = (int(number) for number in found.numbers())
-    return DeadRows(seen, hashes, gone, hashes_gone, positions)
+    def __init__(self, finder: Any, keys: Any, scopes: Mapping[str, int]) -> None:
+        self._finder = finder
+        self._keys = keys
+        self._scopes = scopes
+
+    @classmethod
+    def gathered(cls, keys: DataFrame, deletes: Sequence[FileFacts]) -> DeletedKeys | None:
+        """Those of a frame of keys and the files that delete them. None when the session was started without frazil's jar."""
+        finder = java_class(keys.sparkSession, FINDER)
+        if finder is None:
+            return None
+        scopes = scopes_of(deletes)
+        return cls(finder, finder.gather(keys._jdf, _told(deletes, scopes)), scopes)
+
+    def dead_rows(self, rows: DataFrame, files: Sequence[FileFacts], bounds: tuple[int, int] | None) -> DeadRows | None:
+        """Looks up every row of a table with a key between bounds. None when the table's files cannot be read as columns.
+
+        ``rows``: a key, the file and the position in it.
+        """
+        least, most = bounds or (-(2**63), 2**63 - 1)
+        scopes = scopes_of(files, self._scopes)
+        found = self._finder.find(self._keys, rows._jdf, _told(files, scopes), least, most)
+        if found is None:
+            return None
+        positions: dict[str, BitMap64] = {}
+        for number, bitmap in _parts(bytes(found.positions())):
+            path = files[number].path
+            positions[path] = positions[path] | bitmap if path in positions else bitmap
+        seen, hashes, gone, hashes_gone = (int(number) for number in found.numbers())
+        return DeadRows(seen, hashes, gone, hashes_gone, positions)
+
+
+def scopes_of(files: Sequence[FileFacts], known: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Numbers for the scopes of files: short to carry along with every key and row. That of all partitions is 0."""
+    scopes = dict(known or {"": 0})
+    for file in files:
+        scopes.setdefault(file.scope, len(scopes))
+    return scopes
 
 
 def _told(files: Sequence[FileFacts], scopes: Mapping[str, int]) -> str:

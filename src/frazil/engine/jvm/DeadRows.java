@@ -18,9 +18,15 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Finds the rows whose key was deleted after they came: one pass over the deleted keys, which are kept in memory, and one over
@@ -33,22 +39,38 @@ public final class DeadRows {
   private DeadRows() {}
 
   /**
-   * Looks every row up.
+   * Reads the deleted keys.
    *
    * @param keys rows of a key and the file that deletes it
    * @param deletes the files of the keys
-   * @param rows rows of a key, its hash, the file that holds it and the position in the file
-   * @param files the files of the rows
    */
-  public static Found find(Dataset<?> keys, String deletes, Dataset<?> rows, String files) {
+  public static Keys gather(Dataset<?> keys, String deletes) {
     Keys all = new Keys();
-    internal(keys).mapPartitions(new Gather(Files.of(deletes))).collect().forEach(some -> all.add((Keys) unpacked(some)));
+    JavaRDD<InternalRow> rows = keys.queryExecution().toRdd().toJavaRDD();
+    rows.mapPartitions(new Gather(Files.of(deletes))).collect().forEach(some -> all.add((Keys) unpacked(some)));
+    return all;
+  }
+
+  /**
+   * Looks every row up whose key lies between two.
+   *
+   * @param rows a key, the file that holds it and the position in the file, of a table
+   * @param files the files of the rows
+   * @return null when the table's files cannot be read as columns
+   */
+  public static Found find(Keys keys, Dataset<?> rows, String files, long least, long most) {
+    List<SparkPlan> leaves = CollectionConverters.asJava(rows.queryExecution().executedPlan().collectLeaves());
+    if (leaves.size() != 1 || !leaves.get(0).supportsColumnar()) {
+      return null;
+    }
+    SparkPlan scan = leaves.get(0);
+    Columns columns = Columns.of(rows.columns(), scan);
     JavaSparkContext context = JavaSparkContext.fromSparkContext(rows.sparkSession().sparkContext());
-    Broadcast<byte[]> everywhere = context.broadcast(packed(all));
+    Broadcast<byte[]> everywhere = context.broadcast(packed(keys));
     try {
       Found sum = new Found();
-      JavaRDD<byte[]> parts = internal(rows).mapPartitions(new LookUp(Files.of(files), everywhere));
-      parts.collect().forEach(some -> sum.add((Found) unpacked(some)));
+      LookUp lookUp = new LookUp(Files.of(files), everywhere, columns, least, most);
+      scan.executeColumnar().toJavaRDD().mapPartitions(lookUp).collect().forEach(some -> sum.add((Found) unpacked(some)));
       return sum;
     } finally {
       Keys.forget(everywhere);
@@ -74,10 +96,6 @@ public final class DeadRows {
     } catch (IOException | ClassNotFoundException impossible) {
       throw new IllegalStateException(impossible);
     }
-  }
-
-  private static JavaRDD<InternalRow> internal(Dataset<?> frame) {
-    return frame.queryExecution().toRdd().toJavaRDD();
   }
 
   /** How many rows there were, how many of them are dead, their hashes in one number each, and where the dead ones are. */
@@ -163,13 +181,15 @@ public final class DeadRows {
   }
 
   /** The deleted keys of each scope. */
-  private static final class Keys implements Serializable {
+  public static final class Keys implements Serializable {
     private static final long serialVersionUID = 1L;
 
     // By the number of their broadcast: the tasks of a process share them, as long as any needs them.
     private static final Map<Long, SoftReference<Keys>> SHARED = new HashMap<>();
 
     private final Map<Integer, KeyTimes> scopes = new HashMap<>();
+
+    private Keys() {}
 
     static synchronized void forget(Broadcast<byte[]> packed) {
       SHARED.remove(packed.id());
@@ -226,42 +246,76 @@ public final class DeadRows {
     }
   }
 
-  private record LookUp(Files files, Broadcast<byte[]> deleted) implements FlatMapFunction<Iterator<InternalRow>, byte[]> {
+  /** Where a batch of the scan has what is asked for. */
+  private record Columns(int key, boolean isInt, int file, int position) implements Serializable {
+    static Columns of(String[] names, SparkPlan scan) {
+      List<String> held = new ArrayList<>();
+      CollectionConverters.asJava(scan.output()).forEach(one -> held.add(one.name()));
+      int key = held.indexOf(names[0]);
+      boolean isInt = scan.output().apply(key).dataType().equals(DataTypes.IntegerType);
+      return new Columns(key, isInt, held.indexOf(names[1]), held.indexOf(names[2]));
+    }
+  }
+
+  private record LookUp(Files files, Broadcast<byte[]> deleted, Columns columns, long least, long most)
+      implements FlatMapFunction<Iterator<ColumnarBatch>, byte[]> {
+    // As the function xxhash64 of Spark begins, and where it stays for null.
+    private static final long SEED = 42;
+
     @Override
-    public Iterator<byte[]> call(Iterator<InternalRow> rows) {
+    public Iterator<byte[]> call(Iterator<ColumnarBatch> batches) {
       Found found = new Found();
       Keys keys = Keys.shared(deleted);
-      KeyTimes everywhere = keys.known(0);
-      KeyTimes here = null;
       Roaring64NavigableMap dead = new Roaring64NavigableMap();
-      UTF8String path = null;
       int number = -1;
-      long came = 0;
-      while (rows.hasNext()) {
-        InternalRow row = rows.next();
-        UTF8String held = row.getUTF8String(2);
-        if (!held.equals(path)) {
+      while (batches.hasNext()) {
+        ColumnarBatch batch = batches.next();
+        if (batch.numRows() == 0) {
+          continue;
+        }
+        int file = files.number(fileOf(batch));
+        if (file != number) {
           keep(found, number, dead);
           dead = new Roaring64NavigableMap();
-          path = held.copy();
-          number = files.number(path);
-          came = files.times()[number];
-          int scope = files.scopes()[number];
-          here = scope == 0 ? null : keys.known(scope);
+          number = file;
         }
-        long hash = row.getLong(1);
-        found.seen(hash);
-        if (isDeleted(everywhere, row, came) || isDeleted(here, row, came)) {
-          found.dead(hash);
-          dead.addLong(row.getLong(3));
-        }
+        int scope = files.scopes()[file];
+        lookUp(batch, keys.known(0), scope == 0 ? null : keys.known(scope), files.times()[file], found, dead);
       }
       keep(found, number, dead);
       return List.of(packed(found)).iterator();
     }
 
-    private static boolean isDeleted(KeyTimes keys, InternalRow row, long came) {
-      return keys != null && (row.isNullAt(0) ? keys.timeOfNull() : keys.time(row.getLong(0))) > came;
+    private UTF8String fileOf(ColumnarBatch batch) {
+      UTF8String first = batch.column(columns.file()).getUTF8String(0);
+      if (!first.equals(batch.column(columns.file()).getUTF8String(batch.numRows() - 1))) {
+        throw new IllegalStateException("rows of several files are read at once");
+      }
+      return first;
+    }
+
+    private void lookUp(
+        ColumnarBatch batch, KeyTimes everywhere, KeyTimes here, long came, Found found, Roaring64NavigableMap dead) {
+      ColumnVector column = batch.column(columns.key());
+      ColumnVector positions = batch.column(columns.position());
+      boolean isInt = columns.isInt();
+      for (int at = 0; at < batch.numRows(); at++) {
+        boolean isNull = column.isNullAt(at);
+        long key = isNull ? 0 : isInt ? column.getInt(at) : column.getLong(at);
+        if (!isNull && (key < least || key > most)) {
+          continue;
+        }
+        long hash = isNull ? SEED : isInt ? XXH64.hashInt((int) key, SEED) : XXH64.hashLong(key, SEED);
+        found.seen(hash);
+        if (time(everywhere, isNull, key) > came || time(here, isNull, key) > came) {
+          found.dead(hash);
+          dead.addLong(positions.getLong(at));
+        }
+      }
+    }
+
+    private static long time(KeyTimes keys, boolean isNull, long key) {
+      return keys == null ? 0 : isNull ? keys.timeOfNull() : keys.time(key);
     }
 
     private static void keep(Found found, int number, Roaring64NavigableMap dead) {

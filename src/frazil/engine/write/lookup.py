@@ -6,7 +6,7 @@ was started without frazil's jar, are joined with the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
 from pyspark.sql.types import IntegerType, LongType
 
-from frazil.engine.iceberg import Deletes, FileFacts, Scratch, bitmap_of, dead_rows
+from frazil.engine.iceberg import DeletedKeys, Deletes, FileFacts, Scratch, bitmap_of, scopes_of
 from frazil.engine.schema import quoted
 from frazil.engine.write.ground import together
 
@@ -63,80 +63,61 @@ class Found:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where files stand, as numbers: those of scopes are short to carry along with every key and row."""
+class Rows:
+    """The rows of a table that can be dead: those between ``bounds``, the least and the greatest key, where both are known."""
 
-    scopes: dict[str, int]
-
-    @classmethod
-    def of(cls, *files: Sequence[FileFacts]) -> _Places:
-        """The scopes of the files. That of all partitions is 0."""
-        named = dict.fromkeys(one.scope for facts in files for one in facts if one.scope)
-        return cls({"": 0} | {scope: number for number, scope in enumerate(named, start=1)})
-
-    def frame(self, scratch: Scratch, facts: Sequence[FileFacts]) -> DataFrame:
-        """The files with the number of each, when it came and in which scope."""
-        columns = {
-            _FILE: pyarrow.array([one.path for one in facts], pyarrow.string()),
-            _NUMBER: pyarrow.array(range(len(facts)), pyarrow.int32()),
-            _SINCE: pyarrow.array([one.sequence for one in facts], pyarrow.int64()),
-            _SCOPE: pyarrow.array([self.scopes[one.scope] for one in facts], pyarrow.int32()),
-        }
-        return scratch.spark.createDataFrame(pyarrow.table(columns))
+    frame: DataFrame
+    files: Sequence[FileFacts]
+    bounds: Mapping[str, tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Search:
-    """Rows that came before a delete of their key: ``held`` are the files of the deletes, ``have`` those of the rows."""
+    """Deletes by key, in files of which something is known, that are to be looked up in rows."""
 
     scratch: Scratch
     deletes: Deletes
     held: Sequence[FileFacts]
-    rows: DataFrame
-    have: Sequence[FileFacts]
 
-    def found(self) -> Found:
+    def gathering(self) -> Callable[[], DeletedKeys | None]:
+        """What reads the keys for the quick way, in whichever thread; it brings none when they are to be joined."""
+        kinds = [self.scratch.rows.schema[column].dataType for column in self.deletes.columns]
+        if len(kinds) != 1 or not isinstance(kinds[0], IntegerType | LongType) or not self._few:
+            return lambda: None
+        number = functions.col(quoted(self.deletes.columns[0])).cast("long")
+        keys = self.scratch.keys_of(self.deletes).select(number, "_file")
+        return lambda: DeletedKeys.gathered(keys, self.held)
+
+    def found(self, keys: DeletedKeys | None, rows: Rows) -> Found:
         """Looks every row up."""
-        return (self._passed() if self._few and self._is_plain else None) or self._joined()
+        return (None if keys is None else self._passed(keys, rows)) or self._joined(rows)
 
     @property
     def _few(self) -> bool:
         return records(self.deletes.files) <= MOST_KEYS_TO_BROADCAST
 
-    @property
-    def _is_plain(self) -> bool:
-        kinds = [self.rows.schema[column].dataType for column in self.deletes.columns]
-        return len(kinds) == 1 and isinstance(kinds[0], IntegerType | LongType)
-
-    @property
-    def _places(self) -> _Places:
-        return _Places.of(self.held, self.have)
-
-    def _passed(self) -> Found | None:
-        """In one pass over the keys and one over the rows."""
+    def _passed(self, keys: DeletedKeys, rows: Rows) -> Found | None:
+        """In one pass over the rows, which sums them up as well."""
         (column,) = self.deletes.columns
-        number = functions.col(quoted(column)).cast("long")
-        keys = self.scratch.keys_of(self.deletes).select(number, "_file")
-        rows = self.rows.select(number, _hash(self.rows, self.deletes.columns), "_file", "_pos")
-        found = dead_rows(keys, self.held, rows, self.have, self._places.scopes)
+        found = keys.dead_rows(rows.frame.select(quoted(column), "_file", "_pos"), rows.files, rows.bounds.get(column))
         if found is None:
             return None
         return Found(Digest(found.rows, found.hash), Digest(found.dead_rows, found.dead_hash), found.positions)
 
-    def _joined(self) -> Found:
+    def _joined(self, rows: Rows) -> Found:
         """By a join. To sum all rows up in a pass of its own takes less than to do it on their way there."""
         columns, spark = self.deletes.columns, self.scratch.spark
-        (gone, dead), before = together(self._met, lambda: digest_of(self.rows, columns), session=spark)
+        (gone, dead), before = together(lambda: self._met(rows), lambda: digest_of(rows.frame, columns), session=spark)
         return Found(before, gone, dead)
 
-    def _met(self) -> tuple[Digest, dict[str, BitMap64]]:
+    def _met(self, rows: Rows) -> tuple[Digest, dict[str, BitMap64]]:
         """What the dead rows are, and their positions, which executors put together, so that little is left to bring here."""
         columns = self.deletes.columns
-        places = self._places
-        keys = self._keys(places)
+        scopes = scopes_of(rows.files, scopes_of(self.held))
+        keys = self._keys(scopes)
         wanted = functions.broadcast(keys) if self._few else keys
-        files = places.frame(self.scratch, self.have).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
-        here = self.rows.select(
+        files = self._frame(rows.files, scopes).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
+        here = rows.frame.select(
             *[quoted(column) for column in columns],
             functions.col("_file").alias(_FILE),
             functions.col("_pos").alias(_POSITION),
@@ -152,14 +133,24 @@ class Search:
         with _pruning(self.scratch.spark, records(self.deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
             found = _in_words(dead).toArrow()
         gone = Digest(compute.sum(found["rows"]).as_py() or 0, reduce(xor, found["keys"].to_pylist(), 0))
-        bitmaps = {self.have[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
+        bitmaps = {rows.files[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
         return gone, bitmaps
 
-    def _keys(self, places: _Places) -> DataFrame:
+    def _frame(self, files: Sequence[FileFacts], scopes: Mapping[str, int]) -> DataFrame:
+        """The files with the number of each, when it came and in which scope."""
+        columns = {
+            _FILE: pyarrow.array([one.path for one in files], pyarrow.string()),
+            _NUMBER: pyarrow.array(range(len(files)), pyarrow.int32()),
+            _SINCE: pyarrow.array([one.sequence for one in files], pyarrow.int64()),
+            _SCOPE: pyarrow.array([scopes[one.scope] for one in files], pyarrow.int32()),
+        }
+        return self.scratch.spark.createDataFrame(pyarrow.table(columns))
+
+    def _keys(self, scopes: Mapping[str, int]) -> DataFrame:
         """Each key once for every scope that it is deleted in, with the last time that it was."""
         columns = [quoted(column) for column in self.deletes.columns]
         named = self.scratch.keys_of(self.deletes).select(*columns, functions.col("_file").alias(_FILE))
-        by_key = named.join(functions.broadcast(places.frame(self.scratch, self.held)), _FILE).groupBy(*columns, _SCOPE)
+        by_key = named.join(functions.broadcast(self._frame(self.held, scopes)), _FILE).groupBy(*columns, _SCOPE)
         return by_key.agg(functions.max(_SINCE).alias(_SINCE))
 
 

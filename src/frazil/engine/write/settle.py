@@ -13,9 +13,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from frazil.engine.iceberg import Change, IcebergTable, Rewrite
+from frazil.engine.iceberg import Change, IcebergTable, LiveFile, Rewrite
 from frazil.engine.schema import quoted
-from frazil.engine.write.lookup import Search, digest_of, records
+from frazil.engine.write.ground import together
+from frazil.engine.write.lookup import Rows, Search, digest_of, records
 from frazil.errors import Halted
 from frazil.model.changes import ChangeOptions
 
@@ -71,16 +72,21 @@ def settle(table: IcebergTable) -> Settlement | None:
         if not kinds:
             return None
         deletes = kinds[0]
-        scratch.without(deletes)
-        bounds = scratch.bounds(deletes)
-        rows = _within(scratch.rows, bounds)
-        live = scratch.live_files()
-        held, have = scratch.facts(deletes), scratch.data_facts(live)
-        small = scratch.small_files(live, have, since=min(fact.sequence for fact in held))
-        found = Search(scratch, deletes, held, rows, have).found()
+        search = Search(scratch, deletes, scratch.facts(deletes))
+
+        def opened() -> tuple[Rows, list[LiveFile]]:
+            scratch.without(deletes)
+            live = scratch.live_files()
+            bounds = {name: both for name, both in scratch.bounds(deletes).items() if not scratch.rows.schema[name].nullable}
+            return Rows(_within(scratch.rows, bounds), scratch.data_facts(live), bounds), live
+
+        # To look through the table's files keeps the driver busy, and the executors have nothing else to do meanwhile.
+        (rows, live), keys = together(opened, search.gathering(), session=scratch.spark)
+        small = scratch.small_files(live, rows.files, since=min(fact.sequence for fact in search.held))
+        found = search.found(keys, rows)
         added, replaced = scratch.add_positions(found.dead, live)
         merged = scratch.merge(small)
-        after = digest_of(_within(scratch.rows, bounds), deletes.columns)
+        after = digest_of(_within(scratch.rows, rows.bounds), deletes.columns)
         merged_paths = {one.path for one in small}
         kept = tuple(file for file in added if str(file.referencedDataFile()) not in merged_paths)
         scratch.delete_files({str(file.location()) for file in added} - {str(file.location()) for file in kept})
@@ -114,6 +120,5 @@ def _audit_failed(expected: int, found: int) -> Halted:
 def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame:
     """The rows whose keys lie between the least and the greatest deleted: files and row groups outside need not be read."""
     for column, (low, high) in bounds.items():
-        if not rows.schema[column].nullable:
-            rows = rows.where(functions.col(quoted(column)).between(low, high))
+        rows = rows.where(functions.col(quoted(column)).between(low, high))
     return rows

@@ -16,9 +16,9 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType, StructType
 
+from frazil.engine.avro import from_avro
 from frazil.engine.schema import HIDDEN
 from frazil.errors import ConfigError
 from frazil.model.format import AvroFormat

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
-from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -29,6 +28,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from frazil.engine.avro import from_avro
 from frazil.sources.decode.parts import field
 
 Made = Callable[[Column], Column]
