@@ -12,8 +12,8 @@ from pyroaring import BitMap64
 import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
-from frazil.engine.iceberg import Scratch
-from frazil.engine.write.lookup import Found, Search
+from frazil.engine.iceberg import Found, Scratch
+from frazil.engine.write.lookup import Search
 from frazil.model.events import Event, Settled
 
 

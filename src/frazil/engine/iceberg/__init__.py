@@ -21,7 +21,7 @@ from frazil.engine.iceberg.changes import (
     done_again,
     replaced_unseen,
 )
-from frazil.engine.iceberg.dead import DeletedKeys, scopes_of
+from frazil.engine.iceberg.dead import DeletedKeys, Digest, Found, scopes_of
 from frazil.engine.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
 from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
@@ -37,8 +37,10 @@ __all__ = [
     "DeletedKeys",
     "Deletes",
     "Delta",
+    "Digest",
     "FileFacts",
     "Fits",
+    "Found",
     "IcebergPort",
     "IcebergTable",
     "Lake",

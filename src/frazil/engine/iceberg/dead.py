@@ -19,14 +19,23 @@ FINDER = "frazil.DeadRows"
 
 
 @dataclass(frozen=True)
-class DeadRows:
-    """How many rows there were, their hashes in one number, the same of the dead ones, and where these are, file by file."""
+class Digest:
+    """How many rows there are, and all their keys in one number."""
 
     rows: int
-    hash: int
-    dead_rows: int
-    dead_hash: int
-    positions: Mapping[str, BitMap64]
+    keys: int
+
+    def __sub__(self, other: Digest) -> Digest:
+        return Digest(self.rows - other.rows, self.keys ^ other.keys)
+
+
+@dataclass(frozen=True)
+class Found:
+    """All rows in one number, the dead ones too, and the positions of these by the path of their file."""
+
+    before: Digest
+    gone: Digest
+    dead: Mapping[str, BitMap64]
 
 
 class DeletedKeys:
@@ -46,7 +55,7 @@ class DeletedKeys:
         scopes = scopes_of(deletes)
         return cls(finder, finder.gather(keys._jdf, _told(deletes, scopes)), scopes)
 
-    def dead_rows(self, rows: DataFrame, files: Sequence[FileFacts], bounds: tuple[int, int] | None) -> DeadRows | None:
+    def looked_up(self, rows: DataFrame, files: Sequence[FileFacts], bounds: tuple[int, int] | None) -> Found | None:
         """Looks up every row of a table with a key between bounds. None when the table's files cannot be read as columns.
 
         ``rows``: a key, the file and the position in it.
@@ -61,7 +70,7 @@ class DeletedKeys:
             path = files[number].path
             positions[path] = positions[path] | bitmap if path in positions else bitmap
         seen, hashes, gone, hashes_gone = (int(number) for number in found.numbers())
-        return DeadRows(seen, hashes, gone, hashes_gone, positions)
+        return Found(Digest(seen, hashes), Digest(gone, hashes_gone), positions)
 
 
 def scopes_of(files: Sequence[FileFacts], known: Mapping[str, int] | None = None) -> dict[str, int]:

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow
 from pyarrow import compute
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import IntegerType, LongType
 
-from frazil.engine.iceberg import DeletedKeys, Deletes, FileFacts, Scratch, bitmap_of, scopes_of
+from frazil.engine.iceberg import DeletedKeys, Deletes, Digest, FileFacts, Found, Scratch, bitmap_of, scopes_of
 from frazil.engine.schema import quoted
 from frazil.engine.write.ground import together
 
@@ -35,31 +35,6 @@ MOST_KEYS_TO_BROADCAST = 5_000_000
 _FILE, _NUMBER, _POSITION, _SINCE, _SCOPE, _WORD, _BITS, _HASH = (
     f"__{name}" for name in ("file", "number", "pos", "since", "scope", "word", "bits", "hash")
 )
-
-
-@dataclass(frozen=True)
-class Digest:
-    """How many rows there are, and all their keys in one number."""
-
-    rows: int
-    keys: int
-
-    @classmethod
-    def of(cls, row: Row) -> Digest:
-        """As Spark has summed it up."""
-        return cls(int(row["rows"]), int(row["keys"] or 0))
-
-    def __sub__(self, other: Digest) -> Digest:
-        return Digest(self.rows - other.rows, self.keys ^ other.keys)
-
-
-@dataclass(frozen=True)
-class Found:
-    """All rows in one number, the dead ones too, and the positions of these by the path of their file."""
-
-    before: Digest
-    gone: Digest
-    dead: Mapping[str, BitMap64]
 
 
 @dataclass(frozen=True)
@@ -81,7 +56,8 @@ class Search:
 
     def gathering(self) -> Callable[[], DeletedKeys | None]:
         """What reads the keys for the quick way, in whichever thread; it brings none when they are to be joined."""
-        kinds = [self.scratch.rows.schema[column].dataType for column in self.deletes.columns]
+        schema = self.scratch.rows.schema
+        kinds = [schema[column].dataType for column in self.deletes.columns]
         if len(kinds) != 1 or not isinstance(kinds[0], IntegerType | LongType) or not self._few:
             return lambda: None
         number = functions.col(quoted(self.deletes.columns[0])).cast("long")
@@ -99,10 +75,7 @@ class Search:
     def _passed(self, keys: DeletedKeys, rows: Rows) -> Found | None:
         """In one pass over the rows, which sums them up as well."""
         (column,) = self.deletes.columns
-        found = keys.dead_rows(rows.frame.select(quoted(column), "_file", "_pos"), rows.files, rows.bounds.get(column))
-        if found is None:
-            return None
-        return Found(Digest(found.rows, found.hash), Digest(found.dead_rows, found.dead_hash), found.positions)
+        return keys.looked_up(rows.frame.select(quoted(column), "_file", "_pos"), rows.files, rows.bounds.get(column))
 
     def _joined(self, rows: Rows) -> Found:
         """By a join. To sum all rows up in a pass of its own takes less than to do it on their way there."""
@@ -158,7 +131,7 @@ def digest_of(rows: DataFrame, columns: Sequence[str]) -> Digest:
     """The rows, and their keys."""
     row = rows.agg(*_summed(_hash(rows, columns))).first()
     assert row is not None, "an aggregate has one row"
-    return Digest.of(row)
+    return Digest(int(row["rows"]), int(row["keys"] or 0))
 
 
 def records(deletes: Sequence[Any]) -> int:

@@ -76,9 +76,9 @@ def settle(table: IcebergTable) -> Settlement | None:
 
         def opened() -> tuple[Rows, list[LiveFile]]:
             scratch.without(deletes)
-            live = scratch.live_files()
-            bounds = {name: both for name, both in scratch.bounds(deletes).items() if not scratch.rows.schema[name].nullable}
-            return Rows(_within(scratch.rows, bounds), scratch.data_facts(live), bounds), live
+            live, whole = scratch.live_files(), scratch.rows
+            bounds = {name: both for name, both in scratch.bounds(deletes).items() if not whole.schema[name].nullable}
+            return Rows(_within(whole, bounds), scratch.data_facts(live), bounds), live
 
         # To look through the table's files keeps the driver busy, and the executors have nothing else to do meanwhile.
         (rows, live), keys = together(opened, search.gathering(), session=scratch.spark)
