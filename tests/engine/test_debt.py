@@ -179,6 +179,16 @@ def test_small_files_that_upserts_left_become_few_when_they_are_settled(lake: La
     assert all(path.is_file() for path in map(Path, lake.files()))
 
 
+def test_dead_rows_anywhere_in_small_files_are_left_out(lake: Lake, version: int) -> None:
+    upsert(lake, "select id, 'old' v from range(1000)", version)
+    upsert(lake, "select id, 'new' v from range(500)", version)
+    upsert(lake, "select id, 'newer' v from range(500) where id % 3 = 0 or id > 450", version, max_equality_deletes=0)
+    written = {n: "newer" if n % 3 == 0 or n > 450 else "new" for n in range(500)}
+    assert lake.rows() == sorted([(n, written.get(n, "old")) for n in range(1000)], key=repr)
+    newest = lake.spark.table(f"{lake.name}.db.t.snapshots").orderBy("committed_at").collect()[-1].summary
+    assert (newest["frazil.merged-files"], newest["added-records"]) == ("2", "500")
+
+
 def test_no_file_is_left_that_nobody_names(lake: Lake, version: int) -> None:
     upsert_often(lake, version)
     kinds_of_files = ("all_data_files", "all_delete_files")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ class DeletedKeys:
         if found is None:
             return None
         positions: dict[str, BitMap64] = {}
-        for number, bitmap in _parts(bytes(found.positions())):
+        for number, bitmap in _parts(b64decode(found.positions())):
             path = files[number].path
             positions[path] = positions[path] | bitmap if path in positions else bitmap
         seen, hashes, gone, hashes_gone = (int(number) for number in found.numbers())

@@ -12,6 +12,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow
@@ -81,20 +82,15 @@ class LiveFile:
     task: Any
     deletes: tuple[Any, ...] = ()
 
-    @property
+    @cached_property
     def path(self) -> str:
         """Where it is."""
         return str(self.file.location())
 
-    @property
+    @cached_property
     def vector(self) -> Any:
         """Its deletion vector, if it has one."""
         return next((delete for delete in self.deletes if delete.contentOffset() is not None), None)
-
-    @property
-    def own_deletes(self) -> tuple[Any, ...]:
-        """The deletes that no other file has."""
-        return tuple(delete for delete in self.deletes if delete.referencedDataFile() is not None)
 
     @property
     def rows(self) -> int | None:

@@ -7,7 +7,7 @@ written beside them. No other process sees it, and no commit to it can fail half
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from frazil.engine.iceberg.debt import (
 )
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, items
-from frazil.engine.iceberg.small import rows_of, small_files
+from frazil.engine.iceberg.small import rows_of, small_files, without_dead
 from frazil.engine.iceberg.staging import stage
 from frazil.model.evolution import TableChange
 
@@ -121,57 +121,45 @@ class Scratch:
         """Those of the files that came since then and are better written anew in few."""
         return small_files(self._table, live, facts, since)
 
-    def merge(self, small: Sequence[LiveFile]) -> StagedFiles:
-        """Puts few files in the place of small ones, with the rows that are left in these now, and deletes their deletes."""
+    def merged(self, small: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
+        """Few files with the rows of small ones, but for the dead."""
         if not small:
             return StagedFiles()
-        paths = {one.path for one in small}
-        now = {one.path: one for one in self.live_files() if one.path in paths}
-        with rows_of(self._jvm, self.spark, self._table, [now[one.path] for one in small]) as rows:
+        with rows_of(self._jvm, self.spark, self._table, small) as rows:
             options = {"distribution-mode": "none", "fanout-enabled": "true", "check-nullability": "false"}
-            staged = stage(self._jvm, rows, options, self._table)
-        operation = self._table.newRewrite().validateFromSnapshot(self._table.currentSnapshot().snapshotId())
-        for one in now.values():
-            operation.deleteFile(one.file)
-            for file in one.own_deletes:
-                operation.deleteFile(file)
-        for file in staged.files:
-            operation.addFile(file)
-        operation.commit()
-        return staged
-
-    def delete_files(self, paths: Collection[str]) -> None:
-        """Deletes files that were written for this copy and that nothing else will ever name."""
-        for path in paths:
-            self._table.io().deleteFile(path)
+            return stage(self._jvm, without_dead(rows, dead), options, self._table)
 
     @property
     def keeps_vectors(self) -> bool:
         """Whether deleted positions are kept as vectors."""
         return int(self._table.operations().current().formatVersion()) >= FIRST_WITH_VECTORS
 
-    def add_positions(self, dead: Mapping[str, BitMap64], live: Sequence[LiveFile]) -> tuple[list[Any], list[Any]]:
-        """Deletes of the dead positions of files: those added to the copy, and the vectors that they took the place of."""
+    def positions(self, dead: Mapping[str, BitMap64], live: Sequence[LiveFile]) -> tuple[list[Any], list[Any]]:
+        """Deletes of the dead positions of files, and the vectors that they take the place of."""
         if not dead:
             return [], []
         files = {one.path: one for one in live}
         if self.keeps_vectors:
-            return self._deleted(*write_vectors(self._jvm, self._table, dead, files))
-        return self._deleted(write_positions(self._jvm, self._table, self.spark, dead, files), [])
+            return write_vectors(self._jvm, self._table, dead, files)
+        return write_positions(self._jvm, self._table, self.spark, dead, files), []
 
     def bounds(self, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
         """The least and the greatest value of key columns that the deletes' files tell of."""
         return bounds_of(self._jvm, self._table, deletes)
 
-    def _deleted(self, added: list[Any], replaced: list[Any]) -> tuple[list[Any], list[Any]]:
+    def apply(self, rewrite: Rewrite) -> None:
+        """Puts files in the place of others in the copy."""
         self._table.refresh()
         operation = self._table.newRowDelta().validateFromSnapshot(self._table.currentSnapshot().snapshotId())
-        for file in added:
+        for file in rewrite.staged.files:
+            operation.addRows(file)
+        for file in rewrite.removed:
+            operation.removeRows(file)
+        for file in rewrite.deletes:
             operation.addDeletes(file)
-        for file in replaced:
+        for file in rewrite.removed_deletes:
             operation.removeDeletes(file)
         operation.commit()
-        return added, replaced
 
     @property
     def summary(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.lang.ref.SoftReference;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -113,8 +114,12 @@ public final class DeadRows {
       return new long[] {rows, hash, deadRows, deadHash};
     }
 
-    /** For each part of a file with dead rows: the file's number, how many bytes follow, and a portable bitmap of 64 bits. */
-    public byte[] positions() throws IOException {
+    /**
+     * For each part of a file with dead rows: the file's number, how many bytes follow, and a portable bitmap of 64 bits.
+     *
+     * @return in Base64, since Python takes bytes from Java one at a time, and text as a whole
+     */
+    public String positions() throws IOException {
       ByteArrayOutputStream bytes = new ByteArrayOutputStream();
       DataOutputStream out = new DataOutputStream(bytes);
       for (Positions part : positions) {
@@ -122,7 +127,7 @@ public final class DeadRows {
         out.writeInt(part.bitmap().length);
         out.write(part.bitmap());
       }
-      return bytes.toByteArray();
+      return Base64.getEncoder().encodeToString(bytes.toByteArray());
     }
 
     private void add(Found other) {

@@ -5,21 +5,33 @@ import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.io.Serializable;
 
-/** For each key the last time that it was deleted; times are above zero. A table with open addressing, at most half full. */
+/**
+ * For each key the last time that it was deleted; times are above zero. A table with open addressing, at most half full.
+ *
+ * <p>Most keys that are asked for are not there. A filter, which is small enough to stay near the processor, knows so of most of
+ * them: one bit for each of sixteen or more values of the hash to a key.
+ */
 final class KeyTimes implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final long MIX = 0x9E3779B97F4A7C15L;
   private static final int FIRST_BITS = 4;
+  private static final int FILTER_BITS = 3;
 
-  private transient int shift = Long.SIZE - FIRST_BITS;
-  private transient long[] keys = new long[1 << FIRST_BITS];
-  private transient long[] times = new long[1 << FIRST_BITS];
+  private transient int shift;
+  private transient long[] keys;
+  private transient long[] times;
+  private transient long[] filter;
   private transient int size;
   private transient long ofNull;
 
+  KeyTimes() {
+    allocate(FIRST_BITS);
+  }
+
   /** The last time that a key was deleted, or zero. */
   long time(long key) {
-    return times[place(key)];
+    int bit = bit(key);
+    return (filter[bit >>> 6] & 1L << bit) == 0 ? 0 : times[place(key)];
   }
 
   long timeOfNull() {
@@ -34,17 +46,21 @@ final class KeyTimes implements Serializable {
     int at = place(key);
     if (times[at] == 0) {
       if (2 * size >= keys.length) {
-        grow();
+        reserve(size + 1);
         at = place(key);
       }
       size++;
       keys[at] = key;
+      int bit = bit(key);
+      filter[bit >>> 6] |= 1L << bit;
     }
     times[at] = Math.max(times[at], time);
   }
 
+  /** Adds all keys of another. They come in the order of their hashes, which would crowd the first places of a smaller table. */
   void add(KeyTimes other) {
     putNull(other.ofNull);
+    reserve(size + other.size);
     for (int at = 0; at < other.keys.length; at++) {
       if (other.times[at] != 0) {
         put(other.keys[at], other.times[at]);
@@ -62,17 +78,33 @@ final class KeyTimes implements Serializable {
     return at;
   }
 
-  private void grow() {
+  private int bit(long key) {
+    return (int) (key * MIX >>> shift - FILTER_BITS);
+  }
+
+  private void allocate(int bits) {
+    shift = Long.SIZE - bits;
+    keys = new long[1 << bits];
+    times = new long[1 << bits];
+    filter = new long[Math.max(1, 1 << bits + FILTER_BITS - 6)];
+    size = 0;
+  }
+
+  /** Makes room for so many keys. */
+  private void reserve(int count) {
+    int bits = Long.SIZE - shift;
+    while (1L << bits < 2L * count) {
+      bits++;
+    }
+    if (1L << bits == keys.length) {
+      return;
+    }
     long[] oldKeys = keys;
     long[] oldTimes = times;
-    shift--;
-    keys = new long[2 * oldKeys.length];
-    times = new long[2 * oldTimes.length];
+    allocate(bits);
     for (int old = 0; old < oldKeys.length; old++) {
       if (oldTimes[old] != 0) {
-        int at = place(oldKeys[old]);
-        keys[at] = oldKeys[old];
-        times[at] = oldTimes[old];
+        put(oldKeys[old], oldTimes[old]);
       }
     }
   }
@@ -91,13 +123,8 @@ final class KeyTimes implements Serializable {
   private void readObject(ObjectInputStream in) throws IOException {
     ofNull = in.readLong();
     int count = in.readInt();
-    int bits = FIRST_BITS;
-    while (1L << bits < 2L * count) {
-      bits++;
-    }
-    shift = Long.SIZE - bits;
-    keys = new long[1 << bits];
-    times = new long[1 << bits];
+    allocate(FIRST_BITS);
+    reserve(count);
     for (int number = 0; number < count; number++) {
       put(in.readLong(), in.readLong());
     }

@@ -8,7 +8,7 @@ ones, and must hold the same keys, row for row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, functions
@@ -84,16 +84,17 @@ def settle(table: IcebergTable) -> Settlement | None:
         (rows, live), keys = together(opened, search.gathering(), session=scratch.spark)
         small = scratch.small_files(live, rows.files, since=min(fact.sequence for fact in search.held))
         found = search.found(keys, rows)
-        added, replaced = scratch.add_positions(found.dead, live)
-        merged = scratch.merge(small)
+        paths = {one.path for one in small}
+        merged = scratch.merged(small, {path: dead for path, dead in found.dead.items() if path in paths})
+        added, replaced = scratch.positions({path: dead for path, dead in found.dead.items() if path not in paths}, live)
+        vectors = [one.vector for one in small if one.vector is not None]
+        rewrite = Rewrite(merged, tuple(one.file for one in small), tuple(added), (*replaced, *vectors))
+        scratch.apply(rewrite)
         after = digest_of(_within(scratch.rows, rows.bounds), deletes.columns)
-        merged_paths = {one.path for one in small}
-        kept = tuple(file for file in added if str(file.referencedDataFile()) not in merged_paths)
-        scratch.delete_files({str(file.location()) for file in added} - {str(file.location()) for file in kept})
     expected = found.before - found.gone
-    # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
-    left = sum((one.rows or 0) - len(found.dead.get(one.path, ())) for one in small)
-    if after != expected or records(added) - records(replaced) != found.gone.rows or merged.rows != left:
+    # Between the bounds the same keys must be left. As many rows as are gone from there leave none over to be gone elsewhere.
+    gone = records(added) - records(replaced) + sum(one.rows or 0 for one in small) - merged.rows
+    if after != expected or gone != found.gone.rows:
         raise _audit_failed(expected.rows, after.rows)
     count = records(deletes.files)
     summary = {
@@ -103,8 +104,7 @@ def settle(table: IcebergTable) -> Settlement | None:
     }
     if small:
         summary["frazil.merged-files"] = str(len(small))
-    vectors = (one.vector for one in small if one.vector is not None and one.path not in found.dead)
-    operation = Rewrite(merged, tuple(one.file for one in small), kept, (*replaced, *vectors, *deletes.files))
+    operation = replace(rewrite, removed_deletes=(*rewrite.removed_deletes, *deletes.files))
     return Settlement(Change(operation, base, summary=summary), count, found.gone.rows)
 
 
