@@ -8,12 +8,16 @@ import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.lang.ref.SoftReference;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
@@ -46,10 +50,11 @@ public final class DeadRows {
    * @param deletes the files of the keys
    */
   public static Keys gather(Dataset<?> keys, String deletes) {
-    Keys all = new Keys();
     JavaRDD<InternalRow> rows = keys.queryExecution().toRdd().toJavaRDD();
-    rows.mapPartitions(new Gather(Files.of(deletes))).collect().forEach(some -> all.add((Keys) unpacked(some)));
-    return all;
+    List<byte[]> parts = rows.mapPartitions(new Gather(Files.of(deletes))).collect();
+    ByteBuffer all = ByteBuffer.allocate(parts.stream().mapToInt(part -> part.length).sum());
+    parts.forEach(all::put);
+    return new Keys(all.array());
   }
 
   /**
@@ -67,7 +72,7 @@ public final class DeadRows {
     SparkPlan scan = leaves.get(0);
     Columns columns = Columns.of(rows.columns(), scan);
     JavaSparkContext context = JavaSparkContext.fromSparkContext(rows.sparkSession().sparkContext());
-    Broadcast<byte[]> everywhere = context.broadcast(packed(keys));
+    Broadcast<byte[]> everywhere = context.broadcast(keys.packed);
     try {
       Found sum = new Found();
       LookUp lookUp = new LookUp(Files.of(files), everywhere, columns, least, most);
@@ -185,16 +190,20 @@ public final class DeadRows {
     }
   }
 
-  /** The deleted keys of each scope. */
-  public static final class Keys implements Serializable {
-    private static final long serialVersionUID = 1L;
-
+  /**
+   * The deleted keys, as they were read: of each file its scope, its time, whether null is among the keys, how many others there
+   * are, and these.
+   */
+  public static final class Keys {
     // By the number of their broadcast: the tasks of a process share them, as long as any needs them.
     private static final Map<Long, SoftReference<Keys>> SHARED = new HashMap<>();
 
-    private final Map<Integer, KeyTimes> scopes = new HashMap<>();
+    private final byte[] packed;
+    private final Map<Integer, Optional<KeyTimes>> scopes = new ConcurrentHashMap<>();
 
-    private Keys() {}
+    private Keys(byte[] packed) {
+      this.packed = packed;
+    }
 
     static synchronized void forget(Broadcast<byte[]> packed) {
       SHARED.remove(packed.id());
@@ -204,50 +213,87 @@ public final class DeadRows {
       SoftReference<Keys> known = SHARED.get(packed.id());
       Keys keys = known == null ? null : known.get();
       if (keys == null) {
-        keys = (Keys) unpacked(packed.value());
+        keys = new Keys(packed.value());
         SHARED.values().removeIf(one -> one.get() == null);
         SHARED.put(packed.id(), new SoftReference<>(keys));
       }
       return keys;
     }
 
+    /** Those of a scope, put in order by the first that asks for them; null when no key of it was deleted. */
     KeyTimes of(int scope) {
-      return scopes.computeIfAbsent(scope, any -> new KeyTimes());
+      return scopes.computeIfAbsent(scope, this::ordered).orElse(null);
     }
 
-    /** None when no key of the scope was deleted. */
-    KeyTimes known(int scope) {
-      return scopes.get(scope);
+    private Optional<KeyTimes> ordered(int scope) {
+      KeyTimes found = new KeyTimes();
+      boolean any = false;
+      ByteBuffer in = ByteBuffer.wrap(packed);
+      while (in.hasRemaining()) {
+        boolean here = in.getInt() == scope;
+        long time = in.getLong();
+        boolean hasNull = in.get() != 0;
+        int count = in.getInt();
+        any |= here;
+        if (here && hasNull) {
+          found.putNull(time);
+        }
+        if (here) {
+          for (int number = 0; number < count; number++) {
+            found.put(in.getLong(), time);
+          }
+        } else {
+          in.position(in.position() + Long.BYTES * count);
+        }
+      }
+      return any ? Optional.of(found) : Optional.empty();
     }
 
-    void add(Keys other) {
-      other.scopes.forEach((scope, keys) -> of(scope).add(keys));
+    /** The keys of one file, ready to be sent. */
+    static byte[] packed(int scope, long time, boolean hasNull, long[] keys, int count) {
+      ByteBuffer out = ByteBuffer.allocate(Integer.BYTES + Long.BYTES + 1 + Integer.BYTES + Long.BYTES * count);
+      out.putInt(scope).putLong(time).put((byte) (hasNull ? 1 : 0)).putInt(count);
+      out.asLongBuffer().put(keys, 0, count);
+      return out.array();
     }
   }
 
   private record Gather(Files files) implements FlatMapFunction<Iterator<InternalRow>, byte[]> {
+    private static final int FIRST_LENGTH = 1024;
+
     @Override
     public Iterator<byte[]> call(Iterator<InternalRow> rows) {
-      Keys found = new Keys();
+      List<byte[]> found = new ArrayList<>();
       UTF8String path = null;
-      KeyTimes keys = null;
-      long time = 0;
+      int file = -1;
+      boolean hasNull = false;
+      long[] keys = new long[FIRST_LENGTH];
+      int count = 0;
       while (rows.hasNext()) {
         InternalRow row = rows.next();
         UTF8String held = row.getUTF8String(1);
         if (!held.equals(path)) {
+          keep(found, file, hasNull, keys, count);
           path = held.copy();
-          int number = files.number(path);
-          time = files.times()[number];
-          keys = found.of(files.scopes()[number]);
+          file = files.number(path);
+          hasNull = false;
+          count = 0;
         }
         if (row.isNullAt(0)) {
-          keys.putNull(time);
+          hasNull = true;
         } else {
-          keys.put(row.getLong(0), time);
+          keys = count < keys.length ? keys : Arrays.copyOf(keys, 2 * count);
+          keys[count++] = row.getLong(0);
         }
       }
-      return List.of(packed(found)).iterator();
+      keep(found, file, hasNull, keys, count);
+      return found.iterator();
+    }
+
+    private void keep(List<byte[]> found, int file, boolean hasNull, long[] keys, int count) {
+      if (file >= 0) {
+        found.add(Keys.packed(files.scopes()[file], files.times()[file], hasNull, keys, count));
+      }
     }
   }
 
@@ -285,7 +331,7 @@ public final class DeadRows {
           number = file;
         }
         int scope = files.scopes()[file];
-        lookUp(batch, keys.known(0), scope == 0 ? null : keys.known(scope), files.times()[file], found, dead);
+        lookUp(batch, keys.of(0), scope == 0 ? null : keys.of(scope), files.times()[file], found, dead);
       }
       keep(found, number, dead);
       return List.of(packed(found)).iterator();
