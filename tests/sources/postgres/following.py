@@ -1,4 +1,4 @@
-"""A pipeline from a database into a lake, a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``, `-` for none.
+"""A pipeline from a database into a lake, a process of its own: ``following.py MOMENT NTH ACT FOLDER SPEC``.
 
 ``SPEC`` is a file with the source and what the sink has beside its catalog.
 """
@@ -28,15 +28,19 @@ def catalog(folder: Path) -> dict[str, object]:
     return {"type": "sql", "name": name_of(folder), "sql": sql}
 
 
-def main(moment: str, nth: str, act: str, folder: str, spec: str) -> None:
-    if moment != "-":
-        act_at(moment, int(nth), act)
-    told = json.loads(Path(spec).read_text())
-    sink = {"namespace": "db", **told["sink"], "catalog": catalog(Path(folder))}
+def pipeline_of(folder: Path, spec: Path) -> PipelineSpec:
+    """The pipeline that a file describes."""
+    told = json.loads(spec.read_text())
+    sink = {"namespace": "db", **told["sink"], "catalog": catalog(folder)}
     given = {"name": "p", "source_name": "db", "source": told["source"], "sink_name": "lake", "sink": sink}
+    return PipelineSpec.model_validate(given)
+
+
+def main(moment: str, nth: str, act: str, folder: str, spec: str) -> None:
+    act_at(moment, int(nth), act)
     spark = SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": SHORT_LIVED})
     settings = IMPATIENT.model_copy(update={"spark": spark})
-    run_project(ProjectSpec(file="t.yaml", pipelines=(PipelineSpec.model_validate(given),), settings=settings), once=True)
+    run_project(ProjectSpec(file="t.yaml", pipelines=(pipeline_of(Path(folder), Path(spec)),), settings=settings), once=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from frazil.engine.verify import verify
 from services.processes import wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of
-from sources.postgres.test_pipeline import described, ended, following
+from sources.postgres.test_pipeline import described, ended, following, go_on
 
 TABLES = {
     "accounts": "id int primary key, balance numeric(12,2), note text",
@@ -161,8 +161,7 @@ def test_killed_between_tables_while_the_database_is_written_to(database: Databa
         for moment, nth in MOMENTS:
             child = following(tmp_path, spec, moment, str(nth), "kill-all")
             assert ended(child) == -signal.SIGKILL, child.log_text()[-3000:]
-    last = following(tmp_path, spec, "-", "0", "-")
-    assert ended(last) == 0, last.log_text()[-3000:]
+    go_on(database, tmp_path, spec)
     assert_equal(database, Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced())
     wait_until(lambda: database.value("select count(*) from pg_replication_slots where active") == 0, 30, "the slot to be free")
 
@@ -183,8 +182,7 @@ def test_killed_between_the_letters_of_a_snapshot_and_its_rows(
     mine = Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced()
     assert mine.count(letters) == 10, "they were put away before the rows"
     database.run("delete from days where id in (4, 5)", "insert into days values (41, 'infinity'), (42, '2026-02-02')")
-    last = following(tmp_path, spec, "-", "0", "-")
-    assert ended(last) == 0, last.log_text()[-3000:]
+    go_on(database, tmp_path, spec)
     rows = {row[0] for row in mine.rows("id", table="db.public_days")}
     assert rows == {i for i in range(1, 43) if i not in (5, 41) and i % 4}
     raw = {json.loads(row[0])["row"]["id"] for row in mine.rows("cast(raw as string)", table=letters)}

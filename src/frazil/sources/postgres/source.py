@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
@@ -20,26 +19,23 @@ from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.base import Lag, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
-from frazil.sources.postgres.catalog import Connection, Published, Table, TableColumn
-from frazil.sources.postgres.changes import ChangeReader, Described
-from frazil.sources.postgres.connection import Login, asking
+from frazil.sources.postgres.changes import ChangeReader
+from frazil.sources.postgres.connection import Login
+from frazil.sources.postgres.database import Database, passed
 from frazil.sources.postgres.digest import digest
-from frazil.sources.postgres.frames import change_frame, is_among, snapshot_frame
-from frazil.sources.postgres.numbering import Shape, numbered
+from frazil.sources.postgres.frames import change_frame, snapshot_frame
+from frazil.sources.postgres.numbering import Shape
 from frazil.sources.postgres.position import Place
-from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
+from frazil.sources.postgres.protocol import lsn_text
 from frazil.sources.postgres.snapshot import ExportedSnapshot, PageRange, SnapshotRead, await_writers, dealt, page_ranges
-from frazil.sources.postgres.spool import Column, Columns, SpoolFile
+from frazil.sources.postgres.spool import SpoolFile
 from frazil.sources.postgres.stream import ChangeStream
-from frazil.sources.postgres.types import PgType, Types
 
 # So much log without a change of a followed table, and a slice without rows moves the position on: the server keeps the log
 # from there, and would fill its disk for tables that nobody writes to.
 IDLE_BYTES = 64 << 20
 
 _CAUSE = re.compile(r"^(?:psycopg|frazil)(?:\.\w+)*\.(?P<type>\w+): (?P<text>.+)$", re.MULTILINE)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,7 @@ class PostgresCdc:
         self._spec = spec
         self._spark = spark
         self._login = Login.of(spec)
-        self._connection: Connection | None = None
-        self._types = Types(self._look_up_type, spec.unbounded_numeric)
+        self._database = Database(spec, self._login)
         self._reader: ChangeReader | None = None
         self._exported: ExportedSnapshot | None = None
         self._planned: Slice | None = None
@@ -96,7 +91,7 @@ class PostgresCdc:
         """Database, rights, tables, publication and slot must be as they are needed."""
         self._require_shared_spool()
         own = self._reader.stream.reader if self._reader is not None else None
-        self._asking_database(lambda database: slot.check(database, self._spec, own))
+        self._database.ask(lambda database: slot.check(database, self._spec, own))
 
     def _require_shared_spool(self) -> None:
         master = self._spark.sparkContext.master or ""
@@ -110,7 +105,7 @@ class PostgresCdc:
     @cached_property
     def streams(self) -> tuple[CdcStream, ...]:
         """The tables that are followed: those named, or those that the publication had at first."""
-        return self._asking_database(lambda database: slot.streams(database, self._spec))
+        return self._database.ask(lambda database: slot.streams(database, self._spec))
 
     def _following(self) -> dict[str, CdcStream]:
         return {stream.full_name: stream for stream in self.streams if stream.sync_mode == "incremental"}
@@ -135,7 +130,7 @@ class PostgresCdc:
         """Where reading begins. Without a position of the ledger: where the slot stands, which is made when it is not there."""
         following = self._following()
         place = None if start is None else Place.from_position(start)
-        system = self._system
+        system = self._database.system
         if place is not None and place.system != system:
             raise Halted(
                 "other-database",
@@ -144,18 +139,12 @@ class PostgresCdc:
             )
         place = place or Place(system)
         if following and place.lsn is None:
-            found = self._asking_database(lambda database: slot.ensure(database, self._spec, tuple(following.values())))
+            found = self._database.ask(lambda database: slot.ensure(database, self._spec, tuple(following.values())))
             place = place.after(found.confirmed or 0)
         if self._spec.snapshot == "never":
             for name in following:
                 place = place if name in place.streams else place.with_snapshot(name, None)
         return place
-
-    @cached_property
-    def _system(self) -> str:
-        with self._login.connect(replication="database") as connection, asking("Looking who the server is"):
-            row = connection.execute("IDENTIFY_SYSTEM").fetchone()
-        return str(row[0]) if row is not None else ""
 
     # Snapshots
 
@@ -172,48 +161,27 @@ class PostgresCdc:
         self._let_go()
         spec, name = self._spec, stream.full_name
         follows = stream.sync_mode == "incremental"
-        published = self._published(name) if follows else None
+        published = self._database.published(name) if follows else None
         if follows:
-            self._asking_database(lambda database: await_writers(database, spec.snapshot_wait_secs))
-        table = self._table(stream)
+            self._database.ask(lambda database: await_writers(database, spec.snapshot_wait_secs))
+        table = self._database.table(stream)
         self._exported = exported = ExportedSnapshot(self._login)
-        before, table = table, self._table(stream)
-        leaves = self._asking_database(lambda database: catalog.leaves(database, table))
-        rows = self._asking_database(lambda database: catalog.estimated_rows(database, [leaf for leaf, _ in leaves]))
-        columns = self._columns_now(table, published)
+        before, table = table, self._database.table(stream)
+        leaves = self._database.ask(lambda database: catalog.leaves(database, table))
+        rows = self._database.ask(lambda database: catalog.estimated_rows(database, [leaf for leaf, _ in leaves]))
+        columns = self._database.columns(table, published)
         row_filter = published.row_filter if published is not None else None
         job = SnapshotRead(self._login, exported.name, name, columns, row_filter, place.lsn or 0)
         hands = dealt(page_ranges(leaves, spec.snapshot_chunk_mb), spec.snapshot_connections or self._cores())
         end = place.with_refresh(name)
         if follows:
             # The columns of before the snapshot: what the log tells of them is younger.
-            shape = Shape.of(
-                before.oid, {one.number: (one.name, one.type_oid) for one in _passed(before, published)}, before.last
-            )
+            shape = Shape.of(before.oid, {one.number: (one.name, one.type_oid) for one in passed(before, published)}, before.last)
             end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()})
         return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
 
     def _cores(self) -> int:
         return self._spark.sparkContext.defaultParallelism
-
-    def _published(self, name: str) -> Published | None:
-        tables = self._asking_database(lambda database: catalog.published(database, self._spec.publication_name)) or ()
-        return next((table for table in tables if table.full_name == name), None)
-
-    def _table(self, stream: CdcStream) -> Table:
-        table = self._asking_database(lambda database: catalog.table(database, stream.namespace, stream.name))
-        if table is None:
-            raise Halted("table-missing", f"The table {stream.full_name} is not there any more.", fix="Remove the stream.")
-        return table
-
-    def _columns_now(self, table: Table, published: Published | None) -> Columns:
-        return tuple(
-            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier), _id(table.oid, column.number))
-            for column in _passed(table, published)
-        )
-
-    def _look_up_type(self, oid: int) -> PgType | None:
-        return self._asking_database(lambda database: catalog.pg_type(database, oid))
 
     def _let_go(self) -> None:
         if self._exported is not None:
@@ -228,7 +196,7 @@ class PostgresCdc:
         if not following:
             return None
         reader = self._reader_at(place, following)
-        target = self._log_end()
+        target = self._database.log_end()
         filled = reader.fill(limit, target)
         self._oldest_us = filled.oldest_us
         rows = filled.rows.total()
@@ -253,7 +221,7 @@ class PostgresCdc:
                 return reader
             self._close_reader()
         lsn = place.lsn or 0
-        found = self._asking_database(lambda database: slot.slot(database, self._spec.slot))
+        found = self._database.ask(lambda database: slot.slot(database, self._spec.slot))
         if found is None:
             raise slot.slot_gone(self._spec.slot)
         if found.lost:
@@ -270,36 +238,12 @@ class PostgresCdc:
             stream,
             place,
             following,
-            self._describe,
+            self._database.describe,
             self._spec.spool_path,
-            server_waits=lambda: self._asking_database(lambda database: slot.waits_for_log(database, self._spec.slot)),
+            server_waits=lambda: self._database.ask(lambda database: slot.waits_for_log(database, self._spec.slot)),
             stop_at_truncate=self._spec.on_truncate == "stop",
         )
         return self._reader
-
-    def _describe(self, relation: Relation, before: Shape | None) -> Described:
-        listed = [(column.name, column.type_oid) for column in relation.columns]
-        attributes = self._asking_database(lambda database: catalog.attributes(database, relation.oid))
-        chosen = self._asking_database(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
-        found = numbered(relation.oid, listed, attributes, before, chosen)
-        columns = tuple(
-            Column(
-                column.name,
-                self._types.column_type(column.type_oid, column.type_modifier),
-                None if number is None else _id(relation.oid, number),
-            )
-            for column, number in zip(relation.columns, found.numbers, strict=True)
-        )
-        table = self._asking_database(lambda database: catalog.table(database, relation.namespace, relation.name))
-        keys = () if table is None else self._key_columns(table)
-        key_names = tuple(column.name for column in columns if is_among(column, keys))
-        return Described(columns, key_names or tuple(column.name for column in columns), found.shape)
-
-    def _key_columns(self, table: Table) -> Columns:
-        return tuple(column for column in self._columns_now(table, None) if column.name in table.primary_key)
-
-    def _log_end(self) -> int:
-        return self._asking_database(lambda database: lsn_number(_text(database, "select pg_current_wal_insert_lsn()::text")))
 
     def between(self, start: Position | None, end: Position) -> Slice | None:
         """The slice of changes from one position to another, as it was planned once, to write it into the rest of its tables.
@@ -337,9 +281,9 @@ class PostgresCdc:
         """How many bytes of log are after the committed position, and how old the oldest change is that waits."""
         since = self._confirmed
         if since is None:
-            found = self._asking_database(lambda database: slot.slot(database, self._spec.slot))
+            found = self._database.ask(lambda database: slot.slot(database, self._spec.slot))
             since = found.confirmed if found is not None else None
-        behind = max(0, self._log_end() - since) if since is not None else 0
+        behind = max(0, self._database.log_end() - since) if since is not None else 0
         seconds = 0.0 if self._oldest_us is None else max(0.0, time.time() - self._oldest_us / 1_000_000)
         return Lag(bytes=behind, seconds=seconds)
 
@@ -367,9 +311,9 @@ class PostgresCdc:
     def empty(self) -> DataFrame:
         """The columns of the one table, without rows: nothing is made for it in the database."""
         stream = self._only_stream()
-        now = self._table(stream)
-        columns = self._columns_now(now, self._published(stream.full_name))
-        return change_frame(self._spark, (), stream.full_name, columns, keys=self._key_columns(now))
+        now = self._database.table(stream)
+        columns = self._database.columns(now, self._database.published(stream.full_name))
+        return change_frame(self._spark, (), stream.full_name, columns, keys=self._database.key_columns(now))
 
     def read_each(self, part: Slice) -> list[DataFrame]:
         """The rows of each table that has some."""
@@ -377,9 +321,9 @@ class PostgresCdc:
 
     def read_table(self, part: Slice, stream: str) -> DataFrame:
         """The rows of one table in a slice, with its columns. ``stream`` is `namespace.name`."""
-        now = self._table(next(one for one in self.streams if one.full_name == stream))
+        now = self._database.table(next(one for one in self.streams if one.full_name == stream))
         if isinstance(part.detail, SnapshotPart) and part.detail.job.table == stream:
-            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, self._key_columns(now))
+            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, self._database.key_columns(now))
         files: tuple[SpoolFile, ...] = ()
         before = None
         if isinstance(part.detail, ChangesPart):
@@ -387,8 +331,8 @@ class PostgresCdc:
                 raise Retryable("slice-gone", "The slice was planned by a reader that is closed.", fix="Plan it again.")
             files, before = self._reader.files(), part.detail.end
         own = [file for file in files if file.table == stream]
-        otherwise = () if own else self._columns_now(now, self._published(stream))
-        return change_frame(self._spark, own, stream, otherwise, before=before, keys=self._key_columns(now))
+        otherwise = () if own else self._database.columns(now, self._database.published(stream))
+        return change_frame(self._spark, own, stream, otherwise, before=before, keys=self._database.key_columns(now))
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -397,9 +341,9 @@ class PostgresCdc:
 
     def digest(self, table: str) -> tuple[int, int | None, tuple[str, ...]]:
         """How many rows a table has now, a number that all their keys make, and the columns of the key."""
-        now = self._table(next(one for one in self.streams if one.full_name == table))
-        published = self._published(table)
-        rows, keys = self._asking_database(lambda database: digest(database, now, published))
+        now = self._database.table(next(one for one in self.streams if one.full_name == table))
+        published = self._database.published(table)
+        rows, keys = self._database.ask(lambda database: digest(database, now, published))
         return rows, keys, now.primary_key
 
     def finished(self, position: Position | None) -> bool:
@@ -427,24 +371,6 @@ class PostgresCdc:
             return ConfigError("database-rights", message, fix="Let the user read all rows of the table.")
         return Retryable("snapshot-interrupted", message, fix="Nothing of it was committed. It is begun anew.")
 
-    # Connections
-
-    def _asking_database(self, ask: Callable[[Connection], T]) -> T:
-        """Asks on the connection that is there, and once more on a new one when that has broken."""
-        for last in (False, True):
-            if self._connection is None or self._connection.closed:
-                self._connection = self._login.connect()
-            try:
-                return ask(self._connection)
-            except (Retryable, psycopg.OperationalError) as error:
-                broken = self._connection.broken or self._connection.closed
-                if last or not broken:
-                    if isinstance(error, FrazilError):
-                        raise
-                    with asking(f"Asking the database {self._spec.database}"):
-                        raise
-        raise AssertionError("unreachable")
-
     def _close_reader(self) -> None:
         if self._reader is not None:
             with suppress(psycopg.Error, FrazilError):
@@ -455,21 +381,4 @@ class PostgresCdc:
         """Ends every connection. The slot stays where it is."""
         self._let_go()
         self._close_reader()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def _id(oid: int, number: int) -> str:
-    return f"{oid}.{number}"
-
-
-def _passed(table: Table, published: Published | None) -> tuple[TableColumn, ...]:
-    """The columns that the publication lets through."""
-    names = None if published is None else published.columns
-    return tuple(column for column in table.columns if names is None or column.name in names)
-
-
-def _text(database: Connection, query: str) -> str:
-    row = database.execute(query.encode()).fetchone()
-    return str(row[0]) if row is not None else ""
+        self._database.close()

@@ -1,0 +1,126 @@
+"""What a source asks its database: who it is, what its tables are now, and how far its log goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+import psycopg
+
+from frazil.errors import FrazilError, Halted, Retryable
+from frazil.model.source import CdcStream, PostgresCdcSource
+from frazil.sources.postgres import catalog
+from frazil.sources.postgres.catalog import Connection, Published, Table, TableColumn
+from frazil.sources.postgres.changes import Described
+from frazil.sources.postgres.connection import Login, asking
+from frazil.sources.postgres.frames import is_among
+from frazil.sources.postgres.numbering import Shape, numbered
+from frazil.sources.postgres.protocol import Relation, lsn_number
+from frazil.sources.postgres.spool import Column, Columns
+from frazil.sources.postgres.types import PgType, Types
+
+T = TypeVar("T")
+
+
+class Database:
+    """A database that is asked on one connection, which is made when it is needed first and again when it has broken."""
+
+    def __init__(self, spec: PostgresCdcSource, login: Login) -> None:
+        self._spec = spec
+        self._login = login
+        self._connection: Connection | None = None
+        self._types = Types(self._type, spec.unbounded_numeric)
+
+    def ask(self, ask: Callable[[Connection], T]) -> T:
+        """Asks on the connection that is there, and once more on a new one when that has broken."""
+        for last in (False, True):
+            if self._connection is None or self._connection.closed:
+                self._connection = self._login.connect()
+            try:
+                return ask(self._connection)
+            except (Retryable, psycopg.OperationalError) as error:
+                broken = self._connection.broken or self._connection.closed
+                if last or not broken:
+                    if isinstance(error, FrazilError):
+                        raise
+                    with asking(f"Asking the database {self._spec.database}"):
+                        raise
+        raise AssertionError("unreachable")
+
+    @cached_property
+    def system(self) -> str:
+        """The number that tells the server apart from all others."""
+        with self._login.connect(replication="database") as connection, asking("Looking who the server is"):
+            row = connection.execute("IDENTIFY_SYSTEM").fetchone()
+        return str(row[0]) if row is not None else ""
+
+    def log_end(self) -> int:
+        """Where the log ends now."""
+        return self.ask(lambda database: lsn_number(_text(database, "select pg_current_wal_insert_lsn()::text")))
+
+    def table(self, stream: CdcStream) -> Table:
+        """A followed table as it is now."""
+        table = self.ask(lambda database: catalog.table(database, stream.namespace, stream.name))
+        if table is None:
+            raise Halted("table-missing", f"The table {stream.full_name} is not there any more.", fix="Remove the stream.")
+        return table
+
+    def published(self, name: str) -> Published | None:
+        """What the publication lets through of a table."""
+        tables = self.ask(lambda database: catalog.published(database, self._spec.publication_name)) or ()
+        return next((table for table in tables if table.full_name == name), None)
+
+    def columns(self, table: Table, published: Published | None) -> Columns:
+        """The columns of a table that the publication lets through, with their types."""
+        return tuple(
+            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier), _id(table.oid, column.number))
+            for column in passed(table, published)
+        )
+
+    def key_columns(self, table: Table) -> Columns:
+        """Those of the primary key."""
+        return tuple(column for column in self.columns(table, None) if column.name in table.primary_key)
+
+    def describe(self, relation: Relation, before: Shape | None) -> Described:
+        """What a table that the log speaks of was like there. ``before``: what it was known to be like until then."""
+        listed = [(column.name, column.type_oid) for column in relation.columns]
+        attributes = self.ask(lambda database: catalog.attributes(database, relation.oid))
+        chosen = self.ask(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
+        found = numbered(relation.oid, listed, attributes, before, chosen)
+        columns = tuple(
+            Column(
+                column.name,
+                self._types.column_type(column.type_oid, column.type_modifier),
+                None if number is None else _id(relation.oid, number),
+            )
+            for column, number in zip(relation.columns, found.numbers, strict=True)
+        )
+        table = self.ask(lambda database: catalog.table(database, relation.namespace, relation.name))
+        keys = () if table is None else self.key_columns(table)
+        key_names = tuple(column.name for column in columns if is_among(column, keys))
+        return Described(columns, key_names or tuple(column.name for column in columns), found.shape)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _type(self, oid: int) -> PgType | None:
+        return self.ask(lambda database: catalog.pg_type(database, oid))
+
+
+def passed(table: Table, published: Published | None) -> tuple[TableColumn, ...]:
+    """The columns that the publication lets through."""
+    names = None if published is None else published.columns
+    return tuple(column for column in table.columns if names is None or column.name in names)
+
+
+def _id(oid: int, number: int) -> str:
+    return f"{oid}.{number}"
+
+
+def _text(database: Connection, query: str) -> str:
+    row = database.execute(query.encode()).fetchone()
+    return str(row[0]) if row is not None else ""
