@@ -1,0 +1,43 @@
+"""The hook of dlt's own tests: makes frazil one of the destinations that they run against."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from dlt.common import pendulum, time
+
+NAME = "frazil.dlt.iceberg_rest"
+
+# Tests of dlt 1.26 ask for these; later versions have other names for them.
+_MOVED = {
+    "ensure_pendulum_datetime_utc": lambda value: time.ensure_pendulum_datetime(value, pendulum.UTC),
+    "ensure_pendulum_datetime_non_utc": lambda value: pendulum.instance(time.ensure_datetime(value), tz=None),
+}
+for _name, _function in _MOVED.items():
+    vars(time).setdefault(_name, _function)
+
+
+def register_destinations(implemented: set[str], _not_sql: set[str]) -> None:
+    """As one that has a SQL client."""
+    implemented.add(NAME)
+
+
+def destinations_configs(**_wanted: Any) -> list[Any]:
+    """None besides those that the suite makes by itself for each SQL destination, but each test writes into its own namespace.
+
+    The namespace is one for all datasets of a destination, and tests tell themselves apart by datasets.
+    """
+    from tests.load.utils import DestinationTestConfiguration
+
+    if not hasattr(DestinationTestConfiguration, "_setup"):
+        DestinationTestConfiguration._setup = DestinationTestConfiguration.setup
+        DestinationTestConfiguration.setup = _set_up
+    return []
+
+
+def _set_up(configuration: Any) -> None:
+    configuration._setup()
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    os.environ["DESTINATION__NAMESPACE"] = "t" + hashlib.md5(test.encode(), usedforsecurity=False).hexdigest()
