@@ -6,6 +6,7 @@ destination with SQL.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -38,4 +39,9 @@ def main(clone: Path, *arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), *sys.argv[2:]))
+    parser = argparse.ArgumentParser(prog="python scripts/dlt_suite", description="Run dlt's own tests against frazil.")
+    parser.add_argument("clone", type=Path, help="a clone of dlt's repository")
+    given, others = parser.parse_known_args()
+    if not (given.clone / "tests" / "load").is_dir():
+        parser.error(f"{given.clone} has no tests/load: it is not a clone of dlt's repository")
+    sys.exit(main(given.clone.resolve(), *others))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from services.web import QuietHandler, served
 
 S3_DENIED = b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>'
 
@@ -14,7 +14,7 @@ S3_DENIED = b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Acce
 def answering(status: int, body: bytes = b"", kind: str = "application/json") -> Iterator[str]:
     """The address of such a service, as long as the block."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             content = b"" if self.command == "HEAD" else body
@@ -26,15 +26,5 @@ def answering(status: int, body: bytes = b"", kind: str = "application/json") ->
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server gives it
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(Handler) as address:
+        yield address

@@ -12,10 +12,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+
+from services.web import QuietHandler, served
 
 _PATH = re.compile(r"/bigquery/v2/projects/(?P<project>[^/]+)/datasets(?:/(?P<dataset>[^/]+)/tables(?:/(?P<table>[^/?]+))?)?")
 
@@ -64,7 +65,7 @@ class BigQuery:
 def running_bigquery() -> Iterator[BigQuery]:
     """The server, as long as the block."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def _do(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
             status = held.answer(self.command, self.path, body)
@@ -76,19 +77,9 @@ def running_bigquery() -> Iterator[BigQuery]:
 
         do_POST = do_PATCH = _do
 
-        def log_message(self, *args: object) -> None:
-            """Says nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    held = BigQuery(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01), daemon=True)
-    thread.start()
-    try:
+    with served(Handler) as address:
+        held = BigQuery(address)
         yield held
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture

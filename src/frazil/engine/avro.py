@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 from pyspark.sql import functions
+
+from frazil.engine.running_java import java_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -24,7 +26,7 @@ def from_avro(value: Column, schema: str, options: Mapping[str, str]) -> Column:
 def _constant(texts: Mapping[str, str]) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    spark: Any = SparkContext._active_spark_context._jvm.org.apache.spark  # type: ignore[union-attr]
+    spark = java_names(SparkContext._active_spark_context._jvm).org.apache.spark  # type: ignore[union-attr]
     types = spark.sql.types.DataTypes
     held = spark.api.python.PythonUtils.toScalaMap(dict(texts))
     map_type = types.createMapType(types.StringType, types.StringType)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from frazil.engine.running_java import java_class
+from frazil.engine.running_java import java_class, java_names
 from frazil.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _Clients:
     """The two Java clients, and the Java values that questions are made of."""
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
-        root: Any = spark._jvm
+        root = java_names(spark._jvm)
         kafka = root.org.apache.kafka
         if java_class(spark, "org.apache.kafka.clients.consumer.KafkaConsumer") is None:
             raise EnvironmentFault(

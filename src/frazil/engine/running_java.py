@@ -6,6 +6,7 @@ import subprocess
 from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaPackage
 
@@ -13,11 +14,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class _Names:
+    """A package of Java, or all of them, with what was found in it: to ask for a name makes Java look through all of its jars."""
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._package, name)
+        unknown = isinstance(found, JavaPackage)
+        kept = _Names(found) if unknown else found
+        # A name that the JVM does not know is taken for a package's. A class may come later, with its jar.
+        if name[:1].islower() or not unknown:
+            setattr(self, name, kept)
+        return kept
+
+
+_known: WeakKeyDictionary[Any, _Names] = WeakKeyDictionary()
+
+
+def java_names(jvm: Any) -> Any:
+    """All packages and classes of a Java, to be asked for by their names, each of which is looked up once."""
+    return _known.setdefault(jvm, _Names(jvm))
+
+
 def java_class(spark: SparkSession, name: str) -> Any:
     """A class; None where Spark was started without the jar that has it."""
-    found: Any = reduce(getattr, name.split("."), spark._jvm)
-    # A name that the JVM does not know is taken for a package's.
-    return None if isinstance(found, JavaPackage) else found
+    found = reduce(getattr, name.split("."), java_names(spark._jvm))
+    return None if isinstance(found, _Names) else found
 
 
 def end_java(spark: SparkSession, seconds: float) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +12,7 @@ from paged_cases import COLUMNS, Shelf, books
 
 from frazil.errors import ConfigError, Retryable
 from frazil.model.events import SourceFailed
+from services.web import QuietHandler, served
 
 PAGES = 3
 CUT_OFF = -1
@@ -40,9 +38,12 @@ class Service:
         self.address = ""
 
 
-@contextmanager
-def serving(service: Service) -> Iterator[None]:
-    class Handler(BaseHTTPRequestHandler):
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """A service that runs."""
+    service = Service()
+
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             page = int(parse_qs(urlsplit(self.path).query)["page"][0])
             service.asked.append(page)
@@ -53,19 +54,9 @@ def serving(service: Service) -> Iterator[None]:
             self.end_headers()
             self.wfile.write(body[:7] if status == CUT_OFF else body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server gives it
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    service.address = f"http://127.0.0.1:{server.server_port}/books"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(Handler) as address:
+        service.address = f"{address}/books"
+        yield service
 
 
 @pytest.fixture
@@ -75,14 +66,6 @@ def asking(shelf: Shelf, tmp_path: Path) -> Shelf:
     before, _, rest = text.partition("    def _page(self, pagination, state):")
     (tmp_path / "shelf.py").write_text(before + ASKS + rest.partition("    def _note")[2])
     return shelf
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    """A service that runs."""
-    made = Service()
-    with serving(made):
-        yield made
 
 
 @pytest.mark.parametrize("answers", [[500, 503], [429], [CUT_OFF]], ids=["down", "too many", "cut off"])
@@ -95,7 +78,7 @@ def test_what_may_pass_is_asked_for_again(asking: Shelf, service: Service, answe
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, "source-not-readable"), (404, "source-failed")])
-def test_what_will_not_pass_stops_at_once(asking: Shelf, service: Service, tmp_path: Path, status: int, code: str) -> None:
+def test_what_will_not_pass_stops_at_once(asking: Shelf, service: Service, status: int, code: str) -> None:
     service.before_the_second.append(status)
     with pytest.raises(ConfigError) as caught:
         asking.run(f"sync_mode: incremental\nshelf: {service.address}", CONFIG)

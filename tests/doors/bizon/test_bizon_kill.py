@@ -67,16 +67,14 @@ def test_a_full_refresh_is_all_or_nothing_and_begins_anew(
     assert [page for page, _ in shelf.calls()] == [0, 1, 2], "a refresh is of all pages"
 
 
-TWO_TABLES = """\
-write_batch_size: 2
-buffer_size: 0
-destination_table_config:
-  - destination_id: books
-    iceberg_schema: [{name: id, type: long}, {name: title, type: string}]
+TWO_TABLES = (
+    CONFIG
+    + """\
   - destination_id: papers
     upsert: {enabled: true, join_cols: [id]}
     iceberg_schema: [{name: id, type: long}, {name: title, type: string}]
 """
+)
 
 
 @pytest.mark.parametrize(("moment", "nth"), [("unsent", 4), ("applied", 3)])

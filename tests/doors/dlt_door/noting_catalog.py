@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from services.processes import LOCALHOST
+from services.web import QuietHandler, served
 
 TOKENS = "/elsewhere/tokens"
 FETCHED = "fetched-token"
@@ -50,7 +48,7 @@ class NotingCatalog:
 def noting_catalog() -> Iterator[NotingCatalog]:
     """The catalog, as long as the block."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
@@ -66,16 +64,6 @@ def noting_catalog() -> Iterator[NotingCatalog]:
 
         do_GET = do_HEAD = do_POST = _answer
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer((LOCALHOST, 0), Handler)
-    catalog = NotingCatalog(f"http://{LOCALHOST}:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with served(Handler) as address:
+        catalog = NotingCatalog(address)
         yield catalog
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

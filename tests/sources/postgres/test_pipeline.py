@@ -137,9 +137,14 @@ def following(folder: Path, spec: Path, *when: str) -> Child:
     return start("following", command, folder / "log", env={"PYTHONPATH": path})
 
 
+def await_free_slot(database: Database) -> None:
+    """Until the server has noticed that whoever read has gone."""
+    wait_until(lambda: database.value("select count(*) from pg_replication_slots where active") == 0, 30, "the slot to be free")
+
+
 def go_on(database: Database, folder: Path, spec: Path) -> None:
     """The same pipeline without a fault, once the server has noticed that the one before is gone."""
-    wait_until(lambda: database.value("select count(*) from pg_replication_slots where active") == 0, 30, "the slot to be free")
+    await_free_slot(database)
     run(pipeline_of(folder, spec), once=True)
 
 

@@ -20,7 +20,7 @@ from frazil.engine.verify import verify
 from services.processes import wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of
-from sources.postgres.test_pipeline import described, ended, following, go_on
+from sources.postgres.test_pipeline import await_free_slot, described, ended, following, go_on
 
 TABLES = {
     "accounts": "id int primary key, balance numeric(12,2), note text",
@@ -163,7 +163,7 @@ def test_killed_between_tables_while_the_database_is_written_to(database: Databa
             assert ended(child) == -signal.SIGKILL, child.log_text()[-3000:]
     go_on(database, tmp_path, spec)
     assert_equal(database, Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced())
-    wait_until(lambda: database.value("select count(*) from pg_replication_slots where active") == 0, 30, "the slot to be free")
+    await_free_slot(database)
 
 
 @pytest.mark.parametrize("sink", [{"table": "public_days", "commit_mode": "upsert"}, ROUTED], ids=["one table", "many"])

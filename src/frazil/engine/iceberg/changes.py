@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -178,6 +178,21 @@ def done_again(why: str) -> FrazilError:
     return Restage("overtaken", f"Another writer changed rows that this batch looked at: {why}")
 
 
+def with_files(
+    row_delta: Any, added: Iterable[Any], removed: Iterable[Any], deletes: Iterable[Any], removed_deletes: Iterable[Any]
+) -> Any:
+    """A row delta that adds and removes data files and files of deletes."""
+    for file in added:
+        row_delta.addRows(file)
+    for file in removed:
+        row_delta.removeRows(file)
+    for file in deletes:
+        row_delta.addDeletes(file)
+    for file in removed_deletes:
+        row_delta.removeDeletes(file)
+    return row_delta
+
+
 @dataclass(frozen=True)
 class RowChanges:
     """Files added and removed, as SQL on a private copy decided after a look at the table's rows.
@@ -209,15 +224,7 @@ class RowChanges:
         operation.validateDeletedFiles().validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
         if referenced := [file.referencedDataFile() for file in self.deletes if file.referencedDataFile() is not None]:
             operation.validateDataFilesExist(referenced)
-        for file in self.staged.files:
-            operation.addRows(file)
-        for file in self.removed:
-            operation.removeRows(file)
-        for file in self.deletes:
-            operation.addDeletes(file)
-        for file in self.removed_deletes:
-            operation.removeDeletes(file)
-        return operation
+        return with_files(operation, self.staged.files, self.removed, self.deletes, self.removed_deletes)
 
     def overtaken(self, why: str) -> FrazilError:
         """As the change itself says."""

@@ -7,12 +7,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
-
-from py4j.java_gateway import JavaPackage
 
 from frazil.engine.commit import AttemptFailed
 from frazil.engine.faults import JavaFault, attempt_failed, explain
+from frazil.engine.running_java import java_names
 from frazil.errors import ConfigError, FrazilError, Halted
 from frazil.model.types import Column, StructType, schema_json
 
@@ -20,28 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class _Names:
-    """A package of Java, or all of them, with what was found in it: to ask for a name makes Java look through all of its jars."""
-
-    def __init__(self, package: Any) -> None:
-        self._package = package
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._package, name)
-        kept = _Names(found) if isinstance(found, JavaPackage) else found
-        setattr(self, name, kept)
-        return kept
-
-
-_known: WeakKeyDictionary[Any, _Names] = WeakKeyDictionary()
-
-
 class Jvm:
     """Iceberg's library. What is static is looked up once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        root = _known.setdefault(spark._jvm, _Names(spark._jvm))
+        root = java_names(spark._jvm)
         gateway: Any = spark.sparkContext._gateway
         self.root, self.gateway = root, gateway
         iceberg = root.org.apache.iceberg

@@ -22,8 +22,8 @@ class Lake:
         self.spark = spark
         self.address = address
         with java_errors(address), active(spark):
-            jvm: Any = spark._jvm
-            load = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog
+            self._jvm = Jvm(spark)
+            load = self._jvm.iceberg.spark.Spark3Util.loadIcebergCatalog
             try:
                 self._catalog = load(spark._jsparkSession, catalog_name)
             except Exception as error:
@@ -31,7 +31,6 @@ class Lake:
                 if "already exists" not in fault_of(error).text:
                     raise
                 self._catalog = load(spark._jsparkSession, catalog_name)
-            self._jvm = Jvm(spark)
 
     def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
         """The table, or None when it does not exist."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from frazil.engine.iceberg.changes import RowChanges, StagedFiles
+from frazil.engine.iceberg.changes import RowChanges, StagedFiles, with_files
 from frazil.engine.iceberg.debt import (
     Deletes,
     FileFacts,
@@ -71,10 +71,7 @@ class Scratch:
 
     def without(self, deletes: Deletes) -> None:
         """Drops equality deletes from the copy, which makes the rows live again that they delete."""
-        operation = self._table.newRowDelta()
-        for file in deletes.files:
-            operation.removeDeletes(file)
-        operation.commit()
+        self.apply(Rewrite(removed_deletes=deletes.files))
 
     def keys_of(self, deletes: Deletes) -> DataFrame:
         """The keys that equality deletes hold, with the file that each is in as `_file`: read as if they were data.
@@ -151,15 +148,7 @@ class Scratch:
         """Puts files in the place of others in the copy."""
         self._table.refresh()
         operation = self._table.newRowDelta().validateFromSnapshot(self._table.currentSnapshot().snapshotId())
-        for file in rewrite.staged.files:
-            operation.addRows(file)
-        for file in rewrite.removed:
-            operation.removeRows(file)
-        for file in rewrite.deletes:
-            operation.addDeletes(file)
-        for file in rewrite.removed_deletes:
-            operation.removeDeletes(file)
-        operation.commit()
+        with_files(operation, rewrite.staged.files, rewrite.removed, rewrite.deletes, rewrite.removed_deletes).commit()
 
     @property
     def summary(self) -> dict[str, str]:

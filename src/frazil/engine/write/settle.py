@@ -85,16 +85,18 @@ def settle(table: IcebergTable) -> Settlement | None:
         small = scratch.small_files(live, rows.files, since=min(fact.sequence for fact in search.held))
         found = search.found(keys, rows)
         paths = {one.path for one in small}
-        merged = scratch.merged(small, {path: dead for path, dead in found.dead.items() if path in paths})
+        here = {path: dead for path, dead in found.dead.items() if path in paths}
+        merged = scratch.merged(small, here)
         added, replaced = scratch.positions({path: dead for path, dead in found.dead.items() if path not in paths}, live)
         vectors = [one.vector for one in small if one.vector is not None]
         rewrite = Rewrite(merged, tuple(one.file for one in small), tuple(added), (*replaced, *vectors))
         scratch.apply(rewrite)
         after = digest_of(_within(scratch.rows, rows.bounds), deletes.columns)
     expected = found.before - found.gone
-    # Between the bounds the same keys must be left. As many rows as are gone from there leave none over to be gone elsewhere.
-    gone = records(added) - records(replaced) + sum(one.rows or 0 for one in small) - merged.rows
-    if after != expected or gone != found.gone.rows:
+    # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
+    dead_here = sum(map(len, here.values()))
+    left = sum(one.rows or 0 for one in small) - dead_here
+    if after != expected or records(added) - records(replaced) + dead_here != found.gone.rows or merged.rows != left:
         raise _audit_failed(expected.rows, after.rows)
     count = records(deletes.files)
     summary = {
