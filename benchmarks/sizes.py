@@ -20,10 +20,12 @@ class Sizes:
     upsert_rows: int = 50_000
     upsert_rounds: int = 5
     upserts: int = 20
+    scan_rounds: int = 11
     messages: int = 1_000_000
     changes: int = 300_000
 
 
 FULL = Sizes(rows=5_000_000, rounds=5, warm_up=1, batches=35)
 QUICK = Sizes(rows=20_000, rounds=1, warm_up=0, batches=4, first_batches=1, heap="1g",
-              tables=(1_000, 2_000, 4_000), upsert_rows=100, upsert_rounds=1, upserts=2, messages=400, changes=400)  # fmt: skip
+              tables=(1_000, 2_000, 4_000), upsert_rows=100, upsert_rounds=1, upserts=2, scan_rounds=1, messages=400,
+              changes=400)  # fmt: skip

@@ -184,7 +184,7 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
 
 def _scans(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, list[float]]:
     scans: dict[str, list[float]] = {state: [] for state in names}
-    for number in range(1 + lab.sizes.upsert_rounds):
+    for number in range(1 + lab.sizes.scan_rounds):
         for state, name in names.items():
             query = lab.spark.sql(f"SELECT count(*), sum(kind), max(name), sum(amount) FROM {name}")
             seconds = timed(query.collect)

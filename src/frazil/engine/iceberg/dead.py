@@ -56,6 +56,11 @@ class DeletedKeys:
         scopes = scopes_of(deletes)
         return cls(finder, finder.gather(keys._jdf, _told(deletes, scopes)), scopes)
 
+    def range(self) -> tuple[int, int] | None:
+        """The least and the greatest of them; None when there is none but null."""
+        both = [int(key) for key in self._keys.range()]
+        return (both[0], both[1]) if both else None
+
     def looked_up(self, rows: DataFrame, files: Sequence[FileFacts], bounds: tuple[int, int] | None) -> Found | None:
         """Looks up every row of a table with a key between bounds. None when the table's files cannot be read as columns.
 

@@ -26,6 +26,7 @@ from frazil.engine.iceberg.debt import (
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, items
 from frazil.engine.iceberg.small import rows_of, small_files, without_dead
+from frazil.engine.iceberg.splits import in_even_tasks
 from frazil.engine.iceberg.staging import stage
 from frazil.model.evolution import TableChange
 
@@ -49,6 +50,7 @@ class Scratch:
         self._catalog = catalog
         self._table = table
         self._before = table.currentSnapshot()
+        self._begun = table.operations().current().metadataFileLocation()
         self._copies = [table]
         self.name = name
 
@@ -79,7 +81,7 @@ class Scratch:
         They are put into a second copy, which has their columns alone, under the ids that the table gave them.
         """
         identifier = self._jvm.iceberg.catalog.TableIdentifier.of(self._jvm.strings([_NAMESPACE, f"keys_{uuid.uuid4().hex}"]))
-        copy = self._catalog.registerTable(identifier, self._table.operations().current().metadataFileLocation())
+        copy = self._catalog.registerTable(identifier, self._begun)
         self._copies.append(copy)
         operations = copy.operations()
         metadata = operations.current()
@@ -96,7 +98,8 @@ class Scratch:
             data = begin(spec).withPath(file.location()).withFormat(file.format())
             append.appendFile(data.withFileSizeInBytes(file.fileSizeInBytes()).withRecordCount(file.recordCount()).build())
         append.commit()
-        return self.spark.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
+        reader = self.spark.read.options(**in_even_tasks(self.spark, deletes.files))
+        return reader.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
 
     def facts(self, deletes: Deletes) -> list[FileFacts]:
         """When each file of the deletes came, and where it applies."""

@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from frazil.engine.iceberg.debt import FileFacts, LiveFile
 from frazil.engine.iceberg.jvm import Jvm
+from frazil.engine.iceberg.splits import in_even_tasks
 
 # Smaller than this part of what a file of the table should have.
 SMALL_PART = 8
@@ -55,7 +56,9 @@ def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, tasks)
     try:
-        yield _placed(jvm, spark.read.format("iceberg").load(group))
+        # Every task writes files of its own, so that there are to be no more of them than need be.
+        options = in_even_tasks(spark, [one.file for one in files], at_least=1)
+        yield _placed(jvm, spark.read.format("iceberg").options(**options).load(group))
     finally:
         jvm.task_sets.removeTasks(table, group)
         jvm.table_cache.remove(group)

@@ -205,6 +205,25 @@ public final class DeadRows {
       this.packed = packed;
     }
 
+    /** The least and the greatest of them but for null; nothing when there is no other. */
+    public long[] range() {
+      long least = Long.MAX_VALUE;
+      long most = Long.MIN_VALUE;
+      boolean any = false;
+      ByteBuffer in = ByteBuffer.wrap(packed);
+      while (in.hasRemaining()) {
+        in.position(in.position() + Integer.BYTES + Long.BYTES + 1);
+        int count = in.getInt();
+        any |= count > 0;
+        for (int number = 0; number < count; number++) {
+          long key = in.getLong();
+          least = Math.min(least, key);
+          most = Math.max(most, key);
+        }
+      }
+      return any ? new long[] {least, most} : new long[0];
+    }
+
     static synchronized void forget(Broadcast<byte[]> packed) {
       SHARED.remove(packed.id());
     }

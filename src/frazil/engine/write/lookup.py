@@ -61,8 +61,14 @@ class Search:
         if len(kinds) != 1 or not isinstance(kinds[0], IntegerType | LongType) or not self._few:
             return lambda: None
         number = functions.col(quoted(self.deletes.columns[0])).cast("long")
-        keys = self.scratch.keys_of(self.deletes).select(number, "_file")
-        return lambda: DeletedKeys.gathered(keys, self.held)
+        return lambda: DeletedKeys.gathered(self.scratch.keys_of(self.deletes).select(number, "_file"), self.held)
+
+    def bounds(self, keys: DeletedKeys | None) -> dict[str, tuple[Any, Any]]:
+        """The least and the greatest key of each column, where they are known."""
+        if keys is None:
+            return self.scratch.bounds(self.deletes)
+        both = keys.range()
+        return {} if both is None else {self.deletes.columns[0]: both}
 
     def found(self, keys: DeletedKeys | None, rows: Rows) -> Found:
         """Looks every row up."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from frazil.engine.iceberg import Change, IcebergTable, LiveFile, Rewrite
+from frazil.engine.iceberg import Change, FileFacts, IcebergTable, LiveFile, Rewrite
 from frazil.engine.schema import quoted
 from frazil.engine.write.ground import together
 from frazil.engine.write.lookup import Rows, Search, digest_of, records
@@ -74,24 +74,26 @@ def settle(table: IcebergTable) -> Settlement | None:
         deletes = kinds[0]
         search = Search(scratch, deletes, scratch.facts(deletes))
 
-        def opened() -> tuple[Rows, list[LiveFile]]:
+        def opened() -> tuple[list[LiveFile], list[FileFacts], DataFrame]:
             scratch.without(deletes)
-            live, whole = scratch.live_files(), scratch.rows
-            bounds = {name: both for name, both in scratch.bounds(deletes).items() if not whole.schema[name].nullable}
-            return Rows(_within(whole, bounds), scratch.data_facts(live), bounds), live
+            live = scratch.live_files()
+            return live, scratch.data_facts(live), scratch.rows
 
         # To look through the table's files keeps the driver busy, and the executors have nothing else to do meanwhile.
-        (rows, live), keys = together(opened, search.gathering(), session=scratch.spark)
-        small = scratch.small_files(live, rows.files, since=min(fact.sequence for fact in search.held))
-        found = search.found(keys, rows)
+        (live, facts, whole), keys = together(opened, search.gathering(), session=scratch.spark)
+        bounds = {name: both for name, both in search.bounds(keys).items() if not whole.schema[name].nullable}
+        found = search.found(keys, Rows(_within(whole, bounds), facts, bounds))
+        small = scratch.small_files(live, facts, since=min(fact.sequence for fact in search.held))
         paths = {one.path for one in small}
         here = {path: dead for path, dead in found.dead.items() if path in paths}
-        merged = scratch.merged(small, here)
-        added, replaced = scratch.positions({path: dead for path, dead in found.dead.items() if path not in paths}, live)
+        elsewhere = {path: dead for path, dead in found.dead.items() if path not in paths}
+        (added, replaced), merged = together(
+            lambda: scratch.positions(elsewhere, live), lambda: scratch.merged(small, here), session=scratch.spark
+        )
         vectors = [one.vector for one in small if one.vector is not None]
         rewrite = Rewrite(merged, tuple(one.file for one in small), tuple(added), (*replaced, *vectors))
         scratch.apply(rewrite)
-        after = digest_of(_within(scratch.rows, rows.bounds), deletes.columns)
+        after = digest_of(_within(scratch.rows, bounds), deletes.columns)
     expected = found.before - found.gone
     # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
     dead_here = sum(map(len, here.values()))
