@@ -34,6 +34,10 @@ def resolved(**options: Any) -> IcebergRestConfiguration:
         ({**REST, "signing_region": "us-east-1"}, "signing_region: it has no meaning without sigv4_enabled=True"),
         ({**REST, "oauth2_server_uri": "https://h"}, "oauth2_server_uri: it has no meaning without a credential"),
         ({**REST, "warehouse": "w", "table_location_layout": "{schema}/{table_name}"}, "table_location_layout: .*'schema'"),
+        (
+            {**REST, "warehouse": "w", "table_location_layout": "{table_name}_{location_tag}", "register_new_tables": True},
+            "register_new_tables: .*{location_tag}",
+        ),
         ({**REST, "warehouse": "w", "table_location_layout": "{namespace}"}, "table_location_layout: without {table_name}"),
         ({**REST, "table_location_layout": "{table_name}"}, "table_location_layout: a relative one needs a warehouse"),
         ({**REST, "namespace": "a..b"}, "namespace: Invalid namespace 'a..b': a level is empty"),

@@ -86,6 +86,21 @@ def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
         assert not client.is_storage_initialized()
 
 
+def test_a_table_that_is_made_anew_gets_another_place_if_wanted(lake: DltLake) -> None:
+    pipeline = lake.pipeline(table_location_layout="{dataset_name}/{table_name}_{location_tag}")
+    places = []
+    for number in (1, 2):
+        loaded(pipeline.run(resource([{"id": number}], "t"), refresh="drop_resources"))
+        places.append(lake.table("t").location())
+        loaded(pipeline.run(resource([{"id": number}], "t")))
+        assert lake.table("t").location() == places[-1]
+    assert lake.rows("t", "id") == [(2,), (2,)]
+    first, second = (place.rpartition("/") for place in places)
+    assert first[0] == second[0] == f"file://{lake.folder}/warehouse/{pipeline.dataset_name}"
+    assert first[2] != second[2]
+    assert all(name.startswith("t_") for name in (first[2], second[2]))
+
+
 def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exception]) -> str:
     """What the exception of a kind says that was behind a failure."""
     at: BaseException | None = failed.value

@@ -10,7 +10,7 @@ from dlt.common.configuration import configspec
 from dlt.common.configuration.exceptions import ConfigurationValueError
 from dlt.common.destination.client import DestinationClientDwhConfiguration
 from dlt.common.typing import TSecretStrValue
-from dlt.common.utils import digest128
+from dlt.common.utils import digest128, uniq_id
 from pydantic import ValidationError
 
 from frazil.model.base import InconsistencyError
@@ -22,6 +22,8 @@ from frazil.model.sink import SinkSpec
 
 CATALOG_NAME = "dlt_catalog"
 SQL_SCHEMES = ("sqlite", "postgresql", "postgres")
+# As many as Athena takes for the same: the tag has twice as many letters.
+_TAG_BYTES = 6
 
 
 @configspec
@@ -207,15 +209,20 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             return None
         try:
             path = self.table_location_layout.format(
-                namespace=self.namespace, dataset_name=self.dataset_name or self.namespace, table_name=table
+                namespace=self.namespace,
+                dataset_name=self.dataset_name or self.namespace,
+                table_name=table,
+                location_tag=uniq_id(_TAG_BYTES),
             )
         except (KeyError, IndexError, ValueError) as error:
             raise ConfigurationValueError(
                 f"table_location_layout: {self.table_location_layout!r} cannot be filled in ({error}); it may hold "
-                "{namespace}, {dataset_name} and {table_name}."
+                "{namespace}, {dataset_name}, {table_name} and {location_tag}."
             ) from None
         if "{table_name}" not in self.table_location_layout:
             raise ConfigurationValueError("table_location_layout: without {table_name} all tables would be in one place.")
+        if "{location_tag}" in self.table_location_layout and self.register_new_tables:
+            raise ConfigurationValueError("register_new_tables: with a {location_tag} no folder tells the name of its table.")
         if urlsplit(path).scheme or path.startswith("/"):
             return path
         if not self.warehouse:
