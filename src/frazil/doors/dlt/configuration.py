@@ -72,7 +72,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     """Whether conversions are refused that could lose something."""
 
     table_location_layout: str | None = None
-    """Where new tables are put: `{namespace}`, `{dataset_name}`, `{table_name}`; relative to the warehouse."""
+    """Where new tables are put: `{namespace}`, `{dataset_name}`, `{table_name}`, `{location_tag}`; relative to the warehouse."""
     register_new_tables: bool = False
     """Whether tables that are in the warehouse's folder and not in the catalog are registered there."""
     hard_delete_column: str | None = "_dlt_deleted_at"

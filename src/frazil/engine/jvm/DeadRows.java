@@ -9,6 +9,7 @@ import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.lang.ref.SoftReference;
 import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
@@ -190,10 +191,7 @@ public final class DeadRows {
     }
   }
 
-  /**
-   * The deleted keys, as they were read: of each file its scope, its time, whether null is among the keys, how many others there
-   * are, and these.
-   */
+  /** The deleted keys, file by file, as they were read. */
   public static final class Keys {
     // By the number of their broadcast: the tasks of a process share them, as long as any needs them.
     private static final Map<Long, SoftReference<Keys>> SHARED = new HashMap<>();
@@ -210,15 +208,11 @@ public final class DeadRows {
       long least = Long.MAX_VALUE;
       long most = Long.MIN_VALUE;
       boolean any = false;
-      ByteBuffer in = ByteBuffer.wrap(packed);
-      while (in.hasRemaining()) {
-        in.position(in.position() + Integer.BYTES + Long.BYTES + 1);
-        int count = in.getInt();
-        any |= count > 0;
-        for (int number = 0; number < count; number++) {
-          long key = in.getLong();
-          least = Math.min(least, key);
-          most = Math.max(most, key);
+      for (Part part : Part.all(packed)) {
+        for (int number = 0; number < part.keys.limit(); number++) {
+          any = true;
+          least = Math.min(least, part.keys.get(number));
+          most = Math.max(most, part.keys.get(number));
         }
       }
       return any ? new long[] {least, most} : new long[0];
@@ -247,33 +241,44 @@ public final class DeadRows {
     private Optional<KeyTimes> ordered(int scope) {
       KeyTimes found = new KeyTimes();
       boolean any = false;
-      ByteBuffer in = ByteBuffer.wrap(packed);
-      while (in.hasRemaining()) {
-        boolean here = in.getInt() == scope;
-        long time = in.getLong();
-        boolean hasNull = in.get() != 0;
-        int count = in.getInt();
-        any |= here;
-        if (here && hasNull) {
-          found.putNull(time);
+      for (Part part : Part.all(packed)) {
+        if (part.scope != scope) {
+          continue;
         }
-        if (here) {
-          for (int number = 0; number < count; number++) {
-            found.put(in.getLong(), time);
-          }
-        } else {
-          in.position(in.position() + Long.BYTES * count);
+        any = true;
+        if (part.hasNull) {
+          found.putNull(part.time);
+        }
+        for (int number = 0; number < part.keys.limit(); number++) {
+          found.put(part.keys.get(number), part.time);
         }
       }
       return any ? Optional.of(found) : Optional.empty();
     }
+  }
 
-    /** The keys of one file, ready to be sent. */
+  /** The keys of one file, but for null. */
+  private record Part(int scope, long time, boolean hasNull, LongBuffer keys) {
     static byte[] packed(int scope, long time, boolean hasNull, long[] keys, int count) {
       ByteBuffer out = ByteBuffer.allocate(Integer.BYTES + Long.BYTES + 1 + Integer.BYTES + Long.BYTES * count);
       out.putInt(scope).putLong(time).put((byte) (hasNull ? 1 : 0)).putInt(count);
       out.asLongBuffer().put(keys, 0, count);
       return out.array();
+    }
+
+    /** Those of many files, each packed behind another. */
+    static List<Part> all(byte[] packed) {
+      List<Part> parts = new ArrayList<>();
+      ByteBuffer in = ByteBuffer.wrap(packed);
+      while (in.hasRemaining()) {
+        int scope = in.getInt();
+        long time = in.getLong();
+        boolean hasNull = in.get() != 0;
+        int bytes = Long.BYTES * in.getInt();
+        parts.add(new Part(scope, time, hasNull, in.slice(in.position(), bytes).asLongBuffer()));
+        in.position(in.position() + bytes);
+      }
+      return parts;
     }
   }
 
@@ -311,7 +316,7 @@ public final class DeadRows {
 
     private void keep(List<byte[]> found, int file, boolean hasNull, long[] keys, int count) {
       if (file >= 0) {
-        found.add(Keys.packed(files.scopes()[file], files.times()[file], hasNull, keys, count));
+        found.add(Part.packed(files.scopes()[file], files.times()[file], hasNull, keys, count));
       }
     }
   }
