@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NAMESPACE = "scratch"
+# Some tables delete metadata that is older than their last few commits. A commit to the copy is none of theirs: two of them could
+# take the metadata away that the table has now. The copy knows all of its own, so that they can be deleted in the end.
+_KEEPS_METADATA = {
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": str(2**31 - 1),
+}
 FIRST_WITH_VECTORS = 3
 """The version of the table format that has deletion vectors."""
 
@@ -50,6 +56,7 @@ class Scratch:
         self._catalog = catalog
         self._table = table
         self._before = table.currentSnapshot()
+        # Copies for the keys are made of this, in whichever thread, while another changes the table's.
         self._begun = table.operations().current().metadataFileLocation()
         self._copies = [table]
         self.name = name
@@ -295,7 +302,7 @@ def _prepare(jvm: Jvm, copy: Any, evolution: Sequence[TableChange], properties: 
     transaction = copy.newTransaction()
     evolve(jvm, transaction, evolution)
     update = transaction.updateProperties()
-    for key, value in properties.items():
+    for key, value in {**properties, **_KEEPS_METADATA}.items():
         update.set(key, value)
     update.commit()
     transaction.commitTransaction()

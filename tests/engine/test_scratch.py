@@ -1,0 +1,43 @@
+"""The private copy that SQL changes: nothing of the table itself goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from engine.lakes import Lake
+from frazil.engine.iceberg import Scratch
+
+FORGETFUL = {"write.metadata.delete-after-commit.enabled": True, "write.metadata.previous-versions-max": 1}
+UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}
+BY_KEY = UPSERT | {"upsert_strategy": "equality_delete"}
+MODES: dict[str, dict[str, Any]] = {
+    "merge": UPSERT | {"upsert_strategy": "merge"},
+    "settlement": BY_KEY | {"max_equality_deletes": 0},
+    "compaction": BY_KEY | {"max_delete_files": 0},
+    "overwrite": {"commit_mode": "overwrite", "overwrite_where": "id < 3"},
+    "delete and insert": {"commit_mode": "delete_insert", "replace_by": ["id"], "readers": ["pyiceberg"]},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_table_that_forgets_its_past_keeps_what_it_has(lake: Lake, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iceberg deletes metadata that is too old after each commit. Those to the copy are none that the table has had."""
+    discard, seen = Scratch.discard, []
+
+    def opened_by_others(copy: Scratch, original: Any) -> None:
+        """Whoever opens the table while a batch is prepared, or after the process was killed there."""
+        catalog = SqlCatalog(lake.name, uri=f"sqlite:///{lake.folder / 'catalog.db'}")
+        seen.append(catalog.load_table("db.t"))
+        catalog.engine.dispose()
+        discard(copy, original)
+
+    lake.sink("select id, 'old' v from range(6)", write_properties=FORGETFUL).write()
+    monkeypatch.setattr(Scratch, "discard", opened_by_others)
+    for turn in range(2):
+        lake.sink(f"select id, 'new{turn}' v from range(3)", **MODES[mode]).write()
+    assert lake.rows() == [(n, "new1" if n < 3 else "old") for n in range(6)]
+    assert seen, "the copy was used"
+    assert len(list(lake.folder.rglob("*.metadata.json"))) == 2, "the newest and the one before it"
