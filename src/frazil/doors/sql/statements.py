@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,15 +88,15 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statement:
+class Statement(ABC):
     """Any statement."""
 
     origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """What to call the statement in messages."""
-        raise NotImplementedError
 
     def wrong(self, code: str, at: int, message: str, *, fix: str = "") -> ConfigError:
         """An error at one of the statement's tokens."""
@@ -110,9 +111,9 @@ class Create(Statement):
     if_not_exists: bool = False
 
     @property
+    @abstractmethod
     def kind(self) -> Kind:
         """What it defines."""
-        raise NotImplementedError
 
     @property
     def title(self) -> str:
