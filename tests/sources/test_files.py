@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from frazil.engine.schema import ERROR, data_columns, quoted
+from frazil.engine.schema import data_columns, quoted
 from frazil.errors import ConfigError, DataError, FrazilError
+from frazil.model.hidden import ERROR
 from frazil.model.source import FilesSource
 from frazil.sources.base import Slice
 from frazil.sources.files import Files

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StructField, StructType
 
-from frazil.engine.schema import UNCHANGED, quoted
+from frazil.engine.schema import quoted
 from frazil.engine.types import iceberg_type
 from frazil.errors import DataError
 from frazil.model.changes import ChangeFormat
 from frazil.model.evolution import fits
+from frazil.model.hidden import UNCHANGED
 from frazil.model.sink import SinkSpec
 
 # Where the rows are in what a source hands over, when they are not the columns themselves.

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.engine.coerce import json_text
 from frazil.engine.iceberg import fault_of
-from frazil.engine.schema import ERROR, ERROR_TYPE, alignment, data_columns, hidden_columns, quoted, schema_of
+from frazil.engine.schema import alignment, data_columns, hidden_columns, quoted, schema_of
 from frazil.engine.session import spark_session
 from frazil.engine.shape import shaped
 from frazil.engine.staging_faults import explain_staging
@@ -22,6 +22,7 @@ from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.cases import CaseResult, CaseSpec, Difference, Row, difference, plain
 from frazil.model.coercion import admitted, require_casts, with_error_columns
 from frazil.model.dead_letters import OnError
+from frazil.model.hidden import ERROR, ERROR_TYPE
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import ColumnSpec, SinkSpec

@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.engine.coerce import json_text
 from frazil.engine.part import SINGLE_WRITES, Part
-from frazil.engine.schema import AT, ERROR, HEADERS, KEY, RAW, TIME, data_columns, quoted, schema_of
+from frazil.engine.schema import data_columns, quoted, schema_of
 from frazil.engine.types import spark_type
 from frazil.errors import Halted
 from frazil.model.commit import Position, SinkState
 from frazil.model.dead_letters import LETTERS
+from frazil.model.hidden import AT, ERROR, HEADERS, KEY, RAW, TIME
 from frazil.model.sink import SinkSpec
 
 Post = Callable[[DataFrame], None]

@@ -10,18 +10,7 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.engine.iceberg import IcebergTable
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import (
-    DELETE,
-    ERROR,
-    OP,
-    UNCHANGED,
-    alignment,
-    hidden_columns,
-    schema_of,
-    told_ids,
-    told_keys,
-    unchanged,
-)
+from frazil.engine.schema import alignment, hidden_columns, schema_of, told_ids, told_keys, unchanged
 from frazil.engine.staging_faults import REQUIRED_NULL
 from frazil.engine.table_columns import keys_of, require_distinct, require_own_names
 from frazil.engine.types import require_writable
@@ -44,6 +33,7 @@ from frazil.model.evolution import (
     required_paths,
 )
 from frazil.model.evolving import SchemaEvolution
+from frazil.model.hidden import DELETE, ERROR, OP, UNCHANGED
 from frazil.model.sink import PartitionStrategy, SinkSpec
 from frazil.model.types import StructType, schema_json
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import TimeType
 
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.iceberg import Lake, active, fault_of
-from frazil.engine.schema import DELETE, HIDDEN, OP, quoted
+from frazil.engine.schema import quoted
 from frazil.engine.session import session_for, spark_session
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
@@ -34,6 +34,7 @@ from frazil.engine.types import spark_schema
 from frazil.engine.writer import SinkWriter
 from frazil.errors import DataError, FrazilError
 from frazil.model.events import Committed, Listener
+from frazil.model.hidden import DELETE, HIDDEN, OP
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.settings import RetrySettings, SparkSettings
 from frazil.model.sink import SinkSpec

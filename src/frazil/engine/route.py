@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
 from frazil.engine.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
-from frazil.engine.iceberg import fault_of
 from frazil.engine.part import Part
-from frazil.engine.schema import ERROR, HEADERS, HIDDEN, data_columns, error_of, quoted
-from frazil.engine.shape import Tally, shaped
+from frazil.engine.schema import data_columns
+from frazil.engine.shape import Tally
+from frazil.engine.sorting import Piece, Sorter
 from frazil.engine.stager import Explain
-from frazil.engine.staging_faults import explain_staging
-from frazil.engine.write import is_extra, without_marks
 from frazil.engine.writer import SinkWriter
-from frazil.errors import ConfigError, DataError, FrazilError, Halted
+from frazil.errors import FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.dead_letters import OnError
 from frazil.model.events import Committed, Listener
@@ -36,67 +33,6 @@ from frazil.model.route import RouteSpec
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
-
-ROUTE = f"{HIDDEN}route"
-ORIGIN = f"{HIDDEN}table"
-"""Where a row comes from: a topic, or the table of a database."""
-
-# As many values as a person wants to see.
-_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a batch holds: the rows of each value that has a table, by table, and those that have none.
-
-    ``filled`` are the columns that have a value in one of the rows for a table. ``records`` are the rows that stand for a record
-    of their own, ``lost`` those of them that have no table.
-    """
-
-    tables: Mapping[str, dict[str, int]]
-    filled: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    strays: Mapping[str | None, int] = field(default_factory=dict)
-    broken: int = 0
-    records: int = 0
-    lost: int = 0
-
-    @property
-    def misfits(self) -> int:
-        """Rows that go into no table."""
-        return sum(self.strays.values()) + self.broken
-
-    @property
-    def unrouted(self) -> RowCounts:
-        """What becomes of the rows that go into no table."""
-        return RowCounts(self.lost, 0, dead_lettered=self.misfits, extra=self.misfits - self.lost)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a batch whose rows have the same columns."""
-
-    rows: DataFrame
-    found: Found
-
-    def of(self, table: str) -> DataFrame | None:
-        """The rows for a table."""
-        values = self.found.tables.get(table)
-        if values is None:
-            return None
-        return self._of_a_table(functions.col(ROUTE).isin(*values))
-
-    def none(self) -> DataFrame:
-        """No rows, for a table that is to have none."""
-        return self._of_a_table(functions.lit(False))
-
-    def _of_a_table(self, condition: Column) -> DataFrame:
-        return self.rows.where(condition).drop(ROUTE, *([ERROR] if ERROR in self.rows.columns else []))
-
-    def unfilled(self, table: str) -> frozenset[str]:
-        """The columns that are here for the rows of other tables: those for this one have nothing in them."""
-        if len(self.found.tables) == 1:
-            return frozenset()
-        return frozenset(data_columns(self.rows)) - self.found.filled.get(table, frozenset())
 
 
 @dataclass
@@ -136,12 +72,12 @@ class RoutedWriter:
         self.name, self.sink, self.sink_id = name, sink, sink_id
         self._route: RouteSpec = sink.route
         self._session = session
-        self._transforms = transforms
         self._listen = listen
         self._home = SinkWriter(session, sink.home, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
         self.letters: LetterBox | None = None
         if sink.on_error is OnError.DEAD_LETTER:
             self.letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name, post)
+        self._sorter = Sorter(sink, sink.route, transforms)
         self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
             session,
             sink.routed(table.rpartition(".")[2]),
@@ -235,10 +171,10 @@ class RoutedWriter:
             pieces = []
             for frame, tally in zip(frames, tallies, strict=True):
                 whole = with_record(frame) if self.letters is not None else frame
-                rows = at_hand.enter_context(_at_hand(self._routed(whole, tally)))
-                pieces.append(Piece(rows, self._look(rows, explain)))
+                rows = at_hand.enter_context(_at_hand(self._sorter.routed(whole, tally)))
+                pieces.append(self._sorter.sorted(rows, explain))
             names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
-            misfits = tuple(one for piece in pieces for one in self._misfits(piece))
+            misfits = tuple(one for piece in pieces for one in self._sorter.misfits(piece))
             self._batch = Batch(part, lead, misfits, solo=len(names) == 1)
             self._introduce(names)
             self.unfinished = part.end  # from here on the very same part must be repeated
@@ -281,68 +217,6 @@ class RoutedWriter:
         self._listen(told(unrouted))
         return told(total)
 
-    def _routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
-        frame = shaped(without_marks(frame, self.sink), self._transforms, tally)
-        value = route_value(frame, self._route).cast("string")
-        frame = frame.withColumn(
-            ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)
-        )
-        if self._route.remove_field and self._route.field is not None:
-            frame = frame.drop(self._route.field)
-        return frame
-
-    def _look(self, rows: DataFrame, explain: Explain) -> Found:
-        """Reads the batch, once, and sorts its values."""
-        unread = functions.col(ERROR).isNotNull() if ERROR in rows.columns else functions.lit(False)
-        names = data_columns(rows)
-        has = [functions.max(functions.col(quoted(name)).isNotNull()).alias(f"has{n}") for n, name in enumerate(names)]
-        count = functions.count(functions.lit(1)).alias("count")
-        records = functions.count_if(~is_extra(rows)).alias("records")
-        by_value = rows.groupBy(functions.col(ROUTE).alias("value"), unread.alias("broken"))
-        try:
-            counted = by_value.agg(count, records, *has).collect()
-        except FrazilError:
-            raise
-        except Exception as error:
-            raise explain(error) or explain_staging(fault_of(error)) from error
-        tables: dict[str, dict[str, int]] = defaultdict(dict)
-        filled: dict[str, frozenset[str]] = defaultdict(frozenset)
-        strays: dict[str | None, int] = {}
-        lost = 0
-        for row in counted:
-            name = None if row["value"] is None else self._route.table_of(row["value"])
-            if row["broken"] or name is None:
-                lost += int(row["records"])
-            if row["broken"]:
-                continue
-            if name is None:
-                strays[row["value"]] = int(row["count"])
-            else:
-                table = f"{self.sink.namespace}.{name}"
-                tables[table][row["value"]] = int(row["count"])
-                filled[table] |= {column for n, column in enumerate(names) if row[f"has{n}"]}
-        broken = sum(int(row["count"]) for row in counted if row["broken"])
-        found = Found(tables, filled, strays, broken, sum(int(row["records"]) for row in counted), lost)
-        if found.misfits and self.letters is None:
-            raise self._refusal(rows, found)
-        return found
-
-    def _refusal(self, rows: DataFrame, found: Found) -> DataError:
-        if found.broken:
-            first = rows.where(functions.col(ERROR).isNotNull()).select(ERROR).first()
-            assert first is not None, "it was counted"
-            return DataError(
-                first[0]["code"],
-                first[0]["text"],
-                fix="Correct the data, or set on_error: dead_letter to go on without such records.",
-            )
-        shown = ", ".join(repr(value) for value in list(found.strays)[:_SHOWN])
-        return DataError(
-            "route-unknown",
-            f"{found.misfits} rows belong to no table: by the {self._route.decides} their values are {shown}.",
-            fix="Add them to route.tables, or set on_error: dead_letter to go on without such rows.",
-        )
-
     def _introduce(self, names: Sequence[str]) -> None:
         """Writes tables down at home before they get anything, so that the next start looks into them."""
         state = self.state
@@ -383,20 +257,6 @@ class RoutedWriter:
         self._each(names, write)
         return done
 
-    def _misfits(self, piece: Piece) -> tuple[Rejected, ...]:
-        """The rows that go into no table, with the reason."""
-        rows, found = piece.rows, piece.found
-        if not found.misfits:
-            return ()
-        lost = functions.col(ROUTE).isNull() | functions.col(ROUTE).isin(*[value for value in found.strays if value is not None])
-        text = functions.concat(
-            functions.lit(f"no table is known for the {self._route.decides}: "),
-            functions.coalesce(functions.col(ROUTE), functions.lit("null")),
-        )
-        stray = functions.when(lost, error_of("route", "route-unknown", text))
-        error = functions.coalesce(functions.col(ERROR), stray) if ERROR in rows.columns else stray
-        return (Rejected(rows.withColumn(ERROR, error), "", found.misfits),)
-
     def _collect(self, table: str, rejected: Sequence[Rejected], read: int) -> None:
         """Takes the letters of a table, anew when it was staged again. Those of the only table are put away before its rows."""
         batch = self._batch
@@ -429,29 +289,6 @@ def _of_table(name: str, error: BaseException, failures: int) -> BaseException:
         return error
     others = f" ({failures - 1} more failed)" if failures > 1 else ""
     return type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
-
-
-def route_value(frame: DataFrame, route: RouteSpec) -> Column:
-    """The value of a row that decides its table."""
-    if route.expression is not None:
-        return functions.expr(route.expression)
-    if route.source:
-        _require(ORIGIN in frame.columns, "source", "the source has only one kind of rows")
-        return functions.col(ORIGIN)
-    if route.header is not None:
-        _require(HEADERS in frame.columns, "header", "the source has no headers")
-        named = functions.filter(functions.col(HEADERS), lambda header: header["key"].eqNullSafe(route.header or ""))
-        return functions.try_element_at(named, functions.lit(-1))["value"]
-    path = route.field or ""
-    whole = path in frame.columns
-    known = ", ".join(data_columns(frame))
-    _require(whole or path.partition(".")[0] in frame.columns, "field", f"there is no column {path!r}. Columns: {known}")
-    return functions.col(quoted(path) if whole else path)
-
-
-def _require(there: bool, option: str, why: str) -> None:
-    if not there:
-        raise ConfigError("route-column", f"route.{option}: {why}")
 
 
 @contextmanager

@@ -13,37 +13,9 @@ from pyspark.sql.types import StructType as SparkStruct
 from frazil.engine.coerce import JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.coercion import CoercionOptions, extra_paths
-from frazil.model.transform import RESERVED
+from frazil.model.hidden import COLUMN_MARK, ERROR, ERROR_TYPE, HIDDEN, KEY, KEY_MARK, RAW, UNCHANGED
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, Type
-
-HIDDEN = RESERVED
-"""How the names of columns begin that a frame has beside its data."""
-
-OP = f"{HIDDEN}op"
-"""What a row does to the table: insert, update, delete or ignore."""
-DELETE = "delete"
-ERROR = f"{HIDDEN}error"
-"""Why a row cannot be written: null, or the stage, a code and a text."""
-RAW = f"{HIDDEN}raw"
-"""The record as it came from the source, in bytes."""
-KEY = f"{HIDDEN}key"
-"""The record's key, in bytes."""
-AT = f"{HIDDEN}at"
-"""Where the record is in its source, as JSON."""
-TIME = f"{HIDDEN}time"
-"""When the record was made."""
-HEADERS = f"{HIDDEN}headers"
-"""What is said about the record: names and bytes."""
-UNCHANGED = f"{HIDDEN}unchanged"
-"""The columns of a row whose values did not change and were not sent; null when it has all."""
-KEY_MARK = "frazil.key"
-"""What a source writes into the metadata of the columns that identify its rows. It stays with them when they are renamed."""
-KEYS_MARK = "frazil.keys"
-"""What a source of envelopes writes into the metadata of :data:`OP`: the names of these columns inside of them."""
-COLUMN_MARK = "frazil.column"
-"""What a source writes into the metadata of a column that it knows by more than its name: an id that stays when that changes."""
-ERROR_TYPE = "struct<stage: string, code: string, text: string>"
 
 RECORD_MARK = "[frazil-record] "
 

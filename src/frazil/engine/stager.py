@@ -12,12 +12,12 @@ from frazil.engine.deadletters import Rejected, with_record
 from frazil.engine.fit import Fit, fit_of, null_column
 from frazil.engine.iceberg import Base, IcebergTable, fault_of
 from frazil.engine.part import Part
-from frazil.engine.schema import ERROR
 from frazil.engine.shape import Tally, sink_rows
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.write import Ground, Written, is_extra, strategy_of
 from frazil.errors import DataError, FrazilError
 from frazil.model.commit import RowCounts
+from frazil.model.hidden import ERROR
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 

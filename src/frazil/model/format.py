@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem
+from frazil.model.hidden import HIDDEN
 from frazil.model.sink import ColumnSpec, columns_by_name
 
-RESERVED = "__frazil_"
 """How no column of a message may begin: frazil's own columns do."""
 
 
@@ -121,8 +121,8 @@ class _Declared(Model):
     def _own_names(cls, columns: tuple[ColumnSpec, ...]) -> tuple[ColumnSpec, ...]:
         names = [column.name.lower() for column in columns]
         for name in names:
-            if name.startswith(RESERVED):
-                raise ValueError(f"column {name!r}: names that begin with {RESERVED} are frazil's own")
+            if name.startswith(HIDDEN):
+                raise ValueError(f"column {name!r}: names that begin with {HIDDEN} are frazil's own")
             if names.count(name) > 1:
                 raise ValueError(f"column {name!r} is declared twice; upper and lower case do not tell columns apart")
         return columns

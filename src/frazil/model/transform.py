@@ -9,10 +9,10 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, SecretSt
 
 from frazil.errors import SourceLocation
 from frazil.model.base import InconsistencyError, Model, Problem
+from frazil.model.hidden import HIDDEN
 
 Scalar = str | int | float | bool | None
 
-RESERVED = "__frazil_"
 """How the names of columns begin that are frazil's own."""
 
 Way = tuple[str | int, ...]
@@ -20,8 +20,8 @@ Way = tuple[str | int, ...]
 
 
 def _not_reserved(text: str) -> str:
-    if RESERVED in text.lower():
-        raise ValueError(f"names that begin with {RESERVED} are frazil's own, and cannot be used")
+    if HIDDEN in text.lower():
+        raise ValueError(f"names that begin with {HIDDEN} are frazil's own, and cannot be used")
     return text
 
 

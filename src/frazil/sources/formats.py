@@ -15,9 +15,10 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from frazil.engine.schema import AT, ERROR, HIDDEN, RAW, error_of
+from frazil.engine.schema import error_of
 from frazil.engine.types import spark_type
 from frazil.errors import ConfigError
+from frazil.model.hidden import AT, ERROR, HIDDEN, RAW
 from frazil.model.source import FilesSource, SourceFormat
 from frazil.model.types import parse_type
 from frazil.sources.listing import file_key

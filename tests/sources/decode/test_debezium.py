@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.engine.schema import OP
 from frazil.engine.write.rows import with_operations
+from frazil.model.hidden import OP
 from frazil.model.sink import SinkSpec
 from services.registry import SchemaRegistry
 from sources.decode.records import decoded, decoder_of, records

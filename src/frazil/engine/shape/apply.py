@@ -10,15 +10,16 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from frazil.engine.coerce import Casting, converted
-from frazil.engine.schema import ERROR, HIDDEN, data_columns, hidden_columns, quoted
+from frazil.engine.schema import data_columns, hidden_columns, quoted
 from frazil.engine.shape.expressions import require_sound, understood
 from frazil.engine.shape.paths import Spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
 from frazil.engine.shape.unsent import following
 from frazil.engine.types import iceberg_type
-from frazil.engine.write.rows import ORDER, with_operations, without_marks
+from frazil.engine.write.rows import with_operations, without_marks
 from frazil.model.coercion import CoercionOptions
+from frazil.model.hidden import ERROR, HIDDEN, ORDER
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
     AddField,

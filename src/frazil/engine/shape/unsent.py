@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine.lineage import origins
-from frazil.engine.schema import ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, UNCHANGED, data_columns, error_of, unchanged
+from frazil.engine.schema import data_columns, error_of, unchanged
+from frazil.model.hidden import ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, UNCHANGED
 from frazil.model.transform import (
     AddField,
     FilterRows,

@@ -7,10 +7,10 @@ from pyspark.sql import DataFrame, functions
 from frazil.engine.counting import Counted
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change
-from frazil.engine.schema import DELETE, OP
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.rows import IGNORE, is_extra
 from frazil.model.commit import RowCounts
+from frazil.model.hidden import DELETE, OP
 
 
 def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import ByteType, DataType, DecimalType, DoubleType, FloatType, IntegerType, LongType, ShortType
 
-from frazil.engine.schema import OP, data_columns, quoted
+from frazil.engine.schema import data_columns, quoted
 from frazil.errors import ConfigError
 from frazil.model.changes import Combine
+from frazil.model.hidden import OP
 from frazil.model.sink import SinkSpec
 
 _WAYS = {Combine.SUM: functions.sum, Combine.MIN: functions.min, Combine.MAX: functions.max}

@@ -17,7 +17,7 @@ from frazil.engine.coerce import Casting, present
 from frazil.engine.counting import Counted
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
-from frazil.engine.schema import DELETE, OP, quoted
+from frazil.engine.schema import quoted
 from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.rows import require_columns
@@ -26,6 +26,7 @@ from frazil.errors import ConfigError
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec
+from frazil.model.hidden import DELETE, OP
 from frazil.model.types import NOT_KEYS
 
 _NEW, _OLD = "frazil_new", Scratch.NAME

@@ -11,11 +11,12 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from frazil.engine.counting import Counted
-from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, data_columns, quoted, unchanged
+from frazil.engine.schema import data_columns, quoted, unchanged
 from frazil.engine.write.combine import combined
-from frazil.engine.write.rows import EXTRA, IGNORE, MOVED, ORDER, is_extra
+from frazil.engine.write.rows import IGNORE, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import Combine
+from frazil.model.hidden import DELETE, EXTRA, HIDDEN, MOVED, OP, ORDER, UNCHANGED
 
 MOVED_AT = f"{HIDDEN}moved_at"
 """Where in the order a row got its key, if that was in this batch and from another one."""

@@ -14,15 +14,16 @@ from pyspark.sql import Column, DataFrame, functions
 from frazil.engine import target
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Scratch
-from frazil.engine.schema import DELETE, HIDDEN, OP, UNCHANGED, quoted, unchanged
+from frazil.engine.schema import quoted, unchanged
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.combine import way_of
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.latest import MOVED_AT, Survey, lacks_values
-from frazil.engine.write.rows import ORDER, TURN, fields_of, is_extra
+from frazil.engine.write.rows import fields_of, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions, Combine
 from frazil.model.commit import RowCounts
+from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, TURN, UNCHANGED
 
 _NEW, _OLD = "frazil_new", Scratch.NAME
 _PLACE, _KEY, _ROW, _UNSENT, _HELD_KEY, _HELD = (

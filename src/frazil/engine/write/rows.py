@@ -9,31 +9,12 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.schema import (
-    DELETE,
-    ERROR,
-    HIDDEN,
-    KEY_MARK,
-    KEYS_MARK,
-    OP,
-    UNCHANGED,
-    data_columns,
-    error_of,
-    hidden_columns,
-    quoted,
-)
+from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted
 from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
+from frazil.model.hidden import DELETE, ERROR, EXTRA, KEY_MARK, KEYS_MARK, OP, ORDER, UNCHANGED
 from frazil.model.sink import SinkSpec
-
-ORDER = f"{HIDDEN}order"
-EXTRA = f"{HIDDEN}extra"
-"""Marks a change that its source row has beside the main one."""
-MOVED = f"{HIDDEN}moved"
-"""Marks a change that gave its row another key, and has a delete of the old one beside it, at the same place in the order."""
-TURN = "turn"
-"""The part of the order that tells both apart."""
 
 UPDATE, IGNORE = "update", "ignore"
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
-from frazil.engine.schema import DELETE, OP, quoted
+from frazil.engine.schema import quoted
 from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.latest import Survey, latest
@@ -16,6 +16,7 @@ from frazil.engine.write.merge import merge
 from frazil.model.changes import UpsertStrategy
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec, TableChange
+from frazil.model.hidden import DELETE, OP
 
 # Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
 ROWS_A_TASK = 250_000

@@ -19,9 +19,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
 from frazil.engine.avro import from_avro
-from frazil.engine.schema import HIDDEN
 from frazil.errors import ConfigError
 from frazil.model.format import AvroFormat
+from frazil.model.hidden import HIDDEN
 from frazil.sources.decode.branches import Branch, merged_branches
 from frazil.sources.decode.connect import (
     Entries,

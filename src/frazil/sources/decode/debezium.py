@@ -17,15 +17,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from frazil.engine.schema import HIDDEN, OP
 from frazil.model.format import Enveloped
+from frazil.model.hidden import OP, ORDER, ORIGIN, UNCHANGED
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import StructType as TableStruct
 from frazil.model.types import parse_type
 from frazil.sources.decode.infer import merged_types
 from frazil.sources.decode.parts import column, fault, fault_of, field, fields_of, first_fault
 
-UNCHANGED, ORDER, TABLE = f"{HIDDEN}unchanged", f"{HIDDEN}order", f"{HIDDEN}table"
 UNAVAILABLE = "__debezium_unavailable_value"
 
 _IMAGES = ("before", "after")
@@ -87,7 +86,7 @@ def changes(frame: DataFrame, into: str, spec: Enveloped) -> DataFrame:
         ORDER: _order(frame, envelope, kinds),
     }
     if (table := _table(envelope, kinds)) is not None:
-        hidden[TABLE] = sf.coalesce(table, *([column(TABLE)] if TABLE in frame.columns else []))
+        hidden[ORIGIN] = sf.coalesce(table, *([column(ORIGIN)] if ORIGIN in frame.columns else []))
     frame = frame.withColumns(hidden)
     return frame.withColumn(into, sf.when(fine & envelope.isNotNull(), _kept(envelope, kinds)))
 

@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.engine.schema import HIDDEN, alignment
+from frazil.engine.schema import alignment
 from frazil.engine.types import iceberg_schema
 from frazil.model.coercion import CoercionOptions
+from frazil.model.hidden import HIDDEN
 from frazil.model.sink import ColumnSpec
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, parse_type

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from frazil.model.format import RESERVED
+from frazil.model.hidden import HIDDEN
 
 BIG_INTEGER = DecimalType(38, 0)
 
@@ -48,7 +48,7 @@ class Known:
         refused = []
         for one in found.fields:
             name = one.name
-            if not name or name.lower().startswith(RESERVED) or spelled.get(name.lower(), name) != name:
+            if not name or name.lower().startswith(HIDDEN) or spelled.get(name.lower(), name) != name:
                 refused.append(name)
             elif (kind := _merged(fields.get(name), one.dataType, nulls_are_text=nulls_are_text)) is not None:
                 fields[name] = kind

@@ -16,9 +16,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from frazil.engine.schema import HIDDEN
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.model.format import Inference, JsonFormat
+from frazil.model.hidden import HIDDEN
 from frazil.model.types import Decimal, ListType, Type
 from frazil.model.types import MapType as TableMap
 from frazil.model.types import StructType as TableStruct

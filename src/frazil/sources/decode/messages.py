@@ -6,14 +6,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from frazil.engine.coerce import JSON_OPTIONS
-from frazil.engine.schema import HIDDEN, KEYS_MARK, OP
 from frazil.errors import ConfigError
 from frazil.model.format import MessageOptions, Metadata, RawFormat
-from frazil.sources.decode.debezium import ORDER, TABLE, UNCHANGED
-from frazil.sources.decode.parts import ERROR, FAULT_TYPE, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
+from frazil.model.hidden import ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
+from frazil.sources.decode.parts import Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
 _VALUE, _KEY = f"{HIDDEN}value_read", f"{HIDDEN}key_read"
-_OWN = (ERROR, OP, ORDER, TABLE, UNCHANGED)
+_OWN = (ERROR, OP, ORDER, ORIGIN, UNCHANGED)
 
 
 class Messages:
@@ -63,7 +62,7 @@ class Messages:
             "value": _readable(column("value")),
         }
         columns |= self._metadata(columns)
-        error = column(ERROR) if ERROR in hidden else sf.lit(None).cast(FAULT_TYPE)
+        error = column(ERROR) if ERROR in hidden else sf.lit(None).cast(ERROR_TYPE)
         others = [column(name) for name in hidden if name != ERROR]
         return frame.select(*(value.alias(name) for name, value in columns.items()), *others, error.alias(ERROR))
 
@@ -123,7 +122,7 @@ class Messages:
 
     def _hidden(self, frame: DataFrame, given: list[str]) -> list[Column]:
         kept = [column(name) for name in given if name not in _OWN]
-        for name in (TABLE, UNCHANGED):
+        for name in (ORIGIN, UNCHANGED):
             if name in frame.columns:
                 kept.append(column(name))
         if ORDER in frame.columns:

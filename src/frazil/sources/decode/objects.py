@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 )
 
 from frazil.engine.json_rows import json_rows
-from frazil.engine.schema import HIDDEN
+from frazil.model.hidden import HIDDEN
 from frazil.sources.decode.infer import parse_found
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, utf8
 

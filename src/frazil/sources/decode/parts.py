@@ -9,11 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructField, StructType
 
-from frazil.engine.schema import HIDDEN, quoted
+from frazil.engine.schema import quoted
+from frazil.model.hidden import ERROR_TYPE, HIDDEN
 
 STAGE = "decode"
-ERROR = f"{HIDDEN}error"
-FAULT_TYPE = "struct<stage: string, code: string, text: string>"
 NOTHING = f"{HIDDEN}nothing"
 """A field that stands in for all others where none is known yet."""
 
@@ -47,7 +46,7 @@ def fault(code: str, text: Column | str) -> Column:
 
 def no_fault() -> Column:
     """Nothing is wrong."""
-    return sf.lit(None).cast(FAULT_TYPE)
+    return sf.lit(None).cast(ERROR_TYPE)
 
 
 def first_fault(faults: Iterable[tuple[Column, Column]]) -> Column:

@@ -7,11 +7,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from frazil.model.format import CsvFormat
+from frazil.model.hidden import HIDDEN
 from frazil.sources.decode.declared import Declared
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, no_fault, utf8
 
-_CORRUPT = "__frazil_corrupt"
-_LINE = "__frazil_line"
+_CORRUPT, _LINE = f"{HIDDEN}corrupt", f"{HIDDEN}line"
 # No line ends inside a message: with a separator that no text has, a second line is not dropped but shows as a wrong value.
 _NO_LINES = "\x00"
 # What stands for an empty text in quotes, which is one; without quotes it is null.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from frazil.model.hidden import AT, HEADERS, KEY, ORDER, ORIGIN, RAW, TIME
 from frazil.sources.kafka.offsets import Range
 from frazil.sources.kafka.settings import PREFIX
 
@@ -60,12 +61,12 @@ def with_coordinates(messages: DataFrame) -> DataFrame:
     """Adds the record as it came, where it stands in the source, and which of two of one key is the later."""
     return messages.select(
         "*",
-        f.col("value").alias("__frazil_raw"),
-        f.col("key").alias("__frazil_key"),
+        f.col("value").alias(RAW),
+        f.col("key").alias(KEY),
         # Names of topics have nothing that JSON would escape.
-        f.expr("""concat('{"topic":"', topic, '","partition":', partition, ',"offset":', offset, '}')""").alias("__frazil_at"),
-        f.struct("offset", "partition").alias("__frazil_order"),
-        f.col("topic").alias("__frazil_table"),
-        f.col("timestamp").alias("__frazil_time"),
-        f.col("headers").alias("__frazil_headers"),
+        f.expr("""concat('{"topic":"', topic, '","partition":', partition, ',"offset":', offset, '}')""").alias(AT),
+        f.struct("offset", "partition").alias(ORDER),
+        f.col("topic").alias(ORIGIN),
+        f.col("timestamp").alias(TIME),
+        f.col("headers").alias(HEADERS),
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from frazil.engine.schema import AT, ERROR, HIDDEN, KEY, RAW, TIME, error_of
+from frazil.engine.schema import error_of
+from frazil.model.hidden import AT, ERROR, KEY, ORDER, ORIGIN, RAW, TIME
 from frazil.model.source import PagesSource
 from frazil.sources.pages.spool import SPARK_COLUMNS
 
@@ -50,8 +51,8 @@ def _marked(records: DataFrame, spec: PagesSource) -> DataFrame:
         sf.col("value").alias(RAW),
         sf.col("key").alias(KEY),
         at.alias(AT),
-        sf.struct("offset").alias(f"{HIDDEN}order"),
-        table.alias(f"{HIDDEN}table"),
+        sf.struct("offset").alias(ORDER),
+        table.alias(ORIGIN),
         sf.col("timestamp").alias(TIME),
         stray.alias(ERROR),
     )

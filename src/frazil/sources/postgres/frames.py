@@ -14,13 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from frazil.model.hidden import AT, COLUMN_MARK, ERROR, EXTRA, KEY_MARK, MOVED, OP, ORDER, ORIGIN, RAW, TURN, UNCHANGED
 from frazil.sources.postgres.numbering import united
 from frazil.sources.postgres.snapshot import PageRange, SnapshotRead
 from frazil.sources.postgres.spool import META, Column, Columns, SpoolFile
 from frazil.sources.postgres.types import ColumnType, widened
-
-HIDDEN = "__frazil_"
-_KEY, _COLUMN = "frazil.key", "frazil.column"
 
 
 def stored_schema(columns: Columns) -> str:
@@ -106,24 +104,24 @@ class Shown:
         place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(self.table).alias("table"))
         turn = sf.when(sf.col("extra"), 0).otherwise(1)
         hidden = {
-            "op": sf.col("op"),
-            "order": sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias("turn")),
-            "extra": sf.col("extra"),
-            "at": sf.to_json(place),
-            "table": sf.lit(self.table),
-            "error": sf.col("error"),
-            "raw": raw,
+            OP: sf.col("op"),
+            ORDER: sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias(TURN)),
+            EXTRA: sf.col("extra"),
+            AT: sf.to_json(place),
+            ORIGIN: sf.lit(self.table),
+            ERROR: sf.col("error"),
+            RAW: raw,
         }
         if self.partial:
-            hidden["unchanged"] = _under(names, columns)
-            hidden["moved"] = sf.col("moved")
+            hidden[UNCHANGED] = _under(names, columns)
+            hidden[MOVED] = sf.col("moved")
         shown = [column.alias(name, metadata=self.marks[name]) for name, column in data.items()]
-        return stored.select(*shown, *[column.alias(f"{HIDDEN}{name}") for name, column in hidden.items()])
+        return stored.select(*shown, *[column.alias(name) for name, column in hidden.items()])
 
 
 def _marks(column: Column, keys: Columns) -> dict[str, Any]:
-    marks: dict[str, Any] = {} if column.id is None else {_COLUMN: column.id}
-    return marks | {_KEY: True} if is_among(column, keys) else marks
+    marks: dict[str, Any] = {} if column.id is None else {COLUMN_MARK: column.id}
+    return marks | {KEY_MARK: True} if is_among(column, keys) else marks
 
 
 def _under(names: Sequence[str], columns: Columns) -> SparkColumn:
