@@ -150,3 +150,30 @@ def test_names_that_iceberg_keeps_for_itself_are_refused(lake: Lake, first: list
         lake.sink("select 2 id, 1 `_partition`").write()
     assert caught.value.code == "column-reserved"
     assert not first or lake.count() == 1
+
+
+RESERVED: dict[str, Callable[[Lake, str], object]] = {
+    "data frame": lambda lake, query: lake.sink(query, commit_mode="upsert", key_fields=["id"]).write(),
+    "query": lambda lake, query: run(lake.pipeline({"connector": "query", "query": query}), once=True),
+    "table": lambda lake, query: (lake.frame(query).createTempView("theirs"), run(lake.pipeline(OF_TABLE), once=True)),
+    "parquet": lambda lake, query: of_files(lake, query, "parquet"),
+    "avro": lambda lake, query: of_files(lake, query, "avro"),
+    "json": lambda lake, query: of_files(lake, query, "json"),
+    "csv": lambda lake, query: of_files(lake, query, "csv"),
+}
+OF_TABLE = {"connector": "table", "table": "theirs"}
+
+
+def of_files(lake: Lake, query: str, file_format: str) -> None:
+    folder = lake.folder / "theirs"
+    lake.frame(query).write.format(file_format).option("header", True).save(str(folder))
+    run(lake.pipeline({"connector": "files", "path": str(folder), "format": file_format}), once=True)
+
+
+@pytest.mark.parametrize("door", RESERVED)
+def test_columns_that_are_named_as_frazils_own_are_refused(lake: Lake, door: str) -> None:
+    """One of them would delete the row, and others would be left out unseen."""
+    with pytest.raises(frazil.DataError, match="__FRAZIL_op, __frazil_x") as caught:
+        RESERVED[door](lake, "select 1 id, 'delete' `__FRAZIL_op`, 1 `__frazil_x`")
+    assert caught.value.code == "column-reserved"
+    assert lake.nothing_written()

@@ -25,7 +25,7 @@ from pyspark.sql.types import TimeType
 
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.iceberg import Lake, active, fault_of
-from frazil.engine.schema import quoted
+from frazil.engine.schema import quoted, require_data
 from frazil.engine.session import session_for, spark_session
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
@@ -314,6 +314,7 @@ class _Frames:
             return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
         paths = [_GLOB.sub(r"\\\1", path) for path in table.files]
         rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
+        require_data(rows.columns, f"Table {table.sink.table}")
         columns = [functions.col(quoted(field.name)) for field in rows.schema.fields]
         columns = [
             column.cast("string").alias(field.name) if isinstance(field.dataType, TimeType) else column

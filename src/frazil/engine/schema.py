@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, functions
@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.engine.coerce import JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
+from frazil.errors import DataError
 from frazil.model.coercion import CoercionOptions, extra_paths
 from frazil.model.hidden import COLUMN_MARK, ERROR, ERROR_TYPE, HIDDEN, KEY, KEY_MARK, RAW, UNCHANGED
 from frazil.model.types import Column as TableColumn
@@ -33,6 +34,16 @@ def data_columns(frame: DataFrame) -> list[str]:
 def hidden_columns(frame: DataFrame) -> list[str]:
     """The columns that a frame has beside its data."""
     return [name for name in frame.columns if name.startswith(HIDDEN)]
+
+
+def require_data(names: Iterable[str], what: str) -> None:
+    """Refuses columns of others that have the names of hidden ones: they would be taken for what is told of a row."""
+    if taken := [name for name in names if name.lower().startswith(HIDDEN)]:
+        raise DataError(
+            "column-reserved",
+            f"{what} has columns whose names begin with {HIDDEN}, as frazil's own do: {', '.join(taken)}.",
+            fix="Give them other names before they come here.",
+        )
 
 
 def told_keys(frame: DataFrame) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from frazil.engine.schema import error_of
+from frazil.engine.schema import error_of, require_data
 from frazil.engine.types import spark_type
 from frazil.errors import ConfigError
 from frazil.model.hidden import AT, ERROR, HIDDEN, RAW
@@ -26,6 +26,7 @@ from frazil.sources.merge import merged_schema
 
 CORRUPT, _FILE, _ANY = f"{HIDDEN}corrupt_record", f"{HIDDEN}file", f"{HIDDEN}any"
 EXCERPT = 200
+_WHAT = "A file"
 _RECORDS = (SourceFormat.JSON, SourceFormat.CSV)
 
 # Whatever the session is set to: a file that cannot be read, or is not there, is an error.
@@ -102,12 +103,18 @@ def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> D
         return _reader(spark, spec).schema(declared).load(list(uris))
     if spec.format is SourceFormat.AVRO and not _option(spec, "avroSchema"):
         schemas = [_reader(spark, spec).load([uri]).schema for uri in uris]
-        return _reader(spark, spec).schema(merged_schema(schemas)).load(list(uris))
-    return _reader(spark, spec).load(list(uris))
+        frame = _reader(spark, spec).schema(merged_schema(schemas)).load(list(uris))
+    else:
+        frame = _reader(spark, spec).load(list(uris))
+    require_data(frame.columns, _WHAT)
+    return frame
 
 
 def _readable(found: StructType) -> StructType:
-    return StructType([field for field in found.fields if field.name != CORRUPT])
+    """The columns that were found in records."""
+    columns = StructType([field for field in found.fields if field.name != CORRUPT])
+    require_data(columns.names, _WHAT)
+    return columns
 
 
 def _records(reader: DataFrameReader, columns: StructType, uris: Sequence[str]) -> DataFrame:

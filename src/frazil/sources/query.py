@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
+from frazil.engine.schema import require_data
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import QuerySource
@@ -215,7 +216,9 @@ class Query:
     def _rows(self) -> DataFrame:
         """As a subquery, so that a statement that changes something is refused instead of run."""
         with asking_spark("What the query reads", self._explain_analysis):
-            return self._spark.sql(f"SELECT * FROM (\n{self._spec.query.strip().rstrip(';')}\n)")
+            rows = self._spark.sql(f"SELECT * FROM (\n{self._spec.query.strip().rstrip(';')}\n)")
+        require_data(rows.columns, "The query")
+        return rows
 
     def _explain_analysis(self, error: Exception) -> FrazilError | None:
         if not isinstance(error, AnalysisException):

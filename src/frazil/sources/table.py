@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from frazil.engine.schema import require_data
 from frazil.errors import ConfigError, FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import TableSource
@@ -129,6 +130,9 @@ class SparkTable:
 
     def read(self, part: Slice) -> DataFrame:
         """The rows of a slice."""
+        return self._of_data(self._rows(part))
+
+    def _rows(self, part: Slice) -> DataFrame:
         if part.end == READ_ALL:
             return self._table()
         end = str(_snapshot_of(part.end))
@@ -160,7 +164,11 @@ class SparkTable:
 
     def check(self) -> None:
         """The table must be there."""
-        self._table()
+        self._of_data(self._table())
+
+    def _of_data(self, rows: DataFrame) -> DataFrame:
+        require_data(rows.columns, f"The table {self._spec.table}")
+        return rows
 
     def _table(self) -> DataFrame:
         with self._asking():

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from frazil.errors import DataError
 from frazil.sources.postgres.types import DOUBLE, INT, LONG, STRING, array_items, array_of, decimal, values, widened
 from sources.postgres.databases import Database, Reader, data
 
@@ -174,6 +175,15 @@ def test_a_value_that_the_type_cannot_hold_is_an_error_of_its_row(
     assert "column 'v'" in bad["__frazil_error"]["text"]
     assert json.loads(bytes(bad["__frazil_raw"]))["row"]["v"] == database.value("select v::text from odd where id = 2")
     assert [row["__frazil_error"] for key, row in rows.items() if key != "2"] == [None, None]
+
+
+def test_a_column_that_is_named_as_frazils_own_is_refused(database: Database, follow: Follow) -> None:
+    database.run("create table odd (id int primary key, __frazil_op text)")
+    reader = follow("odd")
+    part = reader.plan()
+    assert part is not None
+    with pytest.raises(DataError, match="The table public.odd has columns .* __frazil_op"):
+        reader.source.read(part)
 
 
 def test_floats_may_be_no_numbers(database: Database, follow: Follow) -> None:

@@ -149,10 +149,12 @@ class Sink:
     def _writer(self, frame: DataFrame) -> SinkWriter | RoutedWriter:
         from frazil.engine.catalogs import catalog_settings
         from frazil.engine.route import RoutedWriter
+        from frazil.engine.schema import require_data
         from frazil.engine.session import require_iceberg, session_for
         from frazil.engine.writer import SinkWriter
 
         spec = self.spec
+        require_data(frame.columns, "The data frame")
         require_iceberg(frame.sparkSession)
         session = session_for(frame.sparkSession, catalog_settings(spec))
         sink_id = spec.id or f"python/{spec.full_name}"

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructField, StructType
 
-from frazil.engine.schema import quoted
+from frazil.engine.schema import quoted, require_data
 from frazil.model.hidden import ERROR_TYPE, HIDDEN
 
 STAGE = "decode"
@@ -78,15 +78,12 @@ def packed(columns: Sequence[Column]) -> Column:
     return sf.struct(*(columns or [sf.lit(None).cast("string").alias(NOTHING)]))
 
 
-def named(schema: StructType) -> list[StructField]:
-    """The fields that are data."""
-    return [one for one in schema.fields if not one.name.startswith(HIDDEN)]
-
-
 def fields_of(frame: DataFrame, into: str) -> list[StructField]:
     """The fields that a format found."""
     kind: DataType = frame.schema[into].dataType
-    return named(kind) if isinstance(kind, StructType) else []
+    found = [one for one in kind.fields if one.name != NOTHING] if isinstance(kind, StructType) else []
+    require_data((one.name for one in found), "A message")
+    return found
 
 
 def utf8(source: Column) -> Column:

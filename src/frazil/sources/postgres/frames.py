@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from frazil.engine.schema import require_data
 from frazil.model.hidden import AT, COLUMN_MARK, ERROR, EXTRA, KEY_MARK, MOVED, OP, ORDER, ORIGIN, RAW, TURN, UNCHANGED
 from frazil.sources.postgres.numbering import united
 from frazil.sources.postgres.snapshot import PageRange, SnapshotRead
@@ -85,6 +86,7 @@ class Shown:
         for columns, names in zip(shapes, whole.names, strict=True):
             for column, name in zip(columns, names, strict=True):
                 types[name] = widened(types[name], column.type) if name in types else column.type
+        require_data(types, f"The table {table}")
         marks = {column.name: _marks(column, keys) for column in whole.columns}
         return cls(table, types, marks, dict(zip(shapes, whole.names, strict=True)), partial)
 
