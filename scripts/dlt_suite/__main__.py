@@ -31,6 +31,7 @@ def main(clone: Path, *arguments: str) -> int:
             "ACTIVE_DESTINATIONS": json.dumps([NAME]),
             "DESTINATION__CATALOG_URI": f"sqlite:///{folder}/catalog.db",
             "DESTINATION__WAREHOUSE": f"{folder}/warehouse",
+            "DESTINATION__NAMESPACE": "{dataset_name}",
             "RUNTIME__DLTHUB_TELEMETRY": "false",
         }
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", NAME, *(arguments or FOR_ALL)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from typing import Any
 
 from dlt.common import pendulum, time
@@ -26,24 +24,13 @@ def register_destinations(implemented: set[str], _not_sql: set[str]) -> None:
 
 
 def destinations_configs(**_wanted: Any) -> list[Any]:
-    """None besides those that the suite makes by itself for each SQL destination, but each test writes into its own namespace.
-
-    The namespace is one for all datasets of a destination, and tests tell themselves apart by datasets.
-    """
+    """None besides those that the suite makes by itself for each SQL destination."""
     from tests.load.utils import DestinationTestConfiguration
 
-    if not hasattr(DestinationTestConfiguration, "_setup"):
-        DestinationTestConfiguration._setup = DestinationTestConfiguration.setup
-        DestinationTestConfiguration.setup = _set_up
+    if not hasattr(DestinationTestConfiguration, "_factory"):
         DestinationTestConfiguration._factory = DestinationTestConfiguration.destination_factory
         DestinationTestConfiguration.destination_factory = _made
     return []
-
-
-def _set_up(configuration: Any) -> None:
-    configuration._setup()
-    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
-    os.environ["DESTINATION__NAMESPACE"] = "t" + hashlib.md5(test.encode(), usedforsecurity=False).hexdigest()
 
 
 def _made(configuration: Any, **options: Any) -> Any:

@@ -40,6 +40,7 @@ def resolved(**options: Any) -> IcebergRestConfiguration:
         ),
         ({**REST, "warehouse": "w", "table_location_layout": "{namespace}"}, "table_location_layout: without {table_name}"),
         ({**REST, "table_location_layout": "{table_name}"}, "table_location_layout: a relative one needs a warehouse"),
+        ({**REST, "namespace": "{dataset}"}, "namespace: .*'dataset'.*it may hold {dataset_name}"),
         ({**REST, "namespace": "a..b"}, "namespace: Invalid namespace 'a..b': a level is empty"),
         ({**REST, "readers": ["pyicberg"]}, "readers: Input should be .*'pyiceberg'"),
         ({**REST, "format_version": 1}, "format_version: Input should be 2 or 3"),

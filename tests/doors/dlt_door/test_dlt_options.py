@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import dlt
 import pytest
 from dlt.destinations import adapters
 from dlt.pipeline.exceptions import PipelineStepFailed
@@ -99,6 +100,38 @@ def test_a_table_that_is_made_anew_gets_another_place_if_wanted(lake: DltLake) -
     assert first[0] == second[0] == f"file://{lake.folder}/warehouse/{pipeline.dataset_name}"
     assert first[2] != second[2]
     assert all(name.startswith("t_") for name in (first[2], second[2]))
+
+
+def test_datasets_have_namespaces_of_their_own_if_wanted(lake: DltLake) -> None:
+    loads = {}
+    for number, dataset in enumerate(["One", "two"]):
+        pipeline = dlt.pipeline(
+            "p",
+            destination=lake.destination(namespace="lake.{dataset_name}"),
+            dataset_name=dataset,
+            pipelines_dir=str(lake.folder / "dlt" / dataset),
+        )
+        loads[dataset] = loaded(pipeline.run(resource([{"id": number, "of": [{"n": number}]}], "t"))).loads_ids
+        assert pipeline.dataset()("SELECT id, n FROM t JOIN t__of ON t._dlt_id = _dlt_parent_id").fetchall() == [(number, number)]
+        assert [row[0] for row in pipeline.dataset()("SELECT load_id FROM _dlt_loads").fetchall()] == loads[dataset]
+    assert set(lake.catalog.list_namespaces("lake")) == {("lake", "one"), ("lake", "two")}
+    with pipeline.destination_client() as client:
+        client.drop_storage()
+    assert lake.catalog.list_namespaces("lake") == [("lake", "one")]
+    assert len(lake.catalog.list_tables(("lake", "one"))) == 5
+
+
+def test_every_run_in_dev_mode_begins_with_nothing(lake: DltLake) -> None:
+    for turn in range(2):
+        pipeline = dlt.pipeline(
+            "p",
+            destination=lake.destination(namespace="{dataset_name}"),
+            dataset_name="ds",
+            dev_mode=True,
+            pipelines_dir=str(lake.folder / "dlt"),
+        )
+        loaded(pipeline.run(resource([{"id": turn}], "t")))
+        assert pipeline.dataset()("SELECT id FROM t").fetchall() == [(turn,)]
 
 
 def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exception]) -> str:

@@ -220,5 +220,5 @@ def test_a_schema_that_spark_cannot_read_spoils_its_own_messages_only(spark: Spa
 
 def test_fields_that_are_named_as_frazils_own_are_refused(spark: SparkSession) -> None:
     schema = record("R", id="long", __frazil_op="string")
-    with pytest.raises(DataError, match="A message has columns .* __frazil_op"):
+    with pytest.raises(DataError, match=r"A message has columns .* __frazil_op"):
         decoded(spark, {"type": "avro", "schema": json.dumps(schema)}, [body(schema, {"id": 1, "__frazil_op": "delete"})])

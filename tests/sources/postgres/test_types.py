@@ -182,7 +182,7 @@ def test_a_column_that_is_named_as_frazils_own_is_refused(database: Database, fo
     reader = follow("odd")
     part = reader.plan()
     assert part is not None
-    with pytest.raises(DataError, match="The table public.odd has columns .* __frazil_op"):
+    with pytest.raises(DataError, match=r"The table public\.odd has columns .* __frazil_op"):
         reader.source.read(part)
 
 

@@ -60,6 +60,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
     """
 
     def __init__(self, schema: Schema, config: IcebergRestConfiguration, capabilities: DestinationCapabilitiesContext) -> None:
+        config = config.of_dataset(config.normalize_dataset_name(schema))
         super().__init__(schema, config, capabilities)
         self.config: IcebergRestConfiguration = config
         self._sql_client: SparkSqlClient | None = None

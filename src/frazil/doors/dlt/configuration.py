@@ -37,7 +37,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     catalog_uri: str = None  # type: ignore[assignment]
     """Address of a REST catalog; `sqlite:///...` and `postgresql://...` are SQL catalogs."""
     namespace: str = "default"
-    """Iceberg namespace of all tables; dots nest."""
+    """Iceberg namespace of all tables; dots nest. With `{dataset_name}` in it each dataset has one of its own."""
     warehouse: str | None = None
     """A location, or a name that the catalog knows."""
 
@@ -91,8 +91,14 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
 
     def on_resolved(self) -> None:
         """Everything that can be wrong is told before anything is done."""
-        self.sink("any")
+        self.of_dataset("any").sink("any")
         self.retry_settings()
+
+    def of_dataset(self, name: str) -> IcebergRestConfiguration:
+        """The same for the tables of one dataset."""
+        own = self.copy()
+        own.namespace = _filled_in("namespace", self.namespace, dataset_name=name)
+        return own
 
     @property
     def is_sql(self) -> bool:
@@ -207,18 +213,14 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     def _location(self, table: str) -> str | None:
         if self.table_location_layout is None:
             return None
-        try:
-            path = self.table_location_layout.format(
-                namespace=self.namespace,
-                dataset_name=self.dataset_name or self.namespace,
-                table_name=table,
-                location_tag=uniq_id(_TAG_BYTES),
-            )
-        except (KeyError, IndexError, ValueError) as error:
-            raise ConfigurationValueError(
-                f"table_location_layout: {self.table_location_layout!r} cannot be filled in ({error}); it may hold "
-                "{namespace}, {dataset_name}, {table_name} and {location_tag}."
-            ) from None
+        path = _filled_in(
+            "table_location_layout",
+            self.table_location_layout,
+            namespace=self.namespace,
+            dataset_name=self.dataset_name or self.namespace,
+            table_name=table,
+            location_tag=uniq_id(_TAG_BYTES),
+        )
         if "{table_name}" not in self.table_location_layout:
             raise ConfigurationValueError("table_location_layout: without {table_name} all tables would be in one place.")
         if "{location_tag}" in self.table_location_layout and self.register_new_tables:
@@ -233,6 +235,14 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         for name in names:
             if getattr(self, name):
                 raise ConfigurationValueError(f"{name}: it has no meaning for a SQL catalog, and would be ignored.")
+
+
+def _filled_in(option: str, template: str, **parts: str) -> str:
+    try:
+        return template.format(**parts)
+    except (KeyError, IndexError, ValueError) as error:
+        known = " and ".join(f"{{{name}}}" for name in parts)
+        raise ConfigurationValueError(f"{option}: {template!r} cannot be filled in ({error}); it may hold {known}.") from None
 
 
 # What the settings are called in the sink, where that differs from their own names.
