@@ -18,13 +18,11 @@ from benchmarks.lab import FRAZIL, Lab, Measure, interleaved
 from benchmarks.sizes import Sizes
 from benchmarks.summary import Finding, ratio
 
-CASES = ("unpartitioned", "bucket(8, id)")
-
 
 def measure(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
     """All appends, interleaved. The lab itself only lends them its rows."""
     lab.source()
-    names = [(table, contestant) for table in CASES for contestant in (ICEBERG, FRAZIL)]
+    names = [(table, contestant) for table in lab.sizes.memory_tables for contestant in (ICEBERG, FRAZIL)]
     contestants: dict[str, Measure] = {f"{table}: {who}": _in_a_child(lab, table, who) for table, who in names}
     runs = interleaved(contestants, lab.sizes, tell)
     return [
@@ -39,7 +37,7 @@ def measure(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
             runs={who: runs[f"{table}: {who}"] for who in (FRAZIL, ICEBERG)},
             details={"rows": lab.sizes.rows, "largest_heap": lab.sizes.heap},
         )
-        for table in CASES
+        for table in lab.sizes.memory_tables
     ]
 
 

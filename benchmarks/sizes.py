@@ -16,6 +16,7 @@ class Sizes:
     rows_per_batch: int = 1_000
     first_batches: int = 5
     heap: str = "2g"
+    memory_tables: tuple[str, ...] = ("unpartitioned", "bucket(8, id)")
     tables: tuple[int, ...] = (1_000_000, 10_000_000, 50_000_000)
     upsert_rows: int = 50_000
     upsert_rounds: int = 5
@@ -26,6 +27,6 @@ class Sizes:
 
 
 FULL = Sizes(rows=5_000_000, rounds=5, warm_up=1, batches=35)
-QUICK = Sizes(rows=20_000, rounds=1, warm_up=0, batches=4, first_batches=1, heap="1g",
+QUICK = Sizes(rows=20_000, rounds=1, warm_up=0, batches=4, first_batches=1, heap="1g", memory_tables=("bucket(8, id)",),
               tables=(1_000, 2_000, 4_000), upsert_rows=100, upsert_rounds=1, upserts=2, scan_rounds=1, messages=400,
               changes=400)  # fmt: skip
