@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from frazil.model import secrets
@@ -26,6 +28,10 @@ LONG = (
     "cli/test_demo.py",
     "engine/test_replay.py",
 )
+
+# Every Spark of the tests lives for minutes at most, beside another on few cores: to compile what is hot as well as Java can, or
+# to collect garbage in threads of its own, takes longer than it gains. Processes that tests start have this from here, too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 pytest_plugins = [
     "services.rest_catalog",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
 
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 from exactly_once.truth import Truth, assert_every_snapshot_readable, assert_ledger_agrees
 from services.processes import Child, start, wait_until
 
@@ -37,14 +36,14 @@ pipelines:
   load: {{source: shop, sink: lake}}
 settings:
   state_dir: ${{STATE_DIR:-./state}}
-  spark: {{master: "local[1]", conf: {{spark.driver.extraJavaOptions: "{short_lived}"}}}}
+  spark: {{master: "local[1]"}}
 """
 
 
 def pipeline_file(folder: Path, rows: int) -> Path:
     """So many made-up events into a SQLite catalog, ten a batch."""
     file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE.format(folder=folder, rows=rows, short_lived=SHORT_LIVED))
+    file.write_text(PIPELINE.format(folder=folder, rows=rows))
     return file
 
 

@@ -59,11 +59,11 @@ class Worker:
 
 @contextmanager
 def running_worker(
-    folder: Path, kafka: Kafka, jars: Sequence[Jar], plugin: Sequence[Jar] = (), **settings: str
+    folder: Path, kafka: Kafka, jars: Sequence[Jar], plugin: Sequence[Jar] = (), java: Sequence[str] = (), **settings: str
 ) -> Iterator[Worker]:
     """A worker with these jars, as long as the block; those of ``plugin`` are kept apart from its own.
 
-    ``settings`` are the worker's, with underscores for dots.
+    ``java`` are options of its Java, ``settings`` are the worker's, with underscores for dots.
     """
     name, port = f"worker-{uuid.uuid4().hex[:8]}", free_port()
     apart = folder / name
@@ -83,7 +83,7 @@ def running_worker(
     file = folder / f"{name}.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     path = os.pathsep.join(str(jar) for jar in ensure_jars(jars))
-    command = [java_command(), *MEMORY, *LOGGING, "-cp", path, "org.apache.kafka.connect.cli.ConnectStandalone", str(file)]
+    command = [java_command(), *MEMORY, *java, *LOGGING, "-cp", path, "org.apache.kafka.connect.cli.ConnectStandalone", str(file)]
     with started("Kafka Connect", command, folder / f"{name}.log") as child:
         worker = Worker(child, f"http://{LOCALHOST}:{port}")
         wait_until(lambda: worker.ready, READY_SECONDS, "its answer", child)

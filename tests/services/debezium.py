@@ -57,7 +57,8 @@ class Debezium:
 @contextmanager
 def running_debezium(folder: Path, kafka: Kafka) -> Iterator[Debezium]:
     """A worker with Debezium, as long as the block."""
-    with running_worker(folder, kafka, [*locked("debezium-3.6.1"), *locked("apicurio-converter-2.6.13")]) as worker:
+    jars = [*locked("debezium-3.6.1"), *locked("apicurio-converter-2.6.13")]
+    with running_worker(folder, kafka, jars, java=["-XX:TieredStopAtLevel=1"]) as worker:
         yield Debezium(worker, kafka)
 
 

@@ -59,7 +59,7 @@ def _daemon(name: str, main: str, arguments: list[str], folder: Path) -> Iterato
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
         # The submission service has a fixed port, and the tests do not use it.
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0", *arguments]
     with started(f"Spark {name}", command, folder / f"{name}.log", env=environment) as child:

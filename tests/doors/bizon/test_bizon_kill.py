@@ -11,7 +11,6 @@ from paged_cases import Shelf, books
 from pyspark.sql import SparkSession
 
 from exactly_once.children import end, ended, rows_in, started
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 
 CONFIG = """\
 write_batch_size: 2
@@ -20,9 +19,9 @@ destination_table_config:
   - destination_id: books
     iceberg_schema: [{name: id, type: long}, {name: title, type: string}]
 """
-SPARK = f"""\
+SPARK = """\
 settings:
-  spark: {{master: "local[1]", conf: {{spark.driver.extraJavaOptions: "{SHORT_LIVED}"}}}}
+  spark: {master: "local[1]"}
 """
 
 

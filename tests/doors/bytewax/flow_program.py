@@ -13,9 +13,8 @@ from bytewax.testing import cluster_main
 from flows import Numbers, Pond
 
 from exactly_once.programs.moments import act_at
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 
-SPARK = {"master": "local[1]", "conf": {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": SHORT_LIVED}}
+SPARK = {"master": "local[1]", "conf": {"spark.driver.memory": "512m"}}
 
 if __name__ == "__main__":
     place, many, process, *ports = sys.argv[1 : sys.argv.index("--")]

@@ -12,7 +12,6 @@ from typing import Any
 
 from dlt_lakes import DltLake, resource
 
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 from frazil.engine.loads import Loader
 
 APPENDED = threading.Event()
@@ -33,7 +32,7 @@ def main(folder: str, load: str) -> None:
 
     Loader._write = write  # type: ignore[method-assign]
     given = json.loads(load)
-    pipeline = DltLake(Path(folder)).pipeline(spark_master="local[1]", spark_conf={"spark.driver.extraJavaOptions": SHORT_LIVED})
+    pipeline = DltLake(Path(folder)).pipeline(spark_master="local[1]")
     pipeline.run([resource(given["t"], "t", **given["hints"]), resource(given["log"], "log")])
 
 

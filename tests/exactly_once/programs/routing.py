@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from exactly_once.programs.moments import act_at
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 from frazil.engine.runner import run_project
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings, SparkSettings
@@ -66,4 +65,4 @@ def run_all(folder: Path, settings: Settings | None = None) -> None:
 if __name__ == "__main__":
     moment, nth, act, place = sys.argv[1:]
     act_at(moment, int(nth), act)
-    run_all(Path(place), Settings(spark=SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": SHORT_LIVED})))
+    run_all(Path(place), Settings(spark=SparkSettings(master="local[1]")))

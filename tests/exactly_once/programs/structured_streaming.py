@@ -17,9 +17,6 @@ from frazil.model.settings import Settings, SparkSettings
 
 SINK_ID = "numbers"
 
-# A JVM that lives for seconds is not worth the work of the optimising compiler.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-
 
 def numbers(spark: SparkSession, folder: Path) -> DataFrame:
     """One file a batch, in the order of their age."""
@@ -42,6 +39,5 @@ def described(frame: DataFrame, folder: Path, checkpoint: Path) -> Sink:
 if __name__ == "__main__":
     moment, nth, act, place = sys.argv[1:]
     act_at(moment, int(nth), act)
-    options = {"spark.driver.extraJavaOptions": SHORT_LIVED}
-    session = frazil.session(Settings(spark=SparkSettings(master="local[1]", conf=options)))
+    session = frazil.session(Settings(spark=SparkSettings(master="local[1]")))
     described(numbers(session, Path(place)), Path(place), Path(place) / "checkpoint").start().awaitTermination()

@@ -12,10 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 from frazil.engine.runner import run_project
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
-from frazil.model.settings import Settings, SparkSettings
 
 TABLES, PARTITIONS = 20, 4
 COLUMNS = {"id": "long", "kind": "string", "n": "int", "text": "string"}
@@ -75,8 +73,7 @@ def pipeline(folder: Path, servers: str, topic: str) -> PipelineSpec:
 
 def main(folder: str, servers: str, topic: str) -> None:
     """Writes everything that is not written yet."""
-    settings = Settings(spark=SparkSettings(conf={"spark.driver.extraJavaOptions": SHORT_LIVED}))
-    project = ProjectSpec(file="t.yaml", pipelines=(pipeline(Path(folder), servers, topic),), settings=settings)
+    project = ProjectSpec(file="t.yaml", pipelines=(pipeline(Path(folder), servers, topic),))
     run_project(project, once=True)
 
 

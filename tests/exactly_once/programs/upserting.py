@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 import frazil
 from exactly_once.programs.moments import act_at
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 from frazil.doors.python.sink import Sink
 from frazil.model.settings import Settings, SparkSettings
 
@@ -47,5 +46,4 @@ def write_all(spark: SparkSession, folder: Path, way: str) -> None:
 if __name__ == "__main__":
     moment, nth, act, place, the_way = sys.argv[1:]
     act_at(moment, int(nth), act)
-    conf = {"spark.driver.extraJavaOptions": SHORT_LIVED}
-    write_all(frazil.session(Settings(spark=SparkSettings(master="local[1]", conf=conf))), Path(place), the_way)
+    write_all(frazil.session(Settings(spark=SparkSettings(master="local[1]"))), Path(place), the_way)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from engine.lakes import IMPATIENT
 from exactly_once.programs.moments import act_at
-from exactly_once.programs.structured_streaming import SHORT_LIVED
 from frazil.engine.runner import run_project
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import SparkSettings
@@ -38,7 +37,7 @@ def pipeline_of(folder: Path, spec: Path) -> PipelineSpec:
 
 def main(moment: str, nth: str, act: str, folder: str, spec: str) -> None:
     act_at(moment, int(nth), act)
-    spark = SparkSettings(master="local[1]", conf={"spark.driver.extraJavaOptions": SHORT_LIVED})
+    spark = SparkSettings(master="local[1]")
     settings = IMPATIENT.model_copy(update={"spark": spark})
     run_project(ProjectSpec(file="t.yaml", pipelines=(pipeline_of(Path(folder), Path(spec)),), settings=settings), once=True)
 
