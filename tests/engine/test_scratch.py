@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -41,3 +42,19 @@ def test_a_table_that_forgets_its_past_keeps_what_it_has(lake: Lake, mode: str, 
     assert lake.rows() == [(n, "new1" if n < 3 else "old") for n in range(6)]
     assert seen, "the copy was used"
     assert len(list(lake.folder.rglob("*.metadata.json"))) == 2, "the newest and the one before it"
+
+
+def test_what_cannot_be_cleared_away_is_told_and_stops_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Stands for a store to which one may write and from which one may not delete: a superuser's folder is none."""
+
+    def denied(_copy: Scratch, _original: Any) -> None:
+        raise PermissionError("s3:DeleteObject is denied")
+
+    lake.sink("select id, 'old' v from range(6)").write()
+    monkeypatch.setattr(Scratch, "discard", denied)
+    with caplog.at_level(logging.WARNING):
+        lake.sink("select id, 'new' v from range(3)", **MODES["merge"]).write()
+    assert lake.rows() == [(n, "new" if n < 3 else "old") for n in range(6)]
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["s3:DeleteObject is denied"]

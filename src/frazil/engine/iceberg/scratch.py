@@ -6,6 +6,7 @@ written beside them. No other process sees it, and no commit to it can fail half
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from frazil.engine.iceberg.debt import (
     write_vectors,
 )
 from frazil.engine.iceberg.evolve import evolve
-from frazil.engine.iceberg.jvm import Jvm, items
+from frazil.engine.iceberg.jvm import Jvm, fault_of, items
 from frazil.engine.iceberg.small import rows_of, small_files, without_dead
 from frazil.engine.iceberg.splits import in_even_tasks
 from frazil.engine.iceberg.staging import stage
@@ -33,6 +34,8 @@ from frazil.model.evolution import TableChange
 if TYPE_CHECKING:
     from pyroaring import BitMap64
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("frazil")
 
 _NAMESPACE = "scratch"
 # Some tables delete metadata that is older than their last few commits. A commit to the copy is none of theirs: two of them could
@@ -241,14 +244,28 @@ def scratch_of(
     with _catalog(jvm, spark) as (name, catalog):
         _share_files(catalog, table)
         identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, Scratch.NAME]))
-        copy = catalog.registerTable(identifier, table.operations().current().metadataFileLocation())
+        # What of the copy is the table's is told by this, whatever becomes of the table meanwhile.
+        original = table.operations().current()
+        copy = catalog.registerTable(identifier, original.metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)
         copy.refresh()
         scratch = Scratch(jvm, spark, catalog, copy, f"{name}.{_NAMESPACE}.{Scratch.NAME}")
         try:
             yield scratch
         finally:
-            scratch.discard(table.operations().current())
+            _clear_away(scratch, original)
+
+
+def _clear_away(scratch: Scratch, original: Any) -> None:
+    """What is left is a few small files. Some may write to a store and not delete from it: that is no reason to stop a batch."""
+    try:
+        scratch.discard(original)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the work itself is done or has failed by itself
+        _log.warning(
+            "metadata of a private copy could not be deleted beside %s: %s",
+            original.location(),
+            fault_of(error).chain[-1].message,
+        )
 
 
 # The catalogs of each session that hold no copy now.
