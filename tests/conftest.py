@@ -29,8 +29,8 @@ LONG = (
     "engine/test_replay.py",
 )
 
-# Every Spark of the tests lives for minutes at most, beside another on few cores: to compile what is hot as well as Java can, or
-# to collect garbage in threads of its own, takes longer than it gains. Processes that tests start have this from here, too.
+# For every Spark of a process that a test starts: it lives for seconds, beside another on few cores. To compile what is hot as
+# well as Java can, or to collect garbage in threads of its own, takes longer than it gains.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 pytest_plugins = [

@@ -33,7 +33,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": tmp_path_factory.mktemp("spark-warehouse").as_uri(),
         },
     )
-    session = spark_session(settings, COMPONENTS)
+    with pytest.MonkeyPatch.context() as environment:
+        # This one lives for as long as all tests: what is hot in it is worth the better compiler.
+        environment.delenv("SPARK_SUBMIT_OPTS", raising=False)
+        session = spark_session(settings, COMPONENTS)
     yield session
     session.stop()
 
