@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,14 @@ from frazil.engine.iceberg.debt import (
     Deletes,
     FileFacts,
     LiveFile,
+    Marked,
     Rewrite,
     bounds_of,
     equality_deletes,
     facts_of,
+    position_schema,
+    read_positions,
+    with_dropped,
     write_positions,
     write_vectors,
 )
@@ -34,6 +38,7 @@ from frazil.model.evolution import TableChange
 if TYPE_CHECKING:
     from pyroaring import BitMap64
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _log = logging.getLogger("frazil")
 
@@ -44,6 +49,8 @@ _KEEPS_METADATA = {
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": str(2**31 - 1),
 }
+# Which data files must still be there is known of deletes that are about one each.
+_ONE_FILE_EACH = {"write.delete.granularity": "file"}
 FIRST_WITH_VECTORS = 3
 """The version of the table format that has deletion vectors."""
 
@@ -77,38 +84,56 @@ class Scratch:
         return reader.table(self.name)
 
     @property
+    def schema(self) -> StructType:
+        """The columns of the copy as it is now."""
+        return self.spark.table(self.name).schema
+
     def equality_deletes(self) -> list[Deletes]:
-        """The live equality delete files, by the columns that they compare."""
-        return equality_deletes(self._jvm, self._table)
+        """The live equality delete files, by the columns that they compare; dropped ones are put back into the copy for that."""
+        found = equality_deletes(self._jvm, self._table)
+        operations = self._table.operations()
+        metadata = operations.current()
+        whole = with_dropped(self._jvm, metadata, (number for ids in found for number in ids))
+        if whole is not None:
+            builder = self._jvm.build_metadata_from(metadata).setCurrentSchema(whole, metadata.lastColumnId())
+            operations.commit(metadata, builder.build())
+            self._table.refresh()
+            self._begun = operations.current().metadataFileLocation()
+        name_of = self._table.schema().findColumnName
+        return [Deletes(tuple(str(name_of(number)) for number in ids), tuple(files)) for ids, files in found.items()]
 
     def without(self, deletes: Deletes) -> None:
         """Drops equality deletes from the copy, which makes the rows live again that they delete."""
         self.apply(Rewrite(removed_deletes=deletes.files))
 
     def keys_of(self, deletes: Deletes) -> DataFrame:
-        """The keys that equality deletes hold, with the file that each is in as `_file`: read as if they were data.
+        """The keys that equality deletes hold, with the file that each is in as `_file`."""
+        names = self._jvm.root.java.util.ArrayList()
+        for column in deletes.columns:
+            names.add(column)
+        return self._as_data(deletes.files, lambda schema: schema.select(names))
 
-        They are put into a second copy, which has their columns alone, under the ids that the table gave them.
+    def _as_data(self, files: Sequence[Any], columns: Callable[[Any], Any]) -> DataFrame:
+        """What delete files hold, read as if they were data.
+
+        They are put into a second copy, which has their ``columns`` alone, under the ids that the files give them.
         """
-        identifier = self._jvm.iceberg.catalog.TableIdentifier.of(self._jvm.strings([_NAMESPACE, f"keys_{uuid.uuid4().hex}"]))
+        identifier = self._jvm.iceberg.catalog.TableIdentifier.of(self._jvm.strings([_NAMESPACE, f"deletes_{uuid.uuid4().hex}"]))
         copy = self._catalog.registerTable(identifier, self._begun)
         self._copies.append(copy)
         operations = copy.operations()
         metadata = operations.current()
-        names = self._jvm.root.java.util.ArrayList()
-        for column in deletes.columns:
-            names.add(column)
         whole = self._jvm.iceberg.PartitionSpec.unpartitioned()
         builder = self._jvm.build_metadata_from(metadata).removeRef("main").setDefaultPartitionSpec(whole)
-        builder = builder.setCurrentSchema(metadata.schema().select(names), metadata.lastColumnId())
+        builder = builder.setCurrentSchema(columns(metadata.schema()), metadata.lastColumnId())
         operations.commit(metadata, builder.build())
         copy.refresh()
         append, begin, spec = copy.newFastAppend(), self._jvm.iceberg.DataFiles.builder, copy.spec()
-        for file in deletes.files:
+        for file in files:
             data = begin(spec).withPath(file.location()).withFormat(file.format())
             append.appendFile(data.withFileSizeInBytes(file.fileSizeInBytes()).withRecordCount(file.recordCount()).build())
         append.commit()
-        reader = self.spark.read.options(**in_even_tasks(self.spark, deletes.files))
+        reader = self.spark.read.options(**in_even_tasks(self.spark, files))
         return reader.table(f"{self.name.rpartition('.')[0]}.{identifier.name()}")
 
     def facts(self, deletes: Deletes) -> list[FileFacts]:
@@ -144,14 +169,29 @@ class Scratch:
         """Whether deleted positions are kept as vectors."""
         return int(self._table.operations().current().formatVersion()) >= FIRST_WITH_VECTORS
 
-    def positions(self, dead: Mapping[str, BitMap64], live: Sequence[LiveFile]) -> tuple[list[Any], list[Any]]:
-        """Deletes of the dead positions of files, and the vectors that they take the place of."""
+    def positions(self, dead: Mapping[str, BitMap64], live: Sequence[LiveFile]) -> Marked:
+        """Deletes of the dead positions of files."""
         if not dead:
-            return [], []
-        files = {one.path: one for one in live}
-        if self.keeps_vectors:
-            return write_vectors(self._jvm, self._table, dead, files)
-        return write_positions(self._jvm, self._table, self.spark, dead, files), []
+            return Marked()
+        files = {one.path: one for one in live if one.path in dead}
+        if not self.keeps_vectors:
+            return write_positions(self._jvm, self._table, self.spark, dead, files)
+        return write_vectors(self._jvm, self._table, dead, files, self._positions_in(list(files.values())))
+
+    def _positions_in(self, files: Sequence[LiveFile]) -> dict[str, BitMap64]:
+        """The dead positions of data files that position delete files name."""
+        about = [one.path for one in files if one.position_files]
+        # One of them may be about many data files.
+        held = {str(delete.location()): delete for one in files for delete in one.position_files}
+        if not held:
+            return {}
+        return read_positions(self._as_data(list(held.values()), lambda _: position_schema(self._jvm)), about)
+
+    @contextmanager
+    def rows_of(self, files: Sequence[LiveFile]) -> Iterator[DataFrame]:
+        """What is left of some files, under the deletes that they had when they were looked for."""
+        with rows_of(self._jvm, self.spark, self._table, files) as rows:
+            yield rows
 
     def bounds(self, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
         """The least and the greatest value of key columns that the deletes' files tell of."""
@@ -173,7 +213,10 @@ class Scratch:
     def changes(self, *, conflicts: Any) -> RowChanges:
         """The files that were added and removed. ``conflicts``: which rows of others must not have changed meanwhile."""
         files = self._changed_files()
-        return RowChanges(conflicts, files.staged, files.removed, files.deletes, files.removed_deletes)
+        # A vector names its data file. A file of position deletes has it in its statistics, unless it is about several.
+        told = [self._jvm.iceberg.util.ContentFileUtil.referencedDataFileLocation(file) for file in files.deletes]
+        referenced = None if None in told else tuple(str(path) for path in told)
+        return RowChanges(conflicts, files.staged, files.removed, files.deletes, files.removed_deletes, referenced)
 
     def rewrite(self) -> Rewrite:
         """The same, of changes that left the rows as they were."""
@@ -319,7 +362,7 @@ def _prepare(jvm: Jvm, copy: Any, evolution: Sequence[TableChange], properties: 
     transaction = copy.newTransaction()
     evolve(jvm, transaction, evolution)
     update = transaction.updateProperties()
-    for key, value in {**properties, **_KEEPS_METADATA}.items():
+    for key, value in {**properties, **_KEEPS_METADATA, **_ONE_FILE_EACH}.items():
         update.set(key, value)
     update.commit()
     transaction.commitTransaction()
