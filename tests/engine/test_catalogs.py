@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import frazil
 from engine.lakes import Lake, commits, fresh_name, run
+from frazil.engine import iceberg
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.session import session_for
+from frazil.model.catalog import CatalogSpec
+from frazil.model.sink import SinkSpec
 from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
 
@@ -98,3 +104,24 @@ def test_many_sinks_that_begin_at_once_in_an_empty_catalog_all_succeed(lake: Lak
 def test_sinks_that_begin_at_once_in_one_table_all_succeed(lake: Lake) -> None:
     run(*(lake.pipeline({"connector": "generator", "rows": 2, "seed": n}, name=f"p{n}") for n in range(4)), once=True)
     assert lake.count() == 8
+
+
+def test_a_new_sql_catalog_may_be_opened_by_many_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(6):
+        spec = CatalogSpec.model_validate(
+            {"name": "lake", "type": "sql", "sql": {"uri": f"sqlite:///{tmp_path}/{number}.db", "warehouse": str(tmp_path)}}
+        )
+        settings = catalog_settings(SinkSpec(catalog=spec, namespace="db", table="t"))
+        sessions = [spark.newSession() for _ in range(4)]
+        for session in sessions:
+            for key, value in settings.spark_conf.items():
+                session.conf.set(key, value)
+        begin = threading.Barrier(len(sessions))
+
+        def opened(session: SparkSession, begin: threading.Barrier = begin) -> iceberg.Lake:
+            begin.wait()
+            return iceberg.Lake(session, "lake", "the catalog")
+
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            lakes = list(pool.map(opened, sessions))
+        assert [lake.missing_namespaces(("db",)) for lake in lakes] == [("db",)] * len(sessions)

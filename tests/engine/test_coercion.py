@@ -289,6 +289,26 @@ def test_extra_columns_can_be_left_out_or_refused(lake: Lake, caplog: pytest.Log
     assert list(columns(lake)) == ["id", "s", "extra"]
 
 
+def test_a_column_that_differs_by_case_alone_is_not_left_out(lake: Lake) -> None:
+    upsert = {"commit_mode": "upsert", "key_fields": ["id"]}
+    lake.sink("select 1 id, 'good' name", **upsert).write()
+    for extra in ("ignore", "evolve"):
+        with pytest.raises(frazil.DataError, match="but for upper and lower case") as caught:
+            lake.sink("select 1 id, 'better' Name", extra_columns=extra, **upsert).write()
+        assert caught.value.code == "columns-differ-by-case"
+    assert lake.rows() == [(1, "good")]
+
+
+def test_a_column_that_was_declared_later_is_no_extra_one(lake: Lake) -> None:
+    lake.sink("select 1 id").write()
+    declared = {"id": "int", "late": "string"}
+    for number, kept in enumerate(("ignore", "refuse"), 2):
+        extra = ", 'y' extra" if kept == "ignore" else ""
+        lake.sink(f"select {number} id, 'x' late{extra}", extra_columns=kept, schema=declared).write()
+    assert lake.rows("*") == [(1, None), (2, "x"), (3, "x")]
+    assert list(columns(lake)) == ["id", "late"]
+
+
 def test_nested_values_become_texts_in_tables_that_others_made(lake: Lake) -> None:
     lake.sink("select 1 id, 'x' payload").write()
     lake.sink("select 2 id, named_struct('a', array(1, 2)) payload").write()

@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, DataFrameWriter
 
 import frazil
 from engine.lakes import Lake
+from frazil.model.settings import RetrySettings
+from frazil.model.sink import SinkSpec
 
 
 def options(lake: Lake) -> dict[str, str]:
@@ -31,6 +33,39 @@ def test_rows_are_appended_and_overwritten(lake: Lake) -> None:
     assert lake.rows() == [(0, "a"), (1, "a"), (2, "a"), (3, "b"), (4, "b")]
     writer(lake, "select 9L id, 'c' v", "overwrite").save(f"{lake.name}.db.t")
     assert lake.rows() == [(9, "c")]
+
+
+def test_an_overwrite_replaces_what_spark_s_own_would(lake: Lake) -> None:
+    """All rows of a partitioned table; those of the touched partitions alone where the session or the write says dynamic."""
+    name = f"{lake.name}.db.t"
+
+    def write(query: str, mode: str = "overwrite", **given: str) -> list[tuple[Any, ...]]:
+        writer(lake, query, mode, **given).partitionBy("p").save(name)
+        return sorted(lake.rows("id, p"))
+
+    assert write("select id, id % 3 p from range(3)", "append") == [(0, 0), (1, 1), (2, 2)]
+    assert write("select 10L id, 0L p") == [(10, 0)]
+    write("select id, id p from range(1, 3)", "append")
+    assert write("select 11L id, 1L p", partitionOverwriteMode="Dynamic") == [(2, 2), (10, 0), (11, 1)]
+    lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        assert write("select 12L id, 1L p") == [(2, 2), (10, 0), (12, 1)]
+        assert write("select 13L id, 0L p", overwrite_where="p < 2") == [(2, 2), (13, 0)]
+        assert write("select 14L id, 0L p", partitionOverwriteMode="static") == [(14, 0)]
+    finally:
+        lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_every_option_of_a_sink_and_of_retries_is_known_to_the_writer(lake: Lake) -> None:
+    """A misspelled one is told with the nearest: that it is there, and its name reaches the model."""
+    known = [field.alias or name for name, field in SinkSpec.model_fields.items()]
+    for key in [*known, *(f"retry.{name}" for name in RetrySettings.model_fields)]:
+        with pytest.raises(IllegalArgumentException) as caught:
+            writer(lake, "select 1L id", **{f"{key}x": "1"}).save(f"{lake.name}.db.t")
+        assert f"{key}x: there is no option of this name.\nDid you mean '{key.rpartition('.')[2]}'?" in str(caught.value)
+    with pytest.raises(IllegalArgumentException, match=r"retry\.max_retries: input should be less than or equal to 1000"):
+        writer(lake, "select 1L id", **{"retry.max_retries": "1001"}).save(f"{lake.name}.db.t")
+    assert lake.nothing_written()
 
 
 def test_options_of_a_sink_are_taken(lake: Lake) -> None:
@@ -63,6 +98,18 @@ def test_a_named_batch_is_written_once(lake: Lake) -> None:
         ("overwrite", {"commit_mode": "upsert"}, "upsert and the mode of the write, overwrite, say different things"),
         ("append", {"commit_mode": "upsert"}, "upsert sinks must specify a key"),
         ("append", {"partition_by": "day(nope)"}, "there is no column 'nope'"),
+        ("append", {"retry": "3"}, "retry: it is a section"),
+        (
+            "append",
+            {"partitionOverwriteMode": "static"},
+            r'partitionOverwriteMode: it has no meaning without \.mode\("overwrite"\)',
+        ),
+        ("overwrite", {"partitionOverwriteMode": "some"}, "partitionOverwriteMode: there is no mode 'some'"),
+        (
+            "overwrite",
+            {"partitionOverwriteMode": "dynamic", "overwrite_where": "id > 1"},
+            "partitionOverwriteMode: overwrite_where says which rows",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], told: str) -> None:

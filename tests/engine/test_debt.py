@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
+from engine.test_evolution import meddle
 from frazil.engine.iceberg import Found, Scratch
 from frazil.engine.write.lookup import Search
 from frazil.model.events import Event, Settled
@@ -119,6 +120,74 @@ def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeyp
     assert caught.value.code == "audit-failed"
     assert totals(lake)["total-equality-deletes"] == 1
     assert lake.count() == 5
+
+
+def test_a_compaction_that_would_change_the_rows_is_not_made(lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many rows are not the same rows."""
+
+    def wrong(copy: Scratch) -> None:
+        lake.spark.sql(f"INSERT OVERWRITE {copy.name} SELECT id + 100, v FROM {copy.name}")
+
+    upsert(lake, "select id, 'old' v from range(5)", version)
+    monkeypatch.setattr(Scratch, "compact_files_with_deletes", wrong)
+    with pytest.raises(frazil.Halted) as caught:
+        upsert(lake, "select 1L id, 'new' v", version, max_delete_files=0)
+    assert caught.value.code == "audit-failed"
+    assert lake.rows() == [(0, "old"), (1, "new"), (2, "old"), (3, "old"), (4, "old")]
+
+
+def test_values_of_all_types_are_compacted(lake: Lake, version: int) -> None:
+    query = (
+        "select id, map('a', id) m, array(named_struct('b', map(id, 'c'))) l, named_struct('d', X'00') s, 1.5F f from range(5)"
+    )
+    upsert(lake, query, version)
+    (_, compacted) = upsert(lake, f"{query} where id < 2", version, max_delete_files=0)
+    assert (compacted.kind, lake.count(), totals(lake)["total-delete-files"]) == ("compact", 5, 0)
+
+
+@pytest.mark.parametrize("way", ["equality_delete", "merge"])
+def test_a_compaction_by_others_while_a_batch_is_written_brings_nothing_back(
+    lake: Lake, version: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = "table => 'db.t', options => map('rewrite-all', 'true')"
+    upsert(lake, "select id, 'old' v from range(20)", version)
+    upsert(lake, "select id, 'new' v from range(10)", version)
+    meddle(monkeypatch, lambda: lake.spark.sql(f"CALL {lake.name}.system.rewrite_data_files({whole})").collect())
+    upsert(lake, "select id, 'newer' v from range(5)", version, upsert_strategy=way)
+    expected = sorted([(n, "newer" if n < 5 else "new" if n < 10 else "old") for n in range(20)], key=repr)
+    assert lake.rows() == expected
+    assert "replace" in [row.operation for row in lake.meta("snapshots")]
+    upsert(lake, "select 0L id, 'newer' v", version, max_equality_deletes=0)
+    assert lake.rows() == expected
+
+
+@pytest.mark.parametrize("first", [0, 100], ids=["known keys", "new keys"])
+def test_readers_that_cannot_read_deletes_by_key_find_none_that_were_there_before(lake: Lake, version: int, first: int) -> None:
+    upsert(lake, "select id, 'old' v from range(5)", version)
+    upsert(lake, "select id, 'new' v from range(2)", version)
+    assert totals(lake)["total-equality-deletes"] == 2
+    options = {"upsert_strategy": "auto", "readers": ["duckdb", "pyiceberg"], "max_equality_deletes": None}
+    (settled,) = upsert(lake, f"select {first}L id, 'newer' v", version, **options)
+    assert (settled.kind, settled.deletes) == ("settle", 2)
+    expected = {0: "new", 1: "new", 2: "old", 3: "old", 4: "old"} | {first: "newer"}
+    assert tuples(by_pyiceberg(lake)) == lake.rows() == sorted(expected.items(), key=repr)
+
+
+def test_deletes_that_compare_different_columns_are_all_settled(lake: Lake, version: int) -> None:
+    def replace_by(query: str, **options: Any) -> list[int]:
+        events: list[Event] = []
+        given = {"commit_mode": "delete_insert", "replace_by": [["a"], ["b"]], "format_version": version} | options
+        lake.sink(query, **given).listen(events.append).write()
+        return [event.rows for event in events if isinstance(event, Settled)]
+
+    replace_by("select id a, id b, 'old' v from range(10)")
+    assert replace_by("select id a, id + 1 b, 'new' v from range(2)") == []
+    assert sorted(replace_by("select 7L a, 8L b, 'new' v", max_equality_deletes=3)) == [2, 3]
+    assert totals(lake)["total-equality-deletes"] == 0
+    kept = [(n, n, "old") for n in (3, 4, 5, 6, 9)]
+    assert lake.rows() == sorted([(0, 1, "new"), (1, 2, "new"), (7, 8, "new"), *kept], key=repr)
+    assert replace_by("select 7L a, 9L b, 'newer' v", max_equality_deletes=0) == [1, 1]
+    assert (lake.count(), totals(lake)["total-equality-deletes"]) == (7, 0)
 
 
 def test_a_compaction_by_others_brings_nothing_back(lake: Lake, version: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic_core import to_jsonable_python
 
 import frazil
@@ -161,6 +161,34 @@ def test_in_a_notebook_things_show_themselves_without_secrets() -> None:
     assert "where" in repr(pipeline)
     sink = frazil.sink().to("lake.db.t").keys("id")
     assert "Sink lake.db.t" in sink._repr_html_()
+    assert repr(sink) == "Sink(lake.db.t, catalog='spark', key_fields=('id',))"
+
+
+def secret_places(model: type[BaseModel], *way: str) -> Iterator[tuple[str, ...]]:
+    """The way to every field that is secret, and to free-form properties and addresses, which may hold secrets."""
+    for name, field in model.model_fields.items():
+        kinds = get_args(field.annotation) or (field.annotation,)
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from secret_places(kind, *way, name)
+        if SecretStr in kinds:
+            yield (*way, name)
+        elif name in ("properties", "write_properties"):
+            yield (*way, name, "header.X-Api-Key")
+        elif name in ("uri", "endpoint"):
+            yield (*way, name)
+
+
+@pytest.mark.parametrize("place", list(secret_places(SinkSpec)), ids=".".join)
+def test_a_sink_shows_no_secret(place: tuple[str, ...]) -> None:
+    value: Any = "http://user:hush-hush@host" if place[-1] in ("uri", "endpoint") else "hush-hush"
+    for step in reversed(place[1:]):
+        value = {step: value}
+    sink = frazil.sink().to("lake.db.t").options(**{place[0]: value})
+    if place[0] == "catalog":
+        sink = frazil.sink().catalog(type=place[1], **value).to("lake.db.t")
+    # As in the first cell of a notebook: nobody has looked at what the options mean, nor remembered what is secret.
+    assert "hush-hush" not in repr(sink) + str(sink) + sink._repr_html_()
 
 
 def test_the_block_of_the_guide_plans_runs_and_goes_on(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

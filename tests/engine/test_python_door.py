@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import frazil
 from engine.lakes import Lake, commits
-from frazil.model.events import Event
+from frazil.model.events import CommitFailed, Event
+from frazil.model.settings import RetrySettings, Settings, SparkSettings
+from frazil.model.sink import SinkSpec
+from services.faults import refused as refused_by_catalog
+from services.faulty_rest import FaultyRest
+from services.rest_catalog import RestCatalog
 
 
 def stream(lake: Lake, *batches: str) -> Any:
@@ -142,6 +148,48 @@ def test_a_wrong_option_is_told_before_anything_is_done(lake: Lake, options: dic
         lake.sink("select 1 id", **options).write()
     assert told in str(caught.value)
     assert lake.nothing_written()
+
+
+def test_every_option_of_a_sink_and_of_retries_can_be_described() -> None:
+    for method, model in (("options", SinkSpec), ("retry", RetrySettings)):
+        prefix = "retry." if model is RetrySettings else ""
+        for key in (field.alias or name for name, field in model.model_fields.items()):
+            with pytest.raises(frazil.ConfigError) as caught:
+                refused(getattr(frazil.sink().to("lake.db.t"), method)(**{f"{key}x": 1}))
+            assert f"{prefix}{key}x: there is no option of this name.\nDid you mean '{key}'?" in str(caught.value)
+            try:
+                refused(getattr(frazil.sink().to("lake.db.t"), method)(**{key: object()}))
+            except frazil.ConfigError as error:
+                assert f"{prefix}{key}: there is no option" not in str(error)  # noqa: PT017 - the error may be about the value
+
+
+def refused(sink: Any) -> None:
+    """Looks at all that was said of a sink, which raises what is wrong with it."""
+    assert sink.spec
+    assert sink.retry_settings
+
+
+def test_retries_are_those_that_were_asked_for(rest_catalog: RestCatalog, faulty_rest: FaultyRest, spark: SparkSession) -> None:
+    told: list[Event] = []
+    sink = frazil.sink(spark.range(1)).catalog(type="rest", rest={"uri": faulty_rest.uri}).to("lake.tries.t").listen(told.append)
+    sink.write()
+    faulty_rest.script([refused_by_catalog(503)] * 10)
+    with pytest.raises(frazil.Retryable):
+        sink.retry(max_retries=2, initial_backoff_ms=1).write()
+    assert len([event for event in told if isinstance(event, CommitFailed)]) == 3
+
+
+def test_a_session_that_runs_takes_the_settings_that_it_can_and_refuses_others(spark: SparkSession) -> None:
+    def session(**settings: Any) -> SparkSession:
+        return frazil.session(Settings(spark=SparkSettings(**settings)))
+
+    with pytest.raises(frazil.ConfigError, match=r"already, with spark\.master=local\[2\], and local\[7\] is asked for"):
+        session(master="local[7]")
+    option = "spark.sql.files.maxPartitionBytes"
+    try:
+        assert session(master="local[2]", conf={option: "1000000"}).conf.get(option) == "1000000"
+    finally:
+        spark.conf.unset(option)
 
 
 def test_a_session_without_iceberg_is_refused() -> None:

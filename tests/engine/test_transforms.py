@@ -58,6 +58,23 @@ def test_a_column_is_renamed(order: DataFrame, transform: dict[str, Any], column
     assert after(order, {"type": "rename_field", **transform}).columns == columns
 
 
+def test_columns_are_mapped_all_at_once(order: DataFrame) -> None:
+    named = {"name": "id", "id": "name", "city": "address.city", "depth": "address.geo.alt", "x": "name.first", "z": "nowhere"}
+    found = after(order, {"type": "map_fields", "columns": named})
+    assert found.columns == [*named]
+    assert found.first() == (1, "Ada", "Oslo", None, None, None)
+
+
+def test_a_mapped_column_with_a_dot_in_its_name_comes_first(order: DataFrame) -> None:
+    dotted = order.selectExpr("address", "'own' as `address.city`")
+    assert after(dotted, {"type": "map_fields", "columns": {"city": "address.city"}}).first() == ("own",)
+
+
+def test_mapped_columns_differ_by_more_than_case() -> None:
+    with pytest.raises(ValidationError, match="'id' and 'ID' have the same name"):
+        parse([{"type": "map_fields", "columns": {"id": "a", "ID": "b"}}])
+
+
 def test_a_field_within_a_struct_is_renamed_in_its_place(order: DataFrame) -> None:
     made = after(order, {"type": "rename_field", "from": "address.geo.lat", "to": "address.geo.latitude"})
     assert rows(made.select("address")) == [{"address": {"city": "Oslo", "geo": {"latitude": 59.9, "lon": 10.7}}}]

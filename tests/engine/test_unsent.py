@@ -38,6 +38,7 @@ RENAME = {"type": "rename_field", "from": "note", "to": "text"}
     [
         ([RENAME], "text", "long"),
         ([{"type": "select", "expressions": ["id", "note as text", "other"]}], "text, other", "long|y"),
+        ([{"type": "map_fields", "columns": {"id": "id", "text": "note", "other": "other"}}], "text, other", "long|y"),
         ([{"type": "select", "expressions": ["*", "upper(note) as loud"]}], "note, loud", "long|LONG"),
         ([{"type": "add_field", "field": "size", "expression": "length(note)"}], "note, size", "long|4"),
         ([{"type": "add_field", "field": "one", "value": 1}], "note, one", "long|1"),

@@ -92,6 +92,16 @@ def test_rows_of_others_with_the_same_key_are_replaced_too(lake: Lake, upsert: U
     assert lake.rows() == [(1, "mine"), (2, "mine")]
 
 
+def test_a_key_that_the_table_has_twice_is_there_once_after_an_upsert(lake: Lake, upsert: Upsert) -> None:
+    twice = "(1L, 'a', 'u'), (1L, 'b', 'u'), (2L, 'a', 'u'), (2L, 'b', 'u'), (3L, 'a', 'u'), (3L, 'a', 'u')"
+    lake.sink(f"select id, v from values {twice} t(id, v, op)").id("other").write()
+    rows = "(1L, 'new', 'u'), (2L, cast(null as string), 'd'), (4L, 'new', 'c')"
+    done = upsert(f"select * from values {rows} t(id, v, op)", op_field="op").write()
+    assert lake.rows() == [(1, "new"), (3, "a"), (3, "a"), (4, "new")]
+    counts = done.counts
+    assert (counts.read, counts.written, counts.deleted, counts.filtered) == (3, 2, 1, 0)
+
+
 def test_new_columns_come_in_the_middle_of_a_stream(lake: Lake, upsert: Upsert) -> None:
     upsert("select id, 'old' v from range(3)").write()
     upsert("select 1L id, 'new' v, 5 n").write()
@@ -196,6 +206,33 @@ def test_only_known_keys_are_updated(lake: Lake) -> None:
     done = auto(lake, "select id, 'new' v from range(2, 5)", when_not_matched_insert_all=False).write()
     assert lake.rows() == [(0, "old"), (1, "old"), (2, "new")]
     assert (done.counts.written, done.counts.filtered) == (1, 2)
+
+
+def test_a_known_key_that_the_table_has_twice_is_updated_once(lake: Lake) -> None:
+    lake.sink("select 1L id, id v from range(2) union all select 2L, 2L").write()
+    done = auto(lake, "select id, 7L v from range(1, 5)", when_not_matched_insert_all=False).write()
+    assert lake.rows() == [(1, 7), (2, 7)]
+    assert (done.counts.written, done.counts.filtered) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("select id, 'new' v from range(3)", {"partial_updates": True}),
+        (
+            "select id, 'new' v, '__unchanged' w from range(3)",
+            {"unchanged_value": "__unchanged", "unchanged_missing": "write_null"},
+        ),
+        ("select id, 'x' v, 'x' w from range(3)", {"combine": {"v": "max", "w": "max"}}),
+    ],
+    ids=["partial", "unchanged", "combined"],
+)
+def test_values_of_a_key_that_the_table_has_twice_are_not_kept_of_either(lake: Lake, query: str, options: dict[str, Any]) -> None:
+    lake.sink("select 1L id, 'a' v, 'b' w union all select 1L, 'c', 'd'").write()
+    with pytest.raises(frazil.DataError, match=r"several rows with one key \(id = 1\)") as caught:
+        auto(lake, query, **options).write()
+    assert caught.value.code == "key-held-twice"
+    assert lake.rows() == [(1, "a", "b"), (1, "c", "d")]
 
 
 def test_columns_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> None:
@@ -378,5 +415,33 @@ def test_keys_are_matched_to_columns_by_case_unless_told_otherwise(lake: Lake) -
     with pytest.raises(frazil.ConfigError, match="Key field 'ID'"):
         auto(lake, "select 1L id, 'a' v", key_fields=["ID"]).write()
     for value in ("a", "b"):
-        auto(lake, f"select 1L id, '{value}' v", key_fields=["ID"], case_sensitive=False).write()
+        auto(lake, f"select 1L id, '{value}' v", **ANY_CASE).write()
     assert lake.rows() == [(1, "b")]
+
+
+ANY_CASE: dict[str, Any] = {"key_fields": ["ID"], "case_sensitive": False}
+
+
+def test_keys_of_declared_columns_in_any_case(lake: Lake) -> None:
+    for value in ("a", "b"):
+        auto(lake, f"select 1L id, '{value}' v", schema={"id": "long", "v": "string"}, **ANY_CASE).write()
+    assert lake.rows() == [(1, "b")]
+
+
+def test_keys_of_envelopes_in_any_case(lake: Lake) -> None:
+    debezium = {"change_format": "debezium", "order_by": ["source.lsn"], **ANY_CASE}
+    auto(lake, envelopes('{"op": "c", "after": {"id": 1, "v": "a"}, "source": {"lsn": 1}}'), **debezium).write()
+    moved = '{"op": "u", "before": {"id": 1, "v": "a"}, "after": {"id": 2, "v": "b"}, "source": {"lsn": 2}}'
+    auto(lake, envelopes(moved), **debezium).write()
+    assert lake.rows() == [(2, "b")]
+
+
+@pytest.mark.parametrize("key", ["id", "named_struct('Id', id)"], ids=["bare", "struct"])
+def test_keys_of_tombstones_in_any_case(lake: Lake, key: str) -> None:
+    for value in ("a", "b"):
+        rows = (
+            f"select {key} key, if(id = 1 and '{value}' = 'b', null, named_struct('id', id, 'v', '{value}')) value from range(2)"
+        )
+        auto(lake, rows, change_format="tombstones", **ANY_CASE).write()
+    assert lake.rows() == [(0, "b")]
+    assert lake.table().columns == ["id", "v"]

@@ -132,7 +132,7 @@ def test_a_commit_that_arrives_before_the_next_instance_looks(ground: Ground, fa
 
 def test_a_single_write_can_be_repeated_by_its_name(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
-    described = replace(sink(), retry=QUICK).to(f"lake.{ground.name}").catalog(ground.spec).options(schema=COLUMNS)
+    described = sink().retry(**QUICK.model_dump()).to(f"lake.{ground.name}").catalog(ground.spec).options(schema=COLUMNS)
     for number, fault in enumerate(APPLIED_FAULTS):
         again = replace(described, frame=numbers(ground.spark, number * BATCH, (number + 1) * BATCH))
         faulty_rest.script([replace(fault, meanwhile=foreign.append)])

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.children import end, ended, started
 from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
-from exactly_once.programs.upserting import BATCHES, WAYS, write_all
+from exactly_once.programs.upserting import BATCHES, NEW_COLUMNS, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.engine.writer import Part
 from services.faults import APPLIED_FAULTS, COMMIT_FAULTS, Fault
@@ -129,6 +129,11 @@ def test_changes_killed_at_any_moment(spark: SparkSession, tmp_path: Path, way: 
         finally:
             end(child)
     write_all(spark, tmp_path, way)
-    rows = sqlite_ground(spark, tmp_path).session().table("lake.changes.t").collect()
+    session = sqlite_ground(spark, tmp_path).session()
+    rows = session.table("lake.changes.t").collect()
     assert Counter(row.id for row in rows) == Counter(range(5 * BATCHES - 5, 5 * BATCHES + 5))
     assert {row.v for row in rows} == {BATCHES - 1}
+    new = [f"c{number}" for number in range(BATCHES)] if way == NEW_COLUMNS else []
+    assert session.table("lake.changes.t").columns == ["id", "v", *new]
+    assert {row[name] for row in rows for name in new[-1:]} <= {BATCHES - 1}
+    assert session.table("lake.changes.t.snapshots").where("summary['frazil.kind'] = 'data'").count() == BATCHES

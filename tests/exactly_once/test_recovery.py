@@ -249,5 +249,5 @@ def test_a_single_write_with_a_long_name_counts_once(ground: Ground) -> None:
 
 def single_write(ground: Ground, frame: DataFrame | None = None) -> Sink:
     """A sink of the Python door."""
-    described = replace(sink(frame), retry=QUICK)
+    described = sink(frame).retry(**QUICK.model_dump())
     return described.to(f"lake.{ground.name}").catalog(ground.spec).options(schema=COLUMNS)

@@ -123,6 +123,20 @@ def test_extra_columns_are_left_to_the_evolution_or_left_out_or_refused() -> Non
     assert caught.value.code == "extra-column"
 
 
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("ID: int", r"ID \(the table has id\)"),
+        ("id: int, item: struct<A: int>", r"item\.A \(the table has a\)"),
+        ("many: list<struct<A: int>>, extra: int", r"many\.element\.A \(the table has a\)"),
+    ],
+)
+def test_a_column_that_differs_from_the_tables_by_case_alone_is_not_left_out(data: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        admitted(TABLE, struct(data), CoercionOptions.model_validate({"extra_columns": "ignore"}))
+    assert caught.value.code == "columns-differ-by-case"
+
+
 def test_the_columns_for_errors_come_with_the_data_unless_it_has_such_columns_itself() -> None:
     options = CoercionOptions(error_column="error", raw_column="raw")
     assert [column.name for column in admitted(TABLE, TABLE, options).fields] == ["id", "item", "many", "error", "raw"]

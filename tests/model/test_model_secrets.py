@@ -16,7 +16,8 @@ from frazil.model.storage import AzureStorage, S3Storage
     [
         "password", "spark.hadoop.fs.s3a.secret.key", "s3.access-key-id", "access_key_id", "accessKey", "header.Authorization",
         "token", "adls.sas-token.acc", "service_account_key", "service-account-key", "connection_string", "private-key",
-        "sasl.jaas.config", "api_key", "credential",
+        "sasl.jaas.config", "api_key", "credential", "gcs.decryption-key", "gcs.encryption-key", "s3.sse.key",
+        "spark.hadoop.fs.azure.account.key.me.dfs.core.windows.net",
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
@@ -24,7 +25,8 @@ def test_names_of_secrets(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["uri", "warehouse", "region", "write.format.default", "key_fields", "partition_fields", "scope"]
+    "name",
+    ["uri", "warehouse", "region", "write.format.default", "key_fields", "partition_fields", "scope", "encryption.key-id"],
 )
 def test_names_of_no_secrets(name: str) -> None:
     assert not is_secret_name(name)
@@ -52,6 +54,8 @@ def test_passwords_in_addresses(text: str, shown: str) -> None:
 def test_properties_are_masked_by_name_and_by_look() -> None:
     shown = masked({"s3.secret-access-key": "abc", "uri": "x://u:pw@h", "region": "r"})
     assert shown == {"s3.secret-access-key": MASK, "uri": f"x://u:{MASK}@h", "region": "r"}
+    nested = masked({"a": [{"token": 12, "password": None}], "b": ("x://u:pw@h", 1)})
+    assert nested == {"a": [{"token": MASK, "password": None}], "b": (f"x://u:{MASK}@h", 1)}
 
 
 def test_remembered_secrets_are_scrubbed_longest_first() -> None:
@@ -87,8 +91,12 @@ def test_every_secret_of_a_value_is_found() -> None:
     azure = AzureStorage(connection_string=SecretStr("seven"))
     conf = Settings(spark=SparkSettings(conf={"spark.my.password": "eight", "spark.other": "no"}))
     found = set(secret_values([rest, sql, s3, azure, conf]))
-    assert {"id:one", "two", "th%40ree", "th@ree", "four", "five", "six", "seven", "eight"} <= found
+    secret = {"id:one", "two", "th%40ree", "th@ree", "four", "five", "six", "seven", "eight"}
+    assert secret <= found
     assert "no" not in found
+    shown = repr([rest, sql, s3, azure, conf]) + str(rest)
+    assert not [one for one in secret if one in shown], shown
+    assert "'plain': 'no'" in shown
 
 
 def test_secrets_print_as_stars() -> None:

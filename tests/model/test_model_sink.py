@@ -154,6 +154,15 @@ def test_codecs_of_the_formats() -> None:
                 assert f"cannot be compressed with {codec}" in complaint(file_format=file_format, compression=codec)
 
 
+def test_keys_are_found_among_declared_columns_whatever_their_case_when_told_so() -> None:
+    given = {"schema": {"Id": "long", "v": "double"}, "commit_mode": "upsert"}
+    assert sink(**given, key_fields=["ID"], case_sensitive=False).key_fields == ("ID",)
+    with pytest.raises(ValidationError, match="key field 'ID' is not among the declared columns"):
+        sink(**given, key_fields=["ID"])
+    with pytest.raises(ValidationError, match="column v has type double which cannot be used"):
+        sink(**given, key_fields=["V"], case_sensitive=False)
+
+
 def test_declared_columns_as_a_list_or_by_name() -> None:
     by_name = sink(schema={"id": "bigint", "note": {"type": "string", "doc": "d"}})
     as_list = sink(schema=[{"name": "id", "type": "bigint"}, {"name": "note", "type": "string", "doc": "d"}])

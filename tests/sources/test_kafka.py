@@ -21,7 +21,16 @@ from services.kafka import OTHER_NAME, USER, Kafka, Message, running_kafka, writ
 from services.processes import LOCALHOST, free_port, wait_until
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
-HIDDEN = ["__frazil_raw", "__frazil_key", "__frazil_at", "__frazil_order", "__frazil_table", "__frazil_time", "__frazil_headers"]
+HIDDEN = [
+    "__frazil_raw",
+    "__frazil_key",
+    "__frazil_at",
+    "__frazil_order",
+    "__frazil_lane",
+    "__frazil_table",
+    "__frazil_time",
+    "__frazil_headers",
+]
 
 
 class Reader:
@@ -95,7 +104,8 @@ def test_a_message_comes_as_it_is_with_its_coordinates(kafka: Kafka, readers: An
         topic,
     )
     assert whole["__frazil_at"] == f'{{"topic":"{topic}","partition":0,"offset":0}}'
-    assert tuple(bare["__frazil_order"]) == (2, 0)
+    assert tuple(bare["__frazil_order"]) == (2,)
+    assert whole["__frazil_lane"] == bare["__frazil_lane"], "messages of one partition have an order"
     assert (tombstone.key, tombstone.value, tombstone["__frazil_raw"]) == (b"gone", None, None)
     assert (bare.key, bare.value, bare.headers) == (None, b"bare", None)
 

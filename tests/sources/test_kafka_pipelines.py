@@ -58,6 +58,77 @@ def test_from_now_on_means_from_the_first_run_on(kafka: Kafka, lake: Lake) -> No
     assert lake.rows("value") == [("between the runs",)]
 
 
+UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}
+JSON = {"type": "json", "schema": {"id": "long", "v": "string"}}
+
+
+def row(number: int, text: str, partition: int, *, at: int = 0) -> Message:
+    return Message(json.dumps({"id": number, "v": text}), partition=partition, timestamp_ms=at)
+
+
+def test_rows_of_one_key_in_several_partitions_need_an_order(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, [row(0, "x", 0), row(1, "old", 0, at=1_000), row(1, "new", 1, at=2_000)])
+    with pytest.raises(FrazilError, match="from several partitions of the source") as caught:
+        run(lake.pipeline(source_of(kafka, topic, format=JSON), **UPSERT), once=True)
+    assert (caught.value.code, '{"id":1}' in caught.value.message) == ("duplicate-keys", True)
+    assert "kafka_timestamp" in (caught.value.fix or "")
+    timed = source_of(kafka, topic, format=JSON, metadata=["timestamp"])
+    run(lake.pipeline(timed, **UPSERT, order_by=["kafka_timestamp"]), once=True)
+    assert lake.rows("id, v") == [(0, "x"), (1, "new")]
+
+
+def test_rows_of_one_key_in_several_topics_need_an_order(kafka: Kafka, lake: Lake) -> None:
+    topics = [kafka.create_topic() for _ in range(2)]
+    for topic, text in zip(topics, ("a", "b"), strict=True):
+        kafka.produce(topic, [row(1, text, 0)])
+    with pytest.raises(FrazilError, match="from several partitions of the source"):
+        run(lake.pipeline(source_of(kafka, *topics, format=JSON), **UPSERT), once=True)
+
+
+def test_the_offset_tells_the_last_row_of_a_key_within_a_partition(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic(partitions=2)
+    several = [row(1, "old", 0), row(2, "old", 1), row(1, "new", 0), row(2, "newer", 1), row(2, "newest", 1)]
+    kafka.produce(topic, [*several, row(3, "same", 0), row(3, "same", 1)])
+    done = commits(run(lake.pipeline(source_of(kafka, topic, format=JSON), **UPSERT), once=True))
+    assert lake.rows("id, v") == [(1, "new"), (2, "newest"), (3, "same")]
+    assert [one.counts.superseded for one in done] == [4]
+
+
+def change(number: int, text: str, partition: int, **told: Any) -> Message:
+    envelope = {"op": "u", "before": None, "after": {"id": number, "v": text}, "source": None, "transaction": None}
+    return Message(json.dumps(envelope | told), partition=partition)
+
+
+def debezium(kafka: Kafka, lake: Lake, *changes: Message) -> None:
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, changes)
+    told = {**JSON, "envelope": "debezium"}
+    run(lake.pipeline(source_of(kafka, topic, format=told), **UPSERT, change_format="debezium"), once=True)
+
+
+def test_the_log_of_a_database_tells_the_last_change_in_several_partitions(kafka: Kafka, lake: Lake) -> None:
+    debezium(
+        kafka,
+        lake,
+        change(0, "x", 0, source={"lsn": 5}),
+        change(1, "old", 0, source={"lsn": 6}),
+        change(1, "new", 1, source={"lsn": 7}),
+    )
+    assert lake.rows("id, v") == [(0, "x"), (1, "new")]
+
+
+def test_changes_in_several_partitions_without_the_log_need_an_order(kafka: Kafka, lake: Lake) -> None:
+    with pytest.raises(FrazilError, match="from several partitions of the source"):
+        debezium(kafka, lake, change(1, "a", 0), change(1, "b", 1))
+
+
+def test_the_count_of_a_transaction_tells_nothing_of_another_one(kafka: Kafka, lake: Lake) -> None:
+    first, second = {"id": "1", "total_order": 2}, {"id": "2", "total_order": 1}
+    debezium(kafka, lake, change(1, "old", 0, transaction=first), change(1, "new", 0, transaction=second))
+    assert lake.rows("id, v") == [(1, "new")]
+
+
 def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])

@@ -25,11 +25,13 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, Retryable
 from frazil.model.commit import Batch, CommitResult, Position, SinkState
 from frazil.model.settings import RetrySettings
+
+T = TypeVar("T")
 
 
 class Lineage(StrEnum):
@@ -452,6 +454,26 @@ def _perform(effect: Refresh | Apply | Swap, port: TablePort) -> TableView | New
         return Failed(FailureKind.UNKNOWN, error, final=not isinstance(error, Retryable))
     except Exception as error:  # noqa: BLE001 - whatever it is, the outcome of the call is unknown and is looked up next
         return Failed(FailureKind.UNKNOWN, Retryable("call-failed", f"{type(error).__name__}: {error}"))
+
+
+def patiently(
+    call: Callable[[], T],
+    retry: RetrySettings,
+    on_failure: Callable[[Retryable, int, bool], None],
+    sleep: Callable[[float], object] = time.sleep,
+) -> T:
+    """What a call answers that may be made again, tried with the patience of a commit. Failures are told; the last is final."""
+    failures = 0
+    while True:
+        try:
+            return call()
+        except Retryable as error:
+            failures += 1
+            final = failures > retry.max_retries
+            on_failure(error, failures, final)
+            if final:
+                raise
+            sleep(backoff_seconds(retry, failures))
 
 
 def backoff_seconds(retry: RetrySettings, failures: int) -> float:

@@ -32,7 +32,7 @@ from frazil.model.evolution import (
     renamed,
     required_paths,
 )
-from frazil.model.evolving import SchemaEvolution
+from frazil.model.evolving import DroppedColumns, SchemaEvolution
 from frazil.model.hidden import DELETE, ERROR, OP, UNCHANGED
 from frazil.model.sink import PartitionStrategy, SinkSpec
 from frazil.model.types import StructType, schema_json
@@ -130,7 +130,8 @@ def fit_of(
         return last
     require_distinct(data)
     following = _following(table, sink, sink_id, met)
-    incoming = admitted(evolved(have, (*_by_aliases(sink), *following.renames)), data, sink)
+    wanted = _with_declared(evolved(have, (*_by_aliases(sink), *following.renames)), sink.declared_schema)
+    incoming = admitted(wanted, data, sink)
     changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls, following))
     schema = evolved(have, changes)
     require_writable(schema, table.format_version)
@@ -150,6 +151,12 @@ def fit_of(
     news = kept if following.new or following.known != known_from_json(known) else None
     partition_then = partition_after(before, changes)
     return Fit(met, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, following.apart)
+
+
+def _with_declared(table: StructType, declared: StructType | None) -> StructType:
+    """The columns that are nobody's surplus: the table's, and those that were declared since it was made."""
+    names = {column.name for column in table.fields}
+    return StructType((*table.fields, *(c for c in (declared.fields if declared else ()) if c.name not in names)))
 
 
 def _by_aliases(sink: SinkSpec) -> list[RenameColumn]:
@@ -193,6 +200,7 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following
     keys = {renamed(name, renames) for name in table.identifier_fields}
     wanted = {key if sink.case_sensitive else key.lower() for key in sink.key_fields}
     names = [renamed(column.name, renames) for column in table.schema.fields]
+    drops = sink.schema_evolution is SchemaEvolution.FULL and sink.dropped_columns is DroppedColumns.HARD
     return Rules(
         mode=sink.schema_evolution,
         declared=sink.declared_schema or StructType(()),
@@ -200,6 +208,8 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following
         dropped=sink.dropped_columns,
         keys=frozenset(keys | {name for name in names if (name if sink.case_sensitive else name.lower()) in wanted}),
         held=frozenset(renamed(path, renames) for path in table.held_columns),
+        # Files are read for this: it is asked for where columns may be dropped.
+        compared=frozenset(renamed(name, renames) for name in table.compared_columns) if drops else frozenset(),
         nulls=nulls,
         row_by_row=sink.error_handling is OnError.DEAD_LETTER,
         renames=following.renames,

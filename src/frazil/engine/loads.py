@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow
 import pyarrow.parquet
@@ -24,16 +24,17 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
 from pyspark.sql.types import TimeType
 
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
+from frazil.engine.commit import FailureKind, patiently
 from frazil.engine.iceberg import Lake, active, fault_of
 from frazil.engine.schema import quoted, require_data
-from frazil.engine.session import session_for, spark_session
+from frazil.engine.session import session_for, spark_session, with_settings
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
 from frazil.engine.target import created
 from frazil.engine.types import spark_schema
 from frazil.engine.writer import SinkWriter
-from frazil.errors import DataError, FrazilError
-from frazil.model.events import Committed, Listener
+from frazil.errors import DataError, FrazilError, Retryable
+from frazil.model.events import CommitFailed, Committed, Listener
 from frazil.model.hidden import DELETE, HIDDEN, OP
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.settings import RetrySettings, SparkSettings
@@ -44,25 +45,34 @@ _FILE_TIME, _FILE, _ROW, _RANK = (f"{HIDDEN}{name}" for name in ("file_time", "f
 _INSERT = "insert"
 _GLOB = re.compile(r"([\\*?{}\[\]])")
 
+T = TypeVar("T")
+
 _lakes: dict[tuple[tuple[str, str], ...], Lake] = {}
 _opening = Lock()
 
 
-def load_lake(sink: SinkSpec, settings: SparkSettings) -> Lake:
+def load_lake(sink: SinkSpec, settings: SparkSettings, retry: RetrySettings, listen: Listener) -> Lake:
     """The sink's catalog in a session of its own of the process's Spark, which is started when there is none."""
     catalog = catalog_settings(sink)
-    key = tuple(sorted(catalog.spark_conf.items()))
+    key = tuple(sorted((catalog.spark_conf | settings.conf | {"spark.master": settings.master or ""}).items()))
     with _opening:
         known = _lakes.get(key)
         if known is None or known.spark.sparkContext._jsc is None:
-            _lakes[key] = known = Lake(_session(catalog, settings), catalog.name, sink.catalog.address)
+            session = _session(catalog, settings)
+            opened = partial(Lake, session, catalog.name, sink.catalog.address)
+            _lakes[key] = known = patiently(opened, retry, partial(_tell, listen, sink.catalog.address))
         return known
+
+
+def _tell(listen: Listener, what: str, error: Retryable, failures: int, final: bool) -> None:
+    listen(CommitFailed(what, FailureKind.UNREACHABLE.value, error.message, failures, will_retry=not final))
 
 
 def _session(catalog: CatalogSettings, settings: SparkSettings) -> SparkSession:
     if file := sqlite_file(catalog):
         file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
-    session = session_for(spark_session(settings, catalog.components).newSession(), catalog)
+    session = with_settings(spark_session(settings, catalog.components).newSession(), settings)
+    session = session_for(session, catalog)
     # Files of others have times of day, which are read to be kept as text.
     session.conf.set("spark.sql.timeType.enabled", "true")
     return session
@@ -118,35 +128,48 @@ class Loader:
     def create(self, sink: SinkSpec) -> None:
         """Makes a table of declared columns, unless it is there."""
         if not self._exists(sink):
-            created(self._lake, sink, sink.declared_schema or StructType(()))
+            self._patiently(sink, lambda: created(self._lake, sink, sink.declared_schema or StructType(())))
 
     def columns(self, sink: SinkSpec) -> StructType | None:
         """The columns of a table; None when it is not there."""
-        table = self._lake.load(sink.namespace_levels, sink.table or "")
+        table = self._patiently(sink, lambda: self._lake.load(sink.namespace_levels, sink.table or ""))
         return None if table is None else table.schema
 
     def drop(self, sink: SinkSpec) -> None:
         """Drops a table with its files, if it is there."""
-        self._lake.drop(sink.namespace_levels, sink.table or "")
+        self._patiently(sink, lambda: self._lake.drop(sink.namespace_levels, sink.table or ""))
 
     def ensure_namespace(self, sink: SinkSpec) -> None:
         """Makes the sink's namespace, if it is not there."""
-        self._lake.ensure_namespace(sink.namespace_levels)
+        self._patiently(sink, lambda: self._lake.ensure_namespace(sink.namespace_levels))
 
     def has_namespace(self, sink: SinkSpec) -> bool:
         """Whether the sink's namespace is there."""
-        return not self._lake.missing_namespaces(sink.namespace_levels)
+        return not self._patiently(sink, lambda: self._lake.missing_namespaces(sink.namespace_levels))
 
     def drop_namespace(self, sink: SinkSpec) -> None:
         """Drops the namespace when nothing is left in it."""
-        self._lake.drop_empty_namespace(sink.namespace_levels)
+        self._patiently(sink, lambda: self._lake.drop_empty_namespace(sink.namespace_levels))
 
-    def register(self, sink: SinkSpec, metadata: str) -> None:
-        """Makes a table known to the catalog that is there in files alone."""
-        self._lake.register(sink.namespace_levels, sink.table or "", metadata)
+    def register(self, sink: SinkSpec, metadata: str) -> bool:
+        """Makes a table known to the catalog that is there in files alone; whether it was not known before."""
+        if self._exists(sink):
+            return False
+
+        def known() -> None:
+            # One that was registered by a call whose answer was lost is there.
+            if self._lake.load(sink.namespace_levels, sink.table or "") is None:
+                self._lake.register(sink.namespace_levels, sink.table or "", metadata)
+
+        self._patiently(sink, known)
+        return True
 
     def _exists(self, sink: SinkSpec) -> bool:
         return self.columns(sink) is not None
+
+    def _patiently(self, sink: SinkSpec, call: Callable[[], T]) -> T:
+        """A call to the catalog that does the same when it is made again."""
+        return patiently(call, self._retry, partial(_tell, self._listen, sink.full_name))
 
     def _write(self, sink: SinkSpec, sink_id: str, frame: DataFrame, key: str | None) -> Committed:
         return write_once(self._writer(sink, sink_id), frame, key)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -13,7 +13,7 @@ from frazil.engine.pump import Pump, Totals
 from frazil.engine.route import RoutedWriter
 from frazil.engine.session import export_environment, session_for, spark_session
 from frazil.engine.writer import SinkWriter
-from frazil.errors import ConfigError, Retryable
+from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings
@@ -112,7 +112,8 @@ def run_pipeline(
     once = once or pipeline.once
     while True:
         try:
-            totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns)
+            with _told_at(pipeline.place):
+                totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns)
         except Retryable as error:
             watch.restarts += 1
             if once or not watch.started or stop.is_set() or watch.restarts > settings.restart.max_restarts:
@@ -129,6 +130,16 @@ def run_pipeline(
         else:
             watch.end()
             return totals
+
+
+@contextmanager
+def _told_at(place: SourceLocation | None) -> Iterator[None]:
+    """What goes wrong, and has no place of its own in the user's file, is told at this one."""
+    try:
+        yield
+    except FrazilError as error:
+        error.location = error.location or place
+        raise
 
 
 class _Watch:

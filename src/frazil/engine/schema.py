@@ -14,7 +14,7 @@ from frazil.engine.coerce import JSON_OPTIONS, Casting, Converted, complaint, co
 from frazil.engine.types import iceberg_schema, spark_type
 from frazil.errors import DataError
 from frazil.model.coercion import CoercionOptions, extra_paths
-from frazil.model.hidden import COLUMN_MARK, ERROR, ERROR_TYPE, HIDDEN, KEY, KEY_MARK, RAW, UNCHANGED
+from frazil.model.hidden import CHANGES_MARK, COLUMN_MARK, ERROR, ERROR_TYPE, HIDDEN, KEY, KEY_MARK, OP, RAW, UNCHANGED
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, Type
 
@@ -49,6 +49,11 @@ def require_data(names: Iterable[str], what: str) -> None:
 def told_keys(frame: DataFrame) -> tuple[str, ...]:
     """The columns that identify a row, as far as the source says so."""
     return tuple(name for name in data_columns(frame) if frame.schema[name].metadata.get(KEY_MARK))
+
+
+def tells_changes(frame: DataFrame) -> bool:
+    """Whether the rows are changes of rows with keys, of which each is the last word on its row until another comes."""
+    return OP in frame.columns and bool(frame.schema[OP].metadata.get(CHANGES_MARK))
 
 
 def told_ids(frame: DataFrame) -> dict[str, str]:

@@ -24,7 +24,7 @@ from frazil.engine.jars import needed_jars
 from frazil.engine.java import java_home
 from frazil.engine.running_java import java_class
 from frazil.errors import ConfigError, EnvironmentFault
-from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name
+from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name, masked
 from frazil.model.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 REDACTION = "spark.redaction.regex"
 SQL_REDACTION = "spark.sql.redaction.options.regex"
+
+# Options of the user's that frazil adds to when it starts Spark.
+_ADDED_TO = ("spark.sql.extensions", "spark.jars", JAVA_OPTIONS, "spark.executor.extraJavaOptions", CLASS_PATH)
 
 # What Spark generates for many columns is longer than what Java compiles by itself; it would be interpreted, three times as slow.
 LARGE_METHODS = "DontCompileHugeMethods"
@@ -94,6 +97,25 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
         # Executors of their own complain at length when their application ends without saying so.
         atexit.register(spark.stop)
     return spark
+
+
+def with_settings(session: SparkSession, settings: SparkSettings) -> SparkSession:
+    """The session with what was asked for, as far as that can be set while Spark runs; the rest must be what Spark has."""
+    wanted = settings.conf | ({} if settings.master is None else {"spark.master": settings.master})
+    for name, given in wanted.items():
+        value = _with_secret_names(given) if name in (REDACTION, SQL_REDACTION) else given
+        have = session.conf.get(name, None)
+        if have == value or (name in _ADDED_TO and value in (have or "")):
+            continue
+        if not session.conf.isModifiable(name):
+            has = f"without {name}" if have is None else f"with {name}={masked(have, name)}"
+            raise ConfigError(
+                "spark-runs-already",
+                f"Spark runs in this process already, {has}, and {masked(value, name)} is asked for.",
+                fix="Ask for the same everywhere in a process, or leave it out.",
+            )
+        session.conf.set(name, value)
+    return session
 
 
 def _submitted(settings: SparkSettings, components: Iterable[str]) -> SparkSession:

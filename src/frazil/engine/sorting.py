@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame, functions
 from frazil.engine.deadletters import Rejected
 from frazil.engine.iceberg import fault_of
 from frazil.engine.schema import data_columns, error_of, quoted
-from frazil.engine.shape import Tally, shaped
+from frazil.engine.shape import Tally, source_rows
 from frazil.engine.stager import Explain
 from frazil.engine.staging_faults import explain_staging
-from frazil.engine.write import is_extra, without_marks
+from frazil.engine.write import is_extra
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.dead_letters import OnError
@@ -93,7 +93,7 @@ class Sorter:
 
     def routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
         """The rows as transforms leave them, each with the value that decides."""
-        frame = shaped(without_marks(frame, self.sink), self.transforms, tally)
+        frame = source_rows(frame, self.sink, self.transforms, tally)
         value = _deciding(frame, self.route).cast("string")
         frame = frame.withColumn(
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)

@@ -83,8 +83,10 @@ def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) ->
     if not keys and not told:
         raise ConfigError(
             "key-missing",
-            f"{sink.full_name}: upsert sinks must specify a key, and the source has no primary key to take.",
-            fix="Add key_fields, or give the table of the source a primary key.",
+            f"{sink.full_name}: upsert sinks must specify a key: the table has no identifier fields, "
+            "and the source has no primary key to take.",
+            fix="Name the columns that identify a row (key_fields; in a Bizon file join_cols), or give the table of the source a "
+            "primary key.",
         )
     if keys and told and set(keys) != set(told):
         raise ConfigError(
@@ -97,12 +99,11 @@ def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) ->
 
 
 def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:
-    exact = [c for c in schema.fields if c.name == key]
-    found = exact or [c for c in schema.fields if not sink.case_sensitive and c.name.lower() == key.lower()]
-    if not found:
-        known = ", ".join(c.name for c in schema.fields)
-        raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {known}")
-    column = found[0]
+    columns = {column.name: column for column in schema.fields}
+    name = sink.key_column(key, columns)
+    if name is None:
+        raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {', '.join(columns)}")
+    column = columns[name]
     if column.type.name in NOT_KEYS:
         text = f"column {column.name} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
         raise ConfigError("key-type", text)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.engine import target
 from frazil.engine.biglake import BigLakeTable
 from frazil.engine.catalogs import catalog_settings, sqlite_file
-from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, backoff_seconds, commit, not_rolled_back
+from frazil.engine.commit import AttemptFailed, Failed, FailureKind, Intent, Moved, commit, not_rolled_back, patiently
 from frazil.engine.deadletters import LetterBox, Letters, Post, letters_sink, require_letters_apart
 from frazil.engine.iceberg import Append, Change, IcebergTable, Lake, Removal, Restage, done_again, fault_of
 from frazil.engine.part import Part
@@ -250,11 +250,16 @@ class SinkWriter:
         if sink.commit_mode not in (CommitMode.UPSERT, CommitMode.DELETE_INSERT):
             return
         if too_many_keys(table, sink):
-            self._upkeep(settle)
+            settled = self._upkeep(settle)
+            # Deletes that compare other columns come next: those that were there, and not whatever others keep adding.
+            for _ in range(settled.kinds_left if settled is not None else 0):
+                if self._upkeep(settle) is None:
+                    break
         if too_many_files(table, sink):
             self._upkeep(compact)
 
-    def _upkeep(self, prepare: Callable[[IcebergTable], Settlement | None]) -> None:
+    def _upkeep(self, prepare: Callable[[IcebergTable], Settlement | None]) -> Settlement | None:
+        """What was settled; None when nothing was, or not now."""
         table, began = self._require_table(), time.monotonic()
         try:
             settled = prepare(table)
@@ -266,17 +271,18 @@ class SinkWriter:
                 raise failed from error
             # The batch itself is in the table; what is left to do is tried again after the next one.
             self._listen(CommitFailed(self.name, "upkeep", failed.message, 1, will_retry=True))
-            return
+            return None
         if settled is None:
-            return
+            return None
         try:
             self._run(self._intent(settled.change))
         except Restage:
             # Somebody else wrote meanwhile: the debt is still there, and is settled after the next batch.
             self._patiently(table.refresh)
-            return
+            return None
         kind = settled.change.summary["frazil.kind"]
         self._listen(Settled(self.name, self.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
+        return settled
 
     def _take(self, table: IcebergTable, claim: bool) -> None:
         self._table = table
@@ -424,17 +430,11 @@ class SinkWriter:
 
     def _patiently(self, look: Callable[[], None]) -> None:
         """Looks at the table between two commits with the patience of a commit."""
-        for failures in count(1):
-            try:
-                look()
-            except Retryable as error:
-                final = failures > self._retry.max_retries
-                self._failed_attempt(Failed(FailureKind.UNREACHABLE, error, final), failures)
-                if final:
-                    raise
-                self._sleep(backoff_seconds(self._retry, failures))
-            else:
-                return
+
+        def tell(error: Retryable, failures: int, final: bool) -> None:
+            self._failed_attempt(Failed(FailureKind.UNREACHABLE, error, final), failures)
+
+        patiently(look, self._retry, tell, self._sleep)
 
     def _require_table(self) -> IcebergTable:
         if self._table is None:

@@ -7,11 +7,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from frazil.model.secrets import masked
+
 
 class Model(BaseModel):
-    """A frozen value that refuses unknown keys."""
+    """A frozen value that refuses unknown keys, and shows no secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Secret fields print as stars by themselves; free-form properties and addresses do not."""
+        return [(name, masked(value, name or "")) for name, value in super().__repr_args__()]
 
 
 class Problem(str):

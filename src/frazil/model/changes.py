@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -156,6 +157,12 @@ class ChangeOptions(Model):
     def has_operations(self) -> bool:
         """Whether rows say what they do."""
         return self.op_field is not None or self.change_format is not ChangeFormat.ROWS
+
+    def key_column(self, key: str, names: Collection[str]) -> str | None:
+        """Which of the columns a key field means."""
+        if key in names or self.case_sensitive:
+            return key if key in names else None
+        return next((name for name in names if name.lower() == key.lower()), None)
 
     @property
     def keeps_deletes(self) -> bool:

@@ -44,7 +44,7 @@ class CoercionOptions(Model):
     )
     extra_columns: ExtraColumns = Field(
         ExtraColumns.EVOLVE,
-        description="Columns that the table does not have: as schema_evolution says, left out, or refused.",
+        description="Columns that the table does not have and nobody declared: as schema_evolution says, left out, or refused.",
     )
     error_column: str | None = Field(
         None,
@@ -251,19 +251,21 @@ def _pairs(table: Type, data: Type, path: str) -> Iterator[tuple[str, Type, Type
 
 def extra_paths(table: StructType, data: StructType) -> tuple[str, ...]:
     """The columns, and fields of structs, that the data has and the table has not."""
-    return tuple(_extra(table, data, ""))
+    return tuple(path for path, _ in _extra(table, data, ""))
 
 
-def _extra(table: Type, data: Type, path: str) -> Iterator[str]:
+def _extra(table: Type, data: Type, path: str) -> Iterator[tuple[str, str | None]]:
+    """Their paths, each with the name in its place of the table that differs in upper and lower case alone."""
     match table, data:
         case StructType(), StructType():
             known = {field.name: field.type for field in table.fields}
+            alike = {name.lower(): name for name in known}
             for field in data.fields:
                 inner = f"{path}.{field.name}".lstrip(".")
                 if field.name in known:
                     yield from _extra(known[field.name], field.type, inner)
                 else:
-                    yield inner
+                    yield inner, alike.get(field.name.lower())
         case ListType(), ListType():
             yield from _extra(table.element, data.element, f"{path}.element")
         case MapType(), MapType():
@@ -289,6 +291,16 @@ def _inner_without_extras(table: Type, data: Type) -> Type:
             return data
 
 
+def _require_others(table: StructType, data: StructType) -> None:
+    """A column that is meant for one of the table's is not left out: null would take the place of its values."""
+    if alike := [f"{path} (the table has {name})" for path, name in _extra(table, data, "") if name is not None]:
+        raise DataError(
+            "columns-differ-by-case",
+            f"These columns of the data have names of the table's, but for upper and lower case: {', '.join(alike)}.",
+            fix="Rename them with a rename_field transform, or take them out with a remove_field transform.",
+        )
+
+
 def admitted(table: StructType, data: StructType, options: CoercionOptions) -> StructType:
     """The data's columns that are to go into the table, with those that the options add."""
     for column in options.error_columns:
@@ -305,5 +317,6 @@ def admitted(table: StructType, data: StructType, options: CoercionOptions) -> S
                 f"The data has columns that the table does not have: {', '.join(extra)}.",
                 fix="Take them out with a remove_field transform, or set extra_columns: ignore or evolve.",
             )
+        _require_others(table, data)
         data = _without_extras(table, data)
     return with_error_columns(data, options)

@@ -101,7 +101,8 @@ class Rules:
     """What may happen to a table.
 
     ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
-    ``held``: paths of those that the table is partitioned or sorted by, or was. ``nulls``: paths at which the data has nulls.
+    ``held``: paths of those that the table is partitioned or sorted by, or was; ``compared``: those that deletes of rows compare,
+    which readers look up until the deletes are settled. ``nulls``: paths at which the data has nulls.
     ``row_by_row``: rows whose values do not fit are left out, so that types which do not fit are no reason to stop.
     ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those that it has
     renamed and the table does not follow, by their new names.
@@ -113,6 +114,7 @@ class Rules:
     dropped: DroppedColumns = DroppedColumns.SOFT
     keys: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
+    compared: frozenset[str] = frozenset()
     nulls: frozenset[str] = frozenset()
     row_by_row: bool = False
     renames: tuple[RenameColumn, ...] = ()
@@ -192,15 +194,25 @@ def _drops(table: StructType, data: StructType, rules: Rules) -> tuple[DropColum
     stay = {column.name for column in (*data.fields, *rules.declared.fields)}
     gone = [column.name for column in table.fields if column.name not in stay]
     for name in gone:
-        held = any(path == name or path.startswith(f"{name}.") for path in rules.held)
-        if held or name in rules.keys:
-            why = "identifies rows" if name in rules.keys else "is or was used to partition or sort the table"
+        if (why := _in_use(name, rules)) is not None:
             raise DataError(
                 "column-in-use",
                 f"The data no longer has the column {name!r}, and it cannot be dropped: it {why}.",
-                fix="Supply the column, declare it in the sink's schema to keep it, or set dropped_columns: soft.",
+                fix="Supply the column, declare it in the sink's schema to keep it, or set dropped_columns: soft."
+                + (" A batch with max_equality_deletes: 0 settles the deletes." if name in rules.compared else ""),
             )
     return tuple(DropColumn(name) for name in gone)
+
+
+def _in_use(name: str, rules: Rules) -> str | None:
+    """What a column is needed for."""
+    if name in rules.keys:
+        return "identifies rows"
+    if any(path == name or path.startswith(f"{name}.") for path in rules.held):
+        return "is or was used to partition or sort the table"
+    if name in rules.compared:
+        return "is what live equality deletes tell rows by"
+    return None
 
 
 def _told(added: Sequence[AddColumn], mismatched: Sequence[Mismatch], apart: Mapping[str, str]) -> str:

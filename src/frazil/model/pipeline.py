@@ -36,6 +36,9 @@ class PipelineSpec(Model):
     dead_letter_topic: LetterTopic | None = None
     once: bool = Field(False, description="Whether it reads what is there, and ends, however the others run.")
     retry: RetrySettings | None = Field(None, description="How its failed calls are tried again; as the settings say when None.")
+    place: SourceLocation | None = Field(
+        None, exclude=True, repr=False, description="Where it stands, for what shows only when it runs."
+    )
 
     @property
     def sink_id(self) -> str:

@@ -19,7 +19,8 @@ MASK = "**********"
 # Names of properties whose values are secret. Spark's own redaction is given the same pattern.
 SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|credential|authorization|access[-_.]?key|connection[-_.]?string|"
-    r"private[-_.]?key|keystore[-_.]?key|service[-_.]?account[-_.]?key|jaas|api[-_.]?key"
+    r"private[-_.]?key|keystore[-_.]?key|account[-_.]?key|jaas|api[-_.]?key|"
+    r"(?:cryption|\bsse)[-_.]?key(?![-_.]?id)"
 )
 
 _URI_PASSWORD = re.compile(r"(?P<head>://[^/\s:@]*:)(?P<password>[^@\s]+(?:@[^@/\s]+)*)(?=@)")
@@ -42,9 +43,20 @@ def mask_uri(text: str) -> str:
     return _QUERY_PASSWORD.sub(rf"\g<head>{MASK}", text)
 
 
-def masked(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with secret values masked: by name, and passwords inside URIs."""
-    return {name: MASK if is_secret_name(name) else mask_uri(value) for name, value in properties.items()}
+def masked(value: Any, name: str = "") -> Any:
+    """The value as people may see it: what is secret by its name is masked at every depth, and so are passwords inside URIs."""
+    if value is not None and is_secret_name(name):
+        return MASK
+    match value:
+        case Mapping():
+            return {key: masked(item, str(key)) for key, item in value.items()}
+        case list() | tuple():
+            items = [masked(item) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        case str() if (shown := mask_uri(value)) != value:
+            return shown
+        case _:
+            return value  # values of the model mask themselves
 
 
 def remember(values: Iterable[str]) -> None:

@@ -367,12 +367,13 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
     twice = sorted({name for name in names if names.count(name) > 1})
     problems = [Problem(f"column {name!r} is declared twice", "schema") for name in twice]
     problems += [Problem(f"{found.why}. {found.fix}", "schema") for found in unwritable(schema, sink.format_version)]
+    columns = {column.name: column for column in schema.fields}
     for key in sink.key_fields:
-        column = schema.column(key)
-        if column is None:
+        name = sink.key_column(key, columns)
+        if name is None:
             problems.append(Problem(f"key field {key!r} is not among the declared columns", "key_fields"))
-        elif column.type.name in NOT_KEYS:
-            words = f"column {key} has type {column.type.name} which cannot be used as an Iceberg equality delete key"
+        elif columns[name].type.name in NOT_KEYS:
+            words = f"column {name} has type {columns[name].type.name} which cannot be used as an Iceberg equality delete key"
             problems.append(Problem(words, "key_fields"))
     by = "partition_by" if sink.partition_by else "partition_fields"
     problems.extend(

@@ -125,6 +125,30 @@ class SelectColumns(Transform):
     expressions: tuple[Expression, ...] = Field(min_length=1, description="Columns as Spark SQL; `*` stands for all there are.")
 
 
+class MapFields(Transform):
+    """`{type: map_fields, columns: {uid: user_id, city: address.city}}`: these columns, each from a field, and no others.
+
+    Names may be exchanged. A column whose field is not there is null.
+    """
+
+    type: Literal["map_fields"] = Field("map_fields", description="Kind of change.")
+    columns: dict[FieldName, FieldName] = Field(
+        min_length=1,
+        description="Columns by their names, each with the column that it is taken from, or a path such as `customer.email`; "
+        "one that is not there is null, as text.",
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> MapFields:
+        seen: dict[str, str] = {}
+        for name in self.columns:
+            # Spark does not tell names apart by case.
+            if (other := seen.setdefault(name.lower(), name)) != name:
+                words = f"map_fields: the columns {other!r} and {name!r} have the same name, but for upper and lower case"
+                raise InconsistencyError([Problem(words, "columns", name)])
+        return self
+
+
 class Flatten(Transform):
     """`{type: flatten}` makes a column of each field of a struct: `address.city` becomes `address_city`."""
 
@@ -163,6 +187,7 @@ TRANSFORMS: tuple[type[Transform], ...] = (
     FilterRows,
     WhereRows,
     SelectColumns,
+    MapFields,
     Flatten,
     Unnest,
     HashFields,
@@ -181,6 +206,7 @@ TransformSpec = Annotated[
     | Annotated[FilterRows, Tag("filter")]
     | Annotated[WhereRows, Tag("where")]
     | Annotated[SelectColumns, Tag("select")]
+    | Annotated[MapFields, Tag("map_fields")]
     | Annotated[Flatten, Tag("flatten")]
     | Annotated[Unnest, Tag("unnest")]
     | Annotated[HashFields, Tag("hash_field")],

@@ -17,30 +17,39 @@ from frazil.doors.python.sink import Sink
 from frazil.model.settings import Settings, SparkSettings
 
 BATCHES = 8
+MERGE = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": "merge"}
+EQUALITY = MERGE | {"upsert_strategy": "equality_delete"}
+NEW_COLUMNS, OVERWRITE = "new_columns", "overwrite"
 WAYS = {
-    "equality_delete": {"upsert_strategy": "equality_delete"},
-    "merge": {"upsert_strategy": "merge"},
-    "settled": {"upsert_strategy": "equality_delete", "max_equality_deletes": 20},
+    "equality_delete": EQUALITY,
+    "merge": MERGE,
+    "settled": EQUALITY | {"max_equality_deletes": 20},
+    NEW_COLUMNS: EQUALITY,
+    OVERWRITE: {"commit_mode": "overwrite"},
 }
 
 
-def changes(spark: SparkSession, number: int) -> DataFrame:
-    """Rows 5n to 5n+10, of which the first half is there already, and the end of the five before them."""
+def changes(spark: SparkSession, number: int, way: str) -> DataFrame:
+    """Rows 5n to 5n+10, of which the first half is there already, and the end of the five before them, which overwrites need not
+    be told of. New columns come one with each batch.
+    """
     rows = spark.range(5 * number, 5 * number + 10, 1, 1).selectExpr("id", f"{number} v", "'u' op")
-    return rows.unionAll(spark.range(5 * number - 5, 5 * number, 1, 1).selectExpr("id", f"{number} v", "'d' op"))
+    if way == OVERWRITE:
+        return rows.drop("op")
+    rows = rows.unionAll(spark.range(5 * number - 5, 5 * number, 1, 1).selectExpr("id", f"{number} v", "'d' op"))
+    return rows.selectExpr("*", f"{number} c{number}") if way == NEW_COLUMNS else rows
 
 
 def described(folder: Path, way: str) -> Sink:
     """The sink, as a user writes it."""
     sql = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "warehouse").as_uri()}
-    sink = frazil.sink().to("lake.changes.t").catalog(type="sql", sql=sql).keys("id").mode("upsert")
-    return sink.options(op_field="op", format_version=3, **WAYS[way])
+    return frazil.sink().to("lake.changes.t").catalog(type="sql", sql=sql).options(format_version=3, **WAYS[way])
 
 
 def write_all(spark: SparkSession, folder: Path, way: str) -> None:
     """Writes every batch that the table does not hold yet."""
     for number in range(BATCHES):
-        replace(described(folder, way), frame=changes(spark, number)).write(batch=str(number))
+        replace(described(folder, way), frame=changes(spark, number, way)).write(batch=str(number))
 
 
 if __name__ == "__main__":

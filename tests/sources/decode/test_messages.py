@@ -8,13 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import SparkSession
 
+from frazil.engine.shape import shaped
 from frazil.errors import ConfigError
 from frazil.model.format import JsonFormat, MessageOptions
+from frazil.model.transform import TransformSpec
 from frazil.sources.decode import decoder
-from sources.decode.records import WHEN, Decoded, decoded, records
+from sources.decode.records import WHEN, Decoded, decoded, decoder_of, records
 
 BROKEN = b"\xff\xfe"
 
@@ -125,6 +127,21 @@ def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
     assert decoded(spark, told, [None], tombstones="error").codes == ["message-empty"]
     with pytest.raises(ConfigError, match="'k_value'"):
         decoded(spark, {"type": "json", "schema": {"k_value": "long"}}, ["{}"], ["k"], key_format="string", key_prefix="k_")
+
+
+def test_a_filter_knows_changes_of_rows_from_events(spark: SparkSession) -> None:
+    values = ['{"id": 1, "status": "paid"}', '{"id": 1, "status": "open"}', '{"id": 2}', None, "x"]
+    keys = ['{"id": 1}', '{"id": 1}', '{"id": 2}', '{"id": 3}', '{"id": 4}']
+    told = {"type": "json", "schema": {"id": "long", "status": "string"}}
+    paid = TypeAdapter(list[TransformSpec]).validate_python([{"type": "filter", "field": "status", "equals": "paid"}])
+
+    def kept(**options: Any) -> list[tuple[int, str]]:
+        found = Decoded(shaped(decoder_of(spark, told, **options).decode(records(spark, values, keys)), paid))
+        return [(row["id"], op) for row, op in zip(found.rows, found.ops, strict=True)]
+
+    changes = [(1, "update"), (1, "delete"), (2, "delete"), (3, "delete"), (None, "update")]
+    assert kept(key_format={"type": "json", "schema": {"id": "long"}}) == changes
+    assert kept() == kept(key_format="bytes", key_prefix="key_", tombstones="ignore") == [(1, "update"), (None, "update")]
 
 
 def test_key_and_value_for_a_sink_with_tombstones(spark: SparkSession) -> None:

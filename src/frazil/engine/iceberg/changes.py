@@ -199,6 +199,7 @@ class RowChanges:
 
     What it looked at must not have changed since: no file that it removes or deletes from may be gone, and nobody may have
     added rows or deletes where ``conflicts``, Iceberg's expression, holds. ``refusal`` makes the error when somebody has.
+    ``referenced`` are the data files that the deletes are about; without them it only fits the snapshot that it was made from.
     """
 
     conflicts: Any
@@ -206,8 +207,13 @@ class RowChanges:
     removed: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
     removed_deletes: tuple[Any, ...] = ()
+    referenced: tuple[str, ...] | None = ()
     refusal: Callable[[str], FrazilError] = done_again
-    fits = Fits.LAYOUT
+
+    @property
+    def fits(self) -> Fits:
+        """Columns and specs; all files where it is not known which of them it needs."""
+        return Fits.HEAD if self.referenced is None else Fits.LAYOUT
 
     @property
     def any(self) -> bool:
@@ -222,8 +228,8 @@ class RowChanges:
         if base.head is not None:
             operation.validateFromSnapshot(base.head)
         operation.validateDeletedFiles().validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
-        if referenced := [file.referencedDataFile() for file in self.deletes if file.referencedDataFile() is not None]:
-            operation.validateDataFilesExist(referenced)
+        if self.referenced:
+            operation.validateDataFilesExist(list(self.referenced))
         return with_files(operation, self.staged.files, self.removed, self.deletes, self.removed_deletes)
 
     def overtaken(self, why: str) -> FrazilError:

@@ -10,7 +10,7 @@ import json
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow
 from pyarrow import compute
 from pyroaring import BitMap64
-from pyspark.sql import SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.engine.iceberg.changes import Base, Fits, Restage, StagedFiles
 from frazil.engine.iceberg.jvm import Jvm, items
 from frazil.engine.iceberg.staging import metrics_of, stage
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, Halted
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """The ids that Iceberg reserves for the columns of a position delete file."""
@@ -37,6 +37,8 @@ _POSITION_SCHEMA = {
 }
 # A reader that knows the whole path from the statistics need not open the file to find out which it is about.
 _WHOLE_PATHS = {"write.metadata.metrics.column.file_path": "full"}
+
+_POSITIONS = 1  # what a file of position deletes has as its content
 
 _VECTOR_TYPE = "deletion-vector-v1"
 _VECTOR_MAGIC = bytes.fromhex("d1d33964")
@@ -75,6 +77,15 @@ class Deletes:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """Deletes by position that were written, the files that they take the place of, and of how many rows they are more."""
+
+    added: tuple[Any, ...] = ()
+    replaced: tuple[Any, ...] = ()
+    rows: int = 0
+
+
+@dataclass(frozen=True)
 class LiveFile:
     """A data file of a snapshot, the task that reads it, and the deletes that apply to it."""
 
@@ -91,6 +102,11 @@ class LiveFile:
     def vector(self) -> Any:
         """Its deletion vector, if it has one."""
         return next((delete for delete in self.deletes if delete.contentOffset() is not None), None)
+
+    @cached_property
+    def position_files(self) -> tuple[Any, ...]:
+        """The position delete files that may be about it; in version 3, too, where rows were deleted under version 2."""
+        return tuple(one for one in self.deletes if int(one.content().id()) == _POSITIONS and one.contentOffset() is None)
 
     @property
     def rows(self) -> int | None:
@@ -110,25 +126,49 @@ class FileFacts:
     scope: str
 
 
-def equality_deletes(jvm: Jvm, table: Any) -> list[Deletes]:
-    """All live equality delete files of the current snapshot, by the columns that they compare."""
+def equality_deletes(jvm: Jvm, table: Any) -> dict[tuple[int, ...], list[Any]]:
+    """All live equality delete files of the current snapshot, by the ids of the columns that they compare."""
     metadata = table.operations().current()
     snapshot = metadata.currentSnapshot()
-    found: dict[str, list[Any]] = {}
+    found: dict[tuple[int, ...], list[Any]] = {}
     for manifest in items(snapshot.deleteManifests(table.io())) if snapshot is not None else ():
         reader = jvm.iceberg.ManifestFiles.readDeleteManifest(manifest, table.io(), metadata.specsById())
         try:
             for file in items(reader):
                 compared = file.equalityFieldIds()
                 if compared is not None:
-                    found.setdefault(str(compared.toString()), []).append(file.copy())
+                    found.setdefault(tuple(int(number) for number in items(compared)), []).append(file.copy())
         finally:
             reader.close()
-    return [Deletes(_names(metadata.schema(), files[0]), tuple(files)) for files in found.values()]
+    return found
 
 
-def _names(schema: Any, deletes: Any) -> tuple[str, ...]:
-    return tuple(str(schema.findColumnName(number)) for number in items(deletes.equalityFieldIds()))
+def with_dropped(jvm: Jvm, metadata: Any, compared: Iterable[int]) -> Any:
+    """The table's columns, and those of the compared that were dropped; None when none was.
+
+    Iceberg's readers find a dropped column in the table's earlier schemas, and go on to delete rows by it.
+    """
+    schema = metadata.schema()
+    dropped = [number for number in sorted(set(compared)) if schema.findField(number) is None]
+    if not dropped:
+        return None
+    earlier = sorted(items(metadata.schemas()), key=lambda one: -int(one.schemaId()))
+    columns, like = (
+        jvm.root.java.util.ArrayList(schema.columns()),
+        getattr(getattr(jvm.iceberg.types, "Types$NestedField"), "from"),
+    )
+    for number in dropped:
+        known = next((field for one in earlier if (field := one.asStruct().field(number)) is not None), None)
+        if known is None:
+            raise Halted(
+                "deletes-unreadable",
+                f"Deletes by key in the table at {metadata.location()} compare a column, of the id {number}, that was dropped, "
+                "and none of its schemas has that any longer. Nobody can tell which rows they delete; Iceberg's readers fail.",
+                fix="Roll the table back to a snapshot from before those deletes.",
+            )
+        # Another column may have its name by now.
+        columns.add(like(known).withName(f"dropped_{number}").asOptional().build())
+    return jvm.iceberg.Schema(columns)
 
 
 def facts_of(table: Any, files: Iterable[Any]) -> list[FileFacts]:
@@ -173,10 +213,23 @@ def bitmap_of(words: pyarrow.ChunkedArray, bits: pyarrow.ChunkedArray) -> BitMap
     return BitMap64(array("Q", positions.to_numpy().tobytes()))
 
 
+def read_positions(rows: DataFrame, paths: Sequence[str]) -> dict[str, BitMap64]:
+    """The positions that position deletes, read as data, name in some data files."""
+    numbers = pyarrow.array(range(len(paths)), pyarrow.int32())
+    wanted = rows.sparkSession.createDataFrame(pyarrow.table({"file_path": list(paths), "number": numbers}))
+    found = rows.join(functions.broadcast(wanted), "file_path").select("number", "pos").toArrow()
+    lists = found.group_by("number").aggregate([("pos", "list")]).to_pydict()
+    return {paths[number]: BitMap64(gone) for number, gone in zip(lists["number"], lists["pos_list"], strict=True)}
+
+
 def write_vectors(
-    jvm: Jvm, table: Any, dead: Mapping[str, BitMap64], files: Mapping[str, LiveFile]
-) -> tuple[list[Any], list[Any]]:
-    """Deletion vectors of the files' dead positions, all in one Puffin file; and the vectors that they take the place of."""
+    jvm: Jvm, table: Any, dead: Mapping[str, BitMap64], files: Mapping[str, LiveFile], earlier: Mapping[str, BitMap64]
+) -> Marked:
+    """Deletion vectors of the files' dead positions, all in one Puffin file.
+
+    A vector makes all other deletes by position void for its file: what they say goes into it. ``earlier``: the positions that
+    are in files of them; of those, the ones that are about a single data file are not needed any longer.
+    """
     iceberg = jvm.iceberg
     factory = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(iceberg.FileFormat.PUFFIN).build()
     output = factory.newOutputFile().encryptingOutputFile()
@@ -184,11 +237,20 @@ def write_vectors(
     blob_of = _Blobs(jvm)
     blobs: list[tuple[str, int, Any]] = []
     replaced: list[Any] = []
+    known = 0
     try:
         for path, fresh in dead.items():
-            old = files[path].vector
-            dead_now = fresh if old is None else fresh | _read_vector(jvm, table, old)
-            replaced += [old] if old is not None else []
+            old, files_of_positions = files[path].vector, files[path].position_files
+            if old is not None:
+                dead_now = fresh | _read_vector(jvm, table, old)
+                known += int(old.recordCount())
+                replaced.append(old)
+            elif files_of_positions:
+                dead_now = fresh | earlier.get(path, BitMap64())
+                known += len(earlier.get(path, ()))
+                replaced += [one for one in files_of_positions if iceberg.util.ContentFileUtil.isFileScoped(one)]
+            else:
+                dead_now = fresh
             blobs.append((path, len(dead_now), writer.write(blob_of(path, dead_now))))
     finally:
         writer.close()
@@ -202,19 +264,24 @@ def write_vectors(
         builder = begin(spec).ofPositionDeletes().withFormat(puffin).withPath(location).withFileSizeInBytes(size)
         builder.withReferencedDataFile(path).withContentOffset(blob.offset()).withContentSizeInBytes(blob.length())
         added.append((builder if whole else builder.withPartition(file.partition())).withRecordCount(count).build())
-    return added, replaced
+    return Marked(tuple(added), tuple(replaced), sum(count for _, count, _ in blobs) - known)
+
+
+def position_schema(jvm: Jvm) -> Any:
+    """The columns of a position delete file."""
+    return jvm.schema_from_json(json.dumps(_POSITION_SCHEMA))
 
 
 def write_positions(
     jvm: Jvm, table: Any, spark: SparkSession, dead: Mapping[str, BitMap64], files: Mapping[str, LiveFile]
-) -> list[Any]:
+) -> Marked:
     """Position delete files, one for each data file with dead positions.
 
     The rows are written as data of a view that has the two columns alone, under the ids that Iceberg reserves for them, one task
     for each data file, and the files are declared to be deletes afterwards.
     """
     metadata = table.operations().current()
-    schema = jvm.schema_from_json(json.dumps(_POSITION_SCHEMA))
+    schema = position_schema(jvm)
     builder = jvm.build_metadata_from(metadata).setDefaultPartitionSpec(jvm.iceberg.PartitionSpec.unpartitioned())
     builder = builder.setCurrentSchema(schema, metadata.lastColumnId()).setProperties(_WHOLE_PATHS)
     # A path is long, and there are many positions: they meet on the executors.
@@ -231,9 +298,10 @@ def write_positions(
     rows = spark.createDataFrame(positions).join(functions.broadcast(spark.createDataFrame(paths)), "task")
     rows = rows.repartitionById(len(dead), functions.col("task")).select("file_path", "pos")
     rows = rows.sortWithinPartitions("file_path", "pos")
-    options = {"distribution-mode": "none", "check-nullability": "false"}
+    # Which data file each is about is told by its statistics, which a file of Avro does not have.
+    options = {"distribution-mode": "none", "check-nullability": "false", "write-format": "parquet"}
     staged = stage(jvm, rows, options, jvm.view(table, builder.discardChanges().build()))
-    return [_as_positions(jvm, table, file, files) for file in staged.files]
+    return Marked(tuple(_as_positions(jvm, table, file, files) for file in staged.files), rows=staged.rows)
 
 
 def _as_positions(jvm: Jvm, table: Any, file: Any, files: Mapping[str, LiveFile]) -> Any:

@@ -14,6 +14,9 @@ from frazil.model.types import StructType, schema_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_STEPS_OF_A_NEW_CATALOG = 3
+_MADE_MEANWHILE = ("already exists", "duplicate column name")
+
 
 class Lake:
     """One catalog through one Spark session."""
@@ -23,14 +26,18 @@ class Lake:
         self.address = address
         with java_errors(address), active(spark):
             self._jvm = Jvm(spark)
-            load = self._jvm.iceberg.spark.Spark3Util.loadIcebergCatalog
+            self._catalog = self._opened_catalog(catalog_name)
+
+    def _opened_catalog(self, name: str) -> Any:
+        """The catalog. A new SQL catalog makes its tables and a column one by one, and somebody else may just have made each."""
+        load = self._jvm.iceberg.spark.Spark3Util.loadIcebergCatalog
+        for _ in range(_STEPS_OF_A_NEW_CATALOG):
             try:
-                self._catalog = load(spark._jsparkSession, catalog_name)
+                return load(self.spark._jsparkSession, name)
             except Exception as error:
-                # The tables of a new SQL catalog, which somebody else has just made.
-                if "already exists" not in fault_of(error).text:
+                if not any(words in fault_of(error).text for words in _MADE_MEANWHILE):
                     raise
-                self._catalog = load(spark._jsparkSession, catalog_name)
+        return load(self.spark._jsparkSession, name)
 
     def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
         """The table, or None when it does not exist."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from frazil.engine.iceberg.changes import Base, StagedFiles, base_of
+from frazil.engine.iceberg.debt import equality_deletes
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, active, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 # A look at the statistics of more files than this would cost more than it can save.
 MOST_FILES_TO_LOOK_AT = 2_000
+# Of these types Iceberg compares bounds as they were made.
+_WITH_BOUNDS = ("int", "long", "string")
+# Iceberg compares UUIDs as two signed numbers, and bounds of files are the least and the greatest by unsigned bytes: between them
+# it finds nothing, and would leave out deletes that apply (apache/iceberg#14216). Without bounds it leaves out none.
+_WITHOUT_BOUNDS = "uuid"
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,16 @@ class IcebergTable:
         return frozenset(str(name) for name in found if name is not None)
 
     @property
+    def compared_columns(self) -> frozenset[str]:
+        """The columns that live equality deletes compare: readers look for their values."""
+        head = self._operations.current().currentSnapshot()
+        if head is None or head.summary().get("total-equality-deletes") == "0":
+            return frozenset()
+        names = {number: name for name, number in self.field_ids.items()}
+        compared = {number for ids in equality_deletes(self._jvm, self._table) for number in ids}
+        return frozenset(names[number] for number in compared if number in names)
+
+    @property
     def _layout(self) -> _Layout:
         """Read again only when another schema or spec is the current one: a schema or spec never changes under its id."""
         metadata = self._operations.current()
@@ -168,8 +184,11 @@ class IcebergTable:
         if head is None:
             return True
         files = head.summary().get("total-data-files")
-        bounds = list(zip(keys, map(_literal, lowest), map(_literal, highest), strict=True))
-        if files is None or int(files) > MOST_FILES_TO_LOOK_AT or any(low is None or high is None for _, low, high in bounds):
+        types = {column.name: column.type.name for column in self.schema.fields}
+        if files is None or int(files) > MOST_FILES_TO_LOOK_AT or any(types[key] not in _WITH_BOUNDS for key in keys):
+            return False
+        bounds = list(zip(keys, lowest, highest, strict=True))
+        if any(low is None or high is None for _, low, high in bounds):
             return False
         expressions = self._jvm.iceberg.expressions.Expressions
         scan = self._table.newScan()
@@ -295,7 +314,7 @@ class IcebergTable:
             names.add(key)
         key_schema = whole.schema().select(names)
         builder = self._jvm.build_metadata_from(metadata).setDefaultPartitionSpec(spec)
-        builder = builder.setCurrentSchema(key_schema, metadata.lastColumnId())
+        builder = builder.setCurrentSchema(key_schema, metadata.lastColumnId()).setProperties(_metrics_of_deletes(key_schema))
         staged = stage(self._jvm, frame, options, self._jvm.view(whole, builder.discardChanges().build()))
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
@@ -344,12 +363,7 @@ def _partition(schema: Any, spec: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(schema.findColumnName(f.sourceId())), str(f.transform().toString())) for f in items(spec.fields()))
 
 
-def _literal(value: Any) -> int | str | None:
-    """A bound as Iceberg takes it, or None when it is of a type whose bounds are not worth the trouble."""
-    match value:
-        case bool():
-            return None
-        case int() | str():
-            return value
-        case _:
-            return None
+def _metrics_of_deletes(schema: Any) -> dict[str, str]:
+    """The properties by which writers leave out bounds that would be taken for others."""
+    unordered = [field for field in items(schema.columns()) if str(field.type().toString()) == _WITHOUT_BOUNDS]
+    return {f"write.metadata.metrics.column.{field.name()}": "counts" for field in unordered}

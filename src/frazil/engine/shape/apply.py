@@ -10,22 +10,24 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from frazil.engine.coerce import Casting, converted
-from frazil.engine.schema import data_columns, hidden_columns, quoted
+from frazil.engine.schema import data_columns, hidden_columns, quoted, tells_changes
 from frazil.engine.shape.expressions import require_sound, understood
-from frazil.engine.shape.paths import Spot, new_spot, placed, refusal, renamed, spot, without
+from frazil.engine.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
 from frazil.engine.shape.unsent import following
 from frazil.engine.types import iceberg_type
-from frazil.engine.write.rows import with_operations, without_marks
+from frazil.engine.write.rows import UPDATE, with_operations, without_marks
+from frazil.model.changes import CommitMode
 from frazil.model.coercion import CoercionOptions
-from frazil.model.hidden import ERROR, HIDDEN, ORDER
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, OP, ORDER
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
     AddField,
     FilterRows,
     Flatten,
     HashFields,
+    MapFields,
     RemoveField,
     RenameField,
     SelectColumns,
@@ -36,7 +38,7 @@ from frazil.model.transform import (
 )
 from frazil.model.types import Primitive
 
-_TURN = f"{HIDDEN}turn"
+_TURN, _HOLDS = f"{HIDDEN}turn", f"{HIDDEN}holds"
 _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -52,7 +54,19 @@ def sink_rows(
     frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec] = (), tally: Tally | None = None
 ) -> DataFrame:
     """The source's rows as the sink's table is to hold them, with what they do to it."""
-    return with_operations(shaped(without_marks(frame, sink), transforms, tally), sink)
+    return with_operations(source_rows(frame, sink, transforms, tally), sink)
+
+
+def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], tally: Tally | None) -> DataFrame:
+    """The source's rows as transforms leave them for the sink."""
+    frame = without_marks(frame, sink)
+    if sink.commit_mode is not CommitMode.APPEND and tells_changes(frame):
+        for transform in transforms:
+            if isinstance(transform, Unnest):
+                words = "rows of this source change: a delete has no list, and nothing says which elements an update took out"
+                fix = "Keep the list, and unnest it when you read the table; or append, with op_column."
+                raise refusal(transform, (), words, code="transform-changes", fix=fix)
+    return shaped(frame, transforms, tally)
 
 
 @singledispatch
@@ -69,6 +83,15 @@ def _rename(transform: RenameField, frame: DataFrame, _watch: Watch) -> DataFram
     if new.names[: len(old.names)] == old.names:
         raise refusal(transform, ("to",), f"{old.path!r} cannot be moved into itself")
     return without(placed(frame, new, old.value), old)
+
+
+@_apply.register
+def _map(transform: MapFields, frame: DataFrame, _watch: Watch) -> DataFrame:
+    # A column that is null in all rows is a text to those that read it, and fits every type.
+    nothing = functions.lit(None).cast("string")
+    found = {name: known_spot(frame, path) for name, path in transform.columns.items()}
+    made = [(nothing if there is None else there.value).alias(name) for name, there in found.items()]
+    return frame.select(*made, *[functions.col(name) for name in hidden_columns(frame)])
 
 
 @_apply.register
@@ -107,7 +130,21 @@ def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFra
 
 
 def _where(frame: DataFrame, condition: Column) -> DataFrame:
-    return frame.where(condition if ERROR not in frame.columns else functions.col(ERROR).isNotNull() | condition)
+    wanted = condition if ERROR not in frame.columns else functions.col(ERROR).isNotNull() | condition
+    return _changes_within(frame, wanted) if tells_changes(frame) else frame.where(wanted)
+
+
+def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:
+    """The changes of those rows for which a condition holds: an update after which it does not hold takes its row away.
+
+    A delete goes on whatever it says, since it may say nothing but the key. A row that is new, and for which it does not hold,
+    was never there.
+    """
+    op = functions.col(OP)
+    told = frame.withColumn(_HOLDS, functions.coalesce(condition, functions.lit(False)))
+    kept = told.where(functions.col(_HOLDS) | op.isin(UPDATE, DELETE))
+    after = functions.when(functions.col(_HOLDS), op).otherwise(DELETE)
+    return kept.withColumn(OP, after).withMetadata(OP, frame.schema[OP].metadata).drop(_HOLDS)
 
 
 @_apply.register

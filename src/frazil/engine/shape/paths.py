@@ -41,12 +41,23 @@ def refusal(transform: Transform, way: Way, message: str, *, code: str = "transf
     return ConfigError(code, f"{transform.type}: {message}", fix=fix, location=transform.place(*way))
 
 
+def known_spot(frame: DataFrame, path: str) -> Spot | None:
+    """The column or the field of this path, where there is one; a column whose own name has dots in it comes first."""
+    names = (path,) if path in data_columns(frame) else tuple(path.split("."))
+    kind: DataType = _data(frame)
+    for name in names:
+        if not isinstance(kind, StructType) or name not in kind.names:
+            return None
+        kind = kind[name].dataType
+    return Spot(names, kind)
+
+
 def spot(frame: DataFrame, path: str, transform: Transform, way: Way) -> Spot:
-    """The column or the field of this path; a column whose own name has dots in it comes first."""
-    if path in data_columns(frame):
-        return Spot((path,), frame.schema[path].dataType)
-    names = tuple(path.split("."))
-    kind: DataType = StructType([field for field in frame.schema.fields if field.name in data_columns(frame)])
+    """The same where there must be one."""
+    if (known := known_spot(frame, path)) is not None:
+        return known
+    names = path.split(".")
+    kind: DataType = _data(frame)
     for number, name in enumerate(names):
         above = ".".join(names[:number])
         if not isinstance(kind, StructType):
@@ -57,7 +68,11 @@ def spot(frame: DataFrame, path: str, transform: Transform, way: Way) -> Spot:
             words = f"there is no field {name!r} in {above!r}" if above else f"there is no column {name!r}"
             raise refusal(transform, way, words, fix=_known(kind.names, "Fields" if above else "Columns"))
         kind = kind[name].dataType
-    return Spot(names, kind)
+    raise AssertionError("it was found before")
+
+
+def _data(frame: DataFrame) -> StructType:
+    return StructType([field for field in frame.schema.fields if field.name in data_columns(frame)])
 
 
 def _known(names: Iterable[str], what: str) -> str:

@@ -15,11 +15,13 @@ from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine.lineage import origins
 from frazil.engine.schema import data_columns, error_of, unchanged
+from frazil.engine.shape.paths import known_spot
 from frazil.model.hidden import ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, UNCHANGED
 from frazil.model.transform import (
     AddField,
     FilterRows,
     Flatten,
+    MapFields,
     RenameField,
     SelectColumns,
     TransformSpec,
@@ -108,6 +110,12 @@ def _rename(transform: RenameField, frame: DataFrame) -> Made:
     if top == origin:
         return Made()  # within one struct
     return Made({top: frozenset([origin, top] if inner else [origin])})
+
+
+@_made.register
+def _map(transform: MapFields, frame: DataFrame) -> Made:
+    found = {name: known_spot(frame, path) for name, path in transform.columns.items()}
+    return Made({name: frozenset(there.names[:1] if there is not None else ()) for name, there in found.items()}, only=True)
 
 
 @_made.register

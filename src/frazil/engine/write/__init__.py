@@ -11,7 +11,7 @@ from frazil.engine.write.append import append
 from frazil.engine.write.delete_insert import delete_insert
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.overwrite import deleted_where, overwrite
-from frazil.engine.write.rows import is_extra, without_marks
+from frazil.engine.write.rows import is_extra
 from frazil.engine.write.settle import Settlement, compact, settle, too_many_files, too_many_keys
 from frazil.engine.write.upsert import upsert
 from frazil.model.changes import CommitMode
@@ -44,5 +44,4 @@ __all__ = [
     "strategy_of",
     "too_many_files",
     "too_many_keys",
-    "without_marks",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from frazil.errors import ConfigError
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions, UpsertStrategy
+from frazil.model.types import NOT_IN_EQUALITY_DELETES, StructType
 
 
 @dataclass(frozen=True)
@@ -12,6 +15,7 @@ class Facts:
     """What is known of the table and the batch.
 
     ``disjoint``: no file of the table can hold a key of the batch. ``debt``: how many equality deletes the table holds.
+    ``misread``: keys whose equality deletes are not read as they were written.
     """
 
     empty: bool = False
@@ -20,6 +24,7 @@ class Facts:
     debt: int = 0
     unchanged: int = 0
     lacks_columns: bool = False
+    misread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,12 @@ MERGE = UpsertStrategy.MERGE.value
 
 def choose(options: ChangeOptions, facts: Facts) -> Choice:
     """The way of one batch."""
+    if facts.misread and options.upsert_strategy is UpsertStrategy.EQUALITY_DELETE:
+        raise ConfigError(
+            "key-type",
+            f"upsert_strategy: equality_delete cannot be: {why_misread(facts.misread)}.",
+            fix="Set upsert_strategy: auto or merge, or declare the column as binary in a new table.",
+        )
     if (why := _needs_merge(options, facts)) is not None:
         return Choice(MERGE, why)
     if facts.empty and options.when_not_matched_insert_all:
@@ -60,11 +71,23 @@ def _spares_deletes(options: ChangeOptions, facts: Facts) -> str | None:
     unable = [reader.value for reader in options.readers if reader in WITHOUT_EQUALITY_DELETES]
     if unable:
         return f"{', '.join(unable)} cannot read equality deletes"
+    if facts.misread:
+        return why_misread(facts.misread)
     limit = options.max_equality_deletes
     if limit is not None and facts.keys > limit and not facts.debt:
         # They would be settled at once, and there is nothing else to settle with them: one commit instead of two.
         return f"its {facts.keys} keys would be more equality deletes than the {limit} that are allowed"
     return None
+
+
+def misread(columns: Sequence[str], schema: StructType) -> tuple[str, ...]:
+    """Those of the columns by which no equality deletes can be written."""
+    return tuple(c.name for c in schema.fields if c.name in columns and c.type.name in NOT_IN_EQUALITY_DELETES)
+
+
+def why_misread(columns: Sequence[str]) -> str:
+    """The reason against equality deletes by such columns."""
+    return f"readers find no rows by equality deletes of {', '.join(columns)}: they misread values of type fixed"
 
 
 def _needs_merge(options: ChangeOptions, facts: Facts) -> str | None:

@@ -18,7 +18,7 @@ from frazil.engine.counting import Counted
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
 from frazil.engine.schema import quoted
-from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice
+from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, why_misread
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.rows import require_columns
 from frazil.engine.write.upsert import deletes_everywhere_by
@@ -39,7 +39,7 @@ def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     gone = functions.col(OP) == DELETE if OP in applied.columns else functions.lit(False)
     seen = Counted(applied, functions.count_if(gone).alias("deletes"))
     rows = seen.frame.where(~gone).select(*_with_required(ground, fit))
-    choice = _choice(ground)
+    choice = _choice(ground, fit)
     change, added = (_in_copy if choice.way == MERGE else _by_values)(ground, rows, applied, fit, choice)
     deleted = int(seen.get()["deletes"]) if OP in applied.columns else 0
     return Written(change, RowCounts(read=added + deleted, written=added, deleted=deleted))
@@ -54,12 +54,14 @@ def _with_required(ground: Ground, fit: Fit) -> list[Column]:
     return [present(value, value, name, casting).value.alias(name) if name in needed else value for name, value in values.items()]
 
 
-def _choice(ground: Ground) -> Choice:
+def _choice(ground: Ground, fit: Fit) -> Choice:
     if ground.table.holds_no_files:
         return Choice(APPEND, "the table is empty")
     unable = [reader.value for reader in ground.sink.readers if reader in WITHOUT_EQUALITY_DELETES]
     if unable:
         return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
+    if lost := misread([name for columns in ground.sink.replace_by for name in columns], fit.schema):
+        return Choice(MERGE, why_misread(lost))
     return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
 
 
@@ -95,7 +97,7 @@ def _in_copy(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, choi
     """The same with a look at the table's rows, which leaves no deletes by value."""
     table, sink = ground.table, ground.sink
     base = table.base
-    properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
+    properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value}
     with table.scratch(fit.evolution, properties, rows.sparkSession) as scratch:
         for columns in sink.replace_by:
             same = [functions.col(f"{_OLD}.{quoted(name)}") == functions.col(f"{_NEW}.{quoted(name)}") for name in columns]

@@ -16,11 +16,11 @@ from frazil.engine.write.combine import combined
 from frazil.engine.write.rows import IGNORE, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import Combine
-from frazil.model.hidden import DELETE, EXTRA, HIDDEN, MOVED, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, EXTRA, HIDDEN, LANE, MOVED, OP, ORDER, UNCHANGED
 
 MOVED_AT = f"{HIDDEN}moved_at"
 """Where in the order a row got its key, if that was in this batch and from another one."""
-_RANK, _DIGEST, _LOWEST, _HIGHEST = (f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest"))
+_RANK, _DIGEST, _LOWEST, _HIGHEST, _APART = (f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest", "apart"))
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ def latest(
         _count_if(_op(frame) == IGNORE).alias("ignored"),
     )
     # The record itself, which may be large, is not carried along.
-    kept = [name for name in (OP, ORDER, UNCHANGED, EXTRA, MOVED) if name in frame.columns]
+    kept = [name for name in (OP, ORDER, LANE, UNCHANGED, EXTRA, MOVED) if name in frame.columns]
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
     last = (_one_of_each(changes, keys, combine) if combine else _last(changes, keys)).persist()
     try:
-        yield last.drop(_LOWEST, _HIGHEST), _survey(last, keys, seen)
+        yield last.drop(_LOWEST, _HIGHEST, _APART), _survey(last, keys, seen)
     finally:
         last.unpersist()
 
@@ -85,16 +85,17 @@ def _op(frame: DataFrame) -> Column:
 
 
 def _one_of_each(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine]) -> DataFrame:
-    return combined(frame, keys, combine).withColumns({_LOWEST: functions.lit(0), _HIGHEST: functions.lit(0)})
+    alone = {_LOWEST: functions.lit(0), _HIGHEST: functions.lit(0), _APART: functions.lit(False)}
+    return combined(frame, keys, combine).withColumns(alone)
 
 
 def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """One row a key. Rows that share the last place are compared by digest: the survey tells when they differ."""
+    """One row a key. Rows of which none can be told to be the last are compared by digest: the survey tells when they differ."""
     order = functions.col(ORDER).desc() if ORDER in frame.columns else functions.lit(0)
     by_key = _of_key(keys).orderBy(order)
     peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
     digest = functions.xxhash64(
-        _op(frame), *[_hashable(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
+        _op(frame), *[hashable(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
     )
     if {UNCHANGED, MOVED, ORDER} <= set(frame.columns):
         moved = functions.when(functions.col(MOVED), functions.col(ORDER))
@@ -105,11 +106,22 @@ def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
             _RANK: functions.row_number().over(by_key),
             _LOWEST: functions.min(_DIGEST).over(peers),
             _HIGHEST: functions.max(_DIGEST).over(peers),
+            _APART: _apart(frame, by_key),
             **{_sent(name): value for name, value in sent.items()},
         }
     )
-    last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST)
+    last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST, LANE)
     return _filled(last, list(sent)) if sent else last
+
+
+def _apart(frame: DataFrame, by_key: WindowSpec) -> Column:
+    """Whether a key has different rows in several lanes, which have no order between them."""
+    if LANE not in frame.columns:
+        return functions.lit(False)
+    # In the order that the rows are sorted in already.
+    all_of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    differ = [functions.min(name).over(all_of_key) != functions.max(name).over(all_of_key) for name in (LANE, _DIGEST)]
+    return functions.coalesce(differ[0] & differ[1], functions.lit(False))
 
 
 def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
@@ -151,7 +163,7 @@ def _filled(last: DataFrame, names: Sequence[str]) -> DataFrame:
     return filled.drop(*[_sent(name) for name in names])
 
 
-def _hashable(value: Column, kind: DataType) -> Column:
+def hashable(value: Column, kind: DataType) -> Column:
     """Spark does not hash maps and variants, whose text it can make."""
     return functions.to_json(functions.struct(value)) if _holds_unhashable(kind) else value
 
@@ -170,7 +182,7 @@ def _holds_unhashable(kind: DataType) -> bool:
 
 def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
     key_columns = [functions.col(quoted(key)) for key in keys]
-    tied = functions.col(_LOWEST) != functions.col(_HIGHEST)
+    tied, apart = functions.col(_LOWEST) != functions.col(_HIGHEST), functions.col(_APART)
     without_key = key_columns[0].isNull()
     for column in key_columns[1:]:
         without_key |= column.isNull()
@@ -182,6 +194,8 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         _count_if(without_key).alias("without_key"),
         _count_if(tied).alias("tied"),
         functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
+        _count_if(apart).alias("apart"),
+        functions.first(functions.when(apart, key_text), ignorenulls=True).alias("apart_key"),
         _count_if(lacks_values(last)).alias("unchanged"),
         *[f(column).alias(f"{f.__name__}{n}") for n, column in enumerate(key_columns) for f in (functions.min, functions.max)],
     ).first()
@@ -191,6 +205,14 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
             "key-null",
             f"{row['without_key']} rows of the batch have no value in a key column ({', '.join(keys)}).",
             fix="Correct the data, or leave the rows out with a filter.",
+        )
+    if row["apart"]:
+        raise DataError(
+            "duplicate-keys",
+            f"{row['apart']} keys have several different rows in the batch from several partitions of the source, between which "
+            f"there is no order, for example {row['apart_key']}.",
+            fix="Name a column in order_by that tells which is the last: one of the data's, or the time of the record, "
+            "kafka_timestamp, with metadata: [timestamp] in the source.",
         )
     if row["tied"]:
         ordered = ORDER in last.columns

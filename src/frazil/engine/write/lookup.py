@@ -23,6 +23,7 @@ from pyspark.sql.types import IntegerType, LongType
 from frazil.engine.iceberg import DeletedKeys, Deletes, Digest, FileFacts, Found, Scratch, bitmap_of, scopes_of
 from frazil.engine.schema import quoted
 from frazil.engine.write.ground import together
+from frazil.engine.write.latest import hashable
 
 # So many keys are handed to Iceberg, which leaves files unread by them; it takes longer to look at more than to read the files.
 MOST_KEYS_TO_PRUNE_BY = 10_000
@@ -56,7 +57,7 @@ class Search:
 
     def gathering(self) -> Callable[[], DeletedKeys | None]:
         """What reads the keys for the quick way, in whichever thread; it brings none when they are to be joined."""
-        schema = self.scratch.rows.schema
+        schema = self.scratch.schema
         kinds = [schema[column].dataType for column in self.deletes.columns]
         if len(kinds) != 1 or not isinstance(kinds[0], IntegerType | LongType) or not self._few:
             return lambda: None
@@ -134,7 +135,7 @@ class Search:
 
 
 def digest_of(rows: DataFrame, columns: Sequence[str]) -> Digest:
-    """The rows, and their keys."""
+    """The rows, and their keys, or whatever columns are asked for."""
     row = rows.agg(*_summed(_hash(rows, columns))).first()
     assert row is not None, "an aggregate has one row"
     return Digest(int(row["rows"]), int(row["keys"] or 0))
@@ -184,7 +185,7 @@ def _same(here: DataFrame, wanted: DataFrame, column: str) -> Column:
 
 
 def _hash(rows: DataFrame, columns: Sequence[str]) -> Column:
-    return functions.xxhash64(*[rows[quoted(column)] for column in columns])
+    return functions.xxhash64(*[hashable(rows[quoted(column)], rows.schema[column].dataType) for column in columns])
 
 
 def _summed(hashed: Column) -> tuple[Column, Column]:

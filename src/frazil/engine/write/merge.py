@@ -7,13 +7,14 @@ only new keys, update only known ones, and keep values that the batch does not h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import Column, DataFrame, Row, functions
 
 from frazil.engine import target
 from frazil.engine.fit import Fit
-from frazil.engine.iceberg import Change, Scratch
+from frazil.engine.iceberg import Change, Scratch, StagedFiles
 from frazil.engine.schema import quoted, unchanged
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.combine import way_of
@@ -26,6 +27,7 @@ from frazil.model.commit import RowCounts
 from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, TURN, UNCHANGED
 
 _NEW, _OLD = "frazil_new", Scratch.NAME
+_ROWS = f"{HIDDEN}rows"
 _PLACE, _KEY, _ROW, _UNSENT, _HELD_KEY, _HELD = (
     f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "held_key", "held")
 )
@@ -37,15 +39,22 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
     base = table.base
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
     with table.scratch(fit.evolution, properties, last.sparkSession) as scratch:
+        merging = last
         if survey.unchanged:
             known = last.sparkSession.table(scratch.name)
-            last = _with_moved(last, known, fit)
+            merging = _with_moved(last, known, fit)
             if sink.unchanged_missing == "stop":
-                _require_known(last, known, fit)
-        _merge_into(scratch.name, last, fit, sink)
+                _require_known(merging, known, fit)
+        _merge_into(scratch.name, merging, fit, sink)
+        written, updated = _rows_of(scratch.summary)
+        again = StagedFiles()
+        # As a rule the counts tell that no key was there twice. Where keys may have been left out, only the rows do.
+        if written > survey.upserts or (updated > 1 and not sink.when_not_matched_insert_all):
+            again, surplus = _one_of_each(ground, scratch, last, fit)
+            written -= surplus
         changes = scratch.changes(conflicts=table.everything)
-        summary = scratch.summary
-    return Written(Change(changes, base, fit.evolution, summary=choice.summary), _counts(survey, summary))
+        changes = replace(changes, staged=changes.staged + again)
+    return Written(Change(changes, base, fit.evolution, summary=choice.summary), _counts(survey, written))
 
 
 def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
@@ -95,24 +104,22 @@ def _together(names: Sequence[str]) -> Column:
 def _require_known(last: DataFrame, table: DataFrame, fit: Fit) -> None:
     """A row that lacks values because they did not change must be in the table, where they are."""
     lacking = last.where(lacks_values(last))
-    same = reduce(Column.__and__, (_old(key) == _new(key) for key in fit.keys))
-    unknown = lacking.alias(_NEW).join(table.alias(_OLD), same, "left_anti")
+    unknown = lacking.alias(_NEW).join(table.alias(_OLD), _same_key(fit), "left_anti")
     row = unknown.select(*[quoted(key) for key in fit.keys], UNCHANGED).first()
     if row is None:
         return
-    key = ", ".join(f"{name} = {row[name]}" for name in fit.keys)
     raise DataError(
         "unchanged-missing",
-        f"A row ({key}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table has no such "
-        "row: it was never read, or its key changed, and the old one was itself new, or taken again, in the same batch.",
+        f"A row ({_told(row, fit)}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table "
+        "has no such row: it was never read, or its key changed, and the old one was itself new, or taken again, in the same "
+        "batch.",
         fix="Let the database log whole rows (REPLICA IDENTITY FULL), or set unchanged_missing: write_null.",
     )
 
 
 def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) -> None:
-    on = reduce(Column.__and__, (_old(key) == _new(key) for key in fit.keys))
-    is_delete = _new(OP) == DELETE if OP in last.columns else functions.lit(False)
-    merging = last.alias(_NEW).mergeInto(name, on)
+    is_delete = _deletes(last)
+    merging = last.alias(_NEW).mergeInto(name, _same_key(fit))
     if OP in last.columns:
         merging = merging.whenMatched(is_delete).delete()
     if options.when_matched_update_all:
@@ -120,6 +127,44 @@ def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) ->
     if options.when_not_matched_insert_all:
         merging = merging.whenNotMatched(~is_delete).insert({quoted(name): _new(name) for name in fit.names})
     merging.merge()
+
+
+def _one_of_each(ground: Ground, scratch: Scratch, last: DataFrame, fit: Fit) -> tuple[StagedFiles, int]:
+    """Leaves one row of every key of the batch that the table has had several rows of, and says how many were too many.
+
+    All of them go from the copy. What is handed back is to come in their place.
+    """
+    upserts = last.where(~_deletes(last)).alias(_NEW)
+    held = scratch.rows.alias(_OLD).join(upserts, _same_key(fit), "left_semi")
+    several = held.groupBy(*[_old(key).alias(key) for key in fit.keys]).agg(functions.count(functions.lit(1)).alias(_ROWS))
+    several = several.where(functions.col(_ROWS) > 1).persist()
+    try:
+        surplus = several.agg(functions.sum(functions.col(_ROWS) - 1)).collect()[0][0]
+        if surplus is None:
+            return StagedFiles(), 0
+        rows = upserts.join(several.alias(_OLD), _same_key(fit), "left_semi")
+        _require_whole(rows, fit, ground.sink)
+        several.alias(_NEW).mergeInto(scratch.name, _same_key(fit)).whenMatched().delete().merge()
+        return ground.stage(rows.select(*[quoted(name) for name in fit.names]), fit.evolution), int(surplus)
+    finally:
+        several.unpersist()
+
+
+def _require_whole(rows: DataFrame, fit: Fit, options: ChangeOptions) -> None:
+    """Of rows that keep values of the table's it must be known which row has them."""
+    keeps = bool(options.combine) or (options.partial_updates and len(fit.given) < len(fit.names))
+    row = (rows if keeps else rows.where(lacks_values(rows))).select(*[quoted(key) for key in fit.keys]).first()
+    if row is not None:
+        raise DataError(
+            "key-held-twice",
+            f"The table has several rows with one key ({_told(row, fit)}), and values of the table's are to be kept: "
+            "it cannot be told which of the rows has them.",
+            fix="Delete all but one of these rows from the table.",
+        )
+
+
+def _told(row: Row, fit: Fit) -> str:
+    return ", ".join(f"{name} = {row[name]}" for name in fit.keys)
 
 
 def _updates(last: DataFrame, fit: Fit, options: ChangeOptions) -> dict[str, Column]:
@@ -157,11 +202,25 @@ def _old(name: str) -> Column:
     return functions.col(f"{_OLD}.{quoted(name)}")
 
 
-def _counts(survey: Survey, summary: dict[str, str]) -> RowCounts:
-    """What became of the rows, as the merge itself counted. Those that it was told to leave alone are filtered."""
-    counted = [summary.get(f"spark.merge-into.num-target-rows-{what}") for what in ("updated", "inserted")]
-    # Spark turns a merge that only inserts into an append, which counts by its files.
-    written = int(summary.get("added-records", 0)) if None in counted else sum(map(int, filter(None, counted)))
+def _deletes(last: DataFrame) -> Column:
+    return functions.col(OP) == DELETE if OP in last.columns else functions.lit(False)
+
+
+def _same_key(fit: Fit) -> Column:
+    return reduce(Column.__and__, (_old(key) == _new(key) for key in fit.keys))
+
+
+def _rows_of(summary: dict[str, str]) -> tuple[int, int]:
+    """How many rows a merge wrote, as it counted itself, and how many of them were there before."""
+    updated, inserted = (summary.get(f"spark.merge-into.num-target-rows-{what}") for what in ("updated", "inserted"))
+    if updated is None or inserted is None:
+        # Spark turns a merge that only inserts into an append, which counts by its files.
+        return int(summary.get("added-records", 0)), 0
+    return int(updated) + int(inserted), int(updated)
+
+
+def _counts(survey: Survey, written: int) -> RowCounts:
+    """What became of the rows. Those that the merge was told to leave alone are filtered."""
     return RowCounts(
         read=survey.changes - survey.extra,
         written=written,

@@ -13,7 +13,7 @@ from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted
 from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
-from frazil.model.hidden import DELETE, ERROR, EXTRA, KEY_MARK, KEYS_MARK, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, ERROR, EXTRA, KEY_MARK, KEYS_MARK, LANE, OP, ORDER, UNCHANGED
 from frazil.model.sink import SinkSpec
 
 UPDATE, IGNORE = "update", "ignore"
@@ -105,7 +105,7 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         return frame
     require_columns(frame, sink.order_by, "order_by")
     named = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]
-    return frame.withColumn(ORDER, functions.struct(*named))
+    return frame.withColumn(ORDER, functions.struct(*named)).drop(LANE)
 
 
 def _with_op(frame: DataFrame, op: Column, sink: SinkSpec, *, nothing: Column | None = None) -> DataFrame:
@@ -135,12 +135,13 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     value, key = functions.col("value"), functions.col("key")
     names = fields_of(frame, "value")
     if fields_of(frame, "key"):
-        keys = {name: key[name] for name in fields_of(frame, "key")}
+        given = {name: key[name] for name in fields_of(frame, "key")}
     elif len(sink.key_fields) == 1:
-        keys = {sink.key_fields[0]: key}
+        given = {sink.key_fields[0]: key}
     else:
         words = "change_format: tombstones: a `key` that is no struct is one column, so that key_fields must be one name"
         raise ConfigError("key-missing", words)
+    keys = {sink.key_column(name, names) or name: part for name, part in given.items()}
     columns = [(functions.coalesce(value[n], keys[n]) if n in keys else value[n]).alias(n) for n in names]
     columns += [column.alias(name) for name, column in keys.items() if name not in names]
     gone = value.isNull() & functions.col(ERROR).isNull() if ERROR in frame.columns else value.isNull()
@@ -156,8 +157,9 @@ def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
     fields = _images(frame)
     told = tuple(frame.schema[OP].metadata.get(KEYS_MARK, ())) if OP in frame.columns else ()
-    keys = sink.key_fields or told
-    if missing := [key for key in keys if key not in fields]:
+    found = {key: sink.key_column(key, fields) for key in sink.key_fields or told}
+    keys = [name for name in found.values() if name is not None]
+    if missing := [key for key, name in found.items() if name is None]:
         known = ", ".join(fields)
         raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
     before, after = _image(frame, "before", fields), _image(frame, "after", fields)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, functions
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
 from frazil.engine.schema import quoted
-from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose
+from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose, misread
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.latest import Survey, latest
 from frazil.engine.write.merge import merge
@@ -33,6 +33,7 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
             debt=table.total("equality-deletes"),
             unchanged=survey.unchanged,
             lacks_columns=len(fit.given) < len(fit.names),
+            misread=misread(fit.keys, fit.schema),
         )
         choice = choose(sink, facts)
         if choice.way == MERGE:

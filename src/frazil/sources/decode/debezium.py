@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from frazil.model.format import Enveloped
-from frazil.model.hidden import OP, ORDER, ORIGIN, UNCHANGED
+from frazil.model.hidden import LANE, OP, ORDER, ORIGIN, UNCHANGED
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import StructType as TableStruct
 from frazil.model.types import parse_type
@@ -85,6 +85,9 @@ def changes(frame: DataFrame, into: str, spec: Enveloped) -> DataFrame:
         UNCHANGED: sf.when(fine, _unchanged(envelope, kinds.get("after"), spec.unavailable_value or UNAVAILABLE)),
         ORDER: _order(frame, envelope, kinds),
     }
+    if LANE in frame.columns:
+        # The database's log is one, whatever partitions its changes are in.
+        hidden[LANE] = sf.when(_lsn(envelope, kinds).isNull(), column(LANE))
     if (table := _table(envelope, kinds)) is not None:
         hidden[ORIGIN] = sf.coalesce(table, *([column(ORIGIN)] if ORIGIN in frame.columns else []))
     frame = frame.withColumns(hidden)
@@ -139,15 +142,26 @@ def _base64(text: str) -> str:
 
 
 def _order(frame: DataFrame, envelope: Column, kinds: dict[str, DataType]) -> Column:
-    """The place in the database's log and in the transaction where they are told, then the place in the topic."""
-    places = []
-    for outer, inner in (("source", "lsn"), ("transaction", "total_order")):
-        kind = kinds.get(outer)
-        known = isinstance(kind, StructType) and inner in kind.names
-        given = field(field(envelope, outer), inner).try_cast("long") if known else sf.lit(None).cast("long")
-        places.append(given.alias(inner))
+    """The place in the database's log where that is told, then the place in the topic.
+
+    Changes that share a place in the log are of one transaction, which counts them. Without the log it is not known which of two
+    transactions is the later, so that their counts tell nothing.
+    """
+    lsn = _lsn(envelope, kinds)
+    within = sf.when(lsn.isNotNull(), _told(envelope, kinds, "transaction", "total_order"))
     offset = column("offset") if "offset" in frame.columns else sf.lit(None).cast("long")
-    return sf.struct(*places, offset.alias("offset"))
+    return sf.struct(lsn.alias("lsn"), within.alias("total_order"), offset.alias("offset"))
+
+
+def _lsn(envelope: Column, kinds: dict[str, DataType]) -> Column:
+    return _told(envelope, kinds, "source", "lsn")
+
+
+def _told(envelope: Column, kinds: dict[str, DataType], outer: str, inner: str) -> Column:
+    """A number within the envelope; null where it is not told."""
+    kind = kinds.get(outer)
+    known = isinstance(kind, StructType) and inner in kind.names
+    return field(field(envelope, outer), inner).try_cast("long") if known else sf.lit(None).cast("long")
 
 
 def _table(envelope: Column, kinds: dict[str, DataType]) -> Column | None:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 from frazil.engine.coerce import JSON_OPTIONS
 from frazil.errors import ConfigError
 from frazil.model.format import MessageOptions, Metadata, RawFormat
-from frazil.model.hidden import ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
+from frazil.model.hidden import CHANGES_MARK, ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
 from frazil.sources.decode.parts import Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
 _VALUE, _KEY = f"{HIDDEN}value_read", f"{HIDDEN}key_read"
@@ -134,8 +134,9 @@ class Messages:
             kept.append(column(OP).alias(OP, metadata={KEYS_MARK: keys}))
         elif not self._options.key_and_value:
             gone = column(_VALUE).isNull() & column(ERROR).isNull()
-            op = sf.when(gone, "delete" if self._tombstones == "delete" else "ignore").otherwise("update")
-            kept.append(op.alias(OP))
+            deletes = self._tombstones == "delete"
+            op = sf.when(gone, "delete" if deletes else "ignore").otherwise("update")
+            kept.append(op.alias(OP, metadata={CHANGES_MARK: True} if deletes else None))
         return [*kept, column(ERROR)]
 
 

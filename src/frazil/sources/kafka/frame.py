@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from frazil.model.hidden import AT, HEADERS, KEY, ORDER, ORIGIN, RAW, TIME
+from frazil.model.hidden import AT, HEADERS, KEY, LANE, ORDER, ORIGIN, RAW, TIME
 from frazil.sources.kafka.offsets import Range
 from frazil.sources.kafka.settings import PREFIX
 
@@ -58,14 +58,15 @@ def _by_topic(values: Mapping[Range, int], *, as_list: bool = False) -> dict[str
 
 
 def with_coordinates(messages: DataFrame) -> DataFrame:
-    """Adds the record as it came, where it stands in the source, and which of two of one key is the later."""
+    """Adds the record as it came, where it stands in the source, and which of two of one key in a partition is the later."""
     return messages.select(
         "*",
         f.col("value").alias(RAW),
         f.col("key").alias(KEY),
         # Names of topics have nothing that JSON would escape.
         f.expr("""concat('{"topic":"', topic, '","partition":', partition, ',"offset":', offset, '}')""").alias(AT),
-        f.struct("offset", "partition").alias(ORDER),
+        f.struct("offset").alias(ORDER),
+        f.xxhash64("topic", "partition").alias(LANE),
         f.col("topic").alias(ORIGIN),
         f.col("timestamp").alias(TIME),
         f.col("headers").alias(HEADERS),

@@ -15,7 +15,21 @@ from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from frazil.engine.schema import require_data
-from frazil.model.hidden import AT, COLUMN_MARK, ERROR, EXTRA, KEY_MARK, MOVED, OP, ORDER, ORIGIN, RAW, TURN, UNCHANGED
+from frazil.model.hidden import (
+    AT,
+    CHANGES_MARK,
+    COLUMN_MARK,
+    ERROR,
+    EXTRA,
+    KEY_MARK,
+    MOVED,
+    OP,
+    ORDER,
+    ORIGIN,
+    RAW,
+    TURN,
+    UNCHANGED,
+)
 from frazil.sources.postgres.numbering import united
 from frazil.sources.postgres.snapshot import PageRange, SnapshotRead
 from frazil.sources.postgres.spool import META, Column, Columns, SpoolFile
@@ -106,7 +120,7 @@ class Shown:
         place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(self.table).alias("table"))
         turn = sf.when(sf.col("extra"), 0).otherwise(1)
         hidden = {
-            OP: sf.col("op"),
+            OP: sf.col("op").alias(OP, metadata={CHANGES_MARK: True}),
             ORDER: sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias(TURN)),
             EXTRA: sf.col("extra"),
             AT: sf.to_json(place),
