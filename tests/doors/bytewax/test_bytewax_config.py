@@ -17,6 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 import frazil
 from frazil.bytewax import IcebergSink, IcebergSinkConfig
+from frazil.engine.catalogs import catalog_settings
 
 SCHEMA = Schema(
     NestedField(10, "id", LongType(), required=True),
@@ -116,6 +117,19 @@ def test_a_schema_of_pyiceberg_keeps_everything() -> None:
             "glue",
             {"region": "us-east-1", "endpoint": "http://localhost:5000"},
         ),
+        *(
+            ({"catalog_type": "glue", "catalog_uri": "", "extra_options": {name: "eu-west-1"}}, "glue", {"region": "eu-west-1"})
+            for name in ("region", "glue.region", "client.region")
+        ),
+        (
+            {
+                "catalog_type": "glue",
+                "catalog_uri": "",
+                "extra_options": {"glue.region": "r", "client.region": "of all", "glue.id": "7", "client.profile-name": "p"},
+            },
+            "glue",
+            {"region": "r", "catalog_id": "7", "profile": "p"},
+        ),
     ],
 )
 def test_catalogs(given: dict[str, Any], section: str, expected: dict[str, Any]) -> None:
@@ -130,6 +144,38 @@ def test_catalogs_without_an_address() -> None:
     for kind in ("hadoop", "memory", "in-memory"):
         assert config(catalog_type=kind, catalog_uri="").spec.catalog.location == "lake"
         assert config(catalog_type=kind, catalog_uri="lake").spec.catalog.location == "lake"
+
+
+@pytest.mark.parametrize(
+    ("given", "store", "expected"),
+    [
+        ({"s3.access-key-id": "k", "s3.region": "r"}, "s3", {"client.region": "r", "s3.access-key-id": "k"}),
+        ({"client.access-key-id": "k", "s3.secret-access-key": "s"}, "s3", {"s3.access-key-id": "k"}),
+        ({"client.access-key-id": "all", "s3.access-key-id": "k"}, "s3", {"s3.access-key-id": "k"}),
+        ({"s3.sse.type": "kms", "s3.sse-kms-key-id": "k"}, "s3", {"s3.sse.type": "kms", "s3.sse.key": "k"}),
+        ({"s3.proxy-uri": "http://p:1"}, "s3", {"http-client.proxy-endpoint": "http://p:1"}),
+        ({"s3.signer.uri": "http://s"}, "s3", {"signer.uri": "http://s"}),
+        ({"s3.write.tags.team": "a"}, "s3", {"s3.write.tags.team": "a"}),
+        ({"gcs.project-id": "p", "gcs.service.host": "http://g"}, "gcs", {"gcs.project-id": "p", "gcs.service.host": "http://g"}),
+        ({"gcs.oauth2.token": "t", "gcs": {"project_id": "p"}}, "gcs", {"gcs.oauth2.token": "t", "gcs.project-id": "p"}),
+        (
+            {"adls.account-name": "a", "adls.account-key": "k"},
+            "azure",
+            {"adls.auth.shared-key.account.name": "a", "adls.auth.shared-key.account.key": "k"},
+        ),
+        (
+            {"adls.account-name": "a", "adls.sas-token": "s"},
+            "azure",
+            {"adls.sas-token.a.dfs.core.windows.net": "s"},
+        ),
+    ],
+)
+def test_properties_of_stores_by_the_names_of_pyiceberg(given: dict[str, Any], store: str, expected: dict[str, str]) -> None:
+    spec = config(extra_options=given).spec
+    settings = catalog_settings(spec)
+    assert getattr(spec, store) is not None
+    assert {"s3": "aws", "gcs": "gcp", "azure": "azure"}[store] in settings.components, "the jars for it are there"
+    assert {name: settings.options.get(name) for name in expected} == expected
 
 
 def test_options_of_stores_sinks_and_spark(tmp_path: Path) -> None:
@@ -205,6 +251,24 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         "extra_options.compresion: there is no option of this name.\nDid you mean 'compression'?",
     ),
     ({"extra_options": {"commit_mode": "upsert"}}, "extra_options.commit_mode: there is no option of this name"),
+    *(
+        (
+            {"extra_options": {name: "x"}} | more,
+            f"extra_options.{name}: there is no option of this name.\n{cure}",
+        )
+        for name, cure, more in (
+            ("s3.acces-key-id", "Did you mean 's3.access-key-id'?", {}),
+            ("s3.endpont", "Did you mean 's3.endpoint'?", {}),
+            ("s3.sse.typ", "Did you mean 's3.sse.type'?", {}),
+            ("s3.signer", "Write 's3.remote-signing-enabled': 'true'.", {}),
+            ("s3.unheard-of", "Known: s3.acceleration-enabled, ", {}),
+            ("s3.sse.type", "Known: s3.access-key-id, s3.endpoint, ", {"catalog_type": "hadoop", "catalog_uri": ""}),
+            ("adls.acount-name", "Did you mean 'adls.account-name'?", {}),
+            ("gcs.projectid", "Did you mean 'gcs.project-id'?", {}),
+            ("glue.regoin", "Did you mean 'glue.region'?", {"catalog_type": "glue", "catalog_uri": ""}),
+        )
+    ),
+    ({"extra_options": {"s3.region": "r", "s3": "r"}}, "extra_options.s3: input should be a valid dictionary"),
     ({"extra_options": {"compression": "rar"}}, "extra_options.compression: input should be"),
     ({"extra_options": {"extra_columns": "evolve"}}, "extra_options.extra_columns: input should be 'ignore' or 'refuse'"),
     ({"extra_options": {"raw_column": "raw"}}, "extra_options.raw_column: it has no meaning without error_column"),
@@ -243,6 +307,45 @@ def test_without_the_package_it_is_told_what_to_install() -> None:
     assert "The sink of Bytewax needs the package bytewax.\nInstall it: pip install 'frazil[bytewax]'." in done.stderr
 
 
-def test_a_secret_is_not_shown() -> None:
-    made = config(extra_options={"credential": "id:hush-hush", "s3.secret-access-key": "hush-hush"})
-    assert "hush-hush" not in repr(made.spec)
+HUSH = "hush-hush"
+SECRETS: list[dict[str, Any]] = [
+    {"catalog_uri": f"http://user:{HUSH}@catalog:8181"},
+    {"catalog_type": "sql", "catalog_uri": f"postgresql://user:{HUSH}@h/db"},
+    {"catalog_type": "sql", "catalog_uri": f"jdbc:postgresql://h/db?user=u&password={HUSH}"},
+    {"catalog_type": "sql", "catalog_uri": "postgresql://h/db", "extra_options": {"password": HUSH}},
+    {"catalog_type": "glue", "catalog_uri": "", "extra_options": {"region": "r", "glue.secret-access-key": HUSH}},
+    *(
+        {"extra_options": options}
+        for options in (
+            {"credential": f"id:{HUSH}"},
+            {"token": HUSH},
+            {"header.Authorization": f"Bearer {HUSH}"},
+            {"s3.secret-access-key": HUSH},
+            {"s3.access-key-id": HUSH},
+            {"s3.session-token": HUSH},
+            {"client.secret-access-key": HUSH},
+            {"adls.account-key": HUSH},
+            {"adls.auth.shared-key.account.key": HUSH},
+            {"adls.sas-token": HUSH},
+            {"adls.connection-string": f"AccountName=a;AccountKey={HUSH}"},
+            {"gcs.oauth2.token": HUSH},
+            {"s3": {"secret_access_key": HUSH}},
+            {"azure": {"storage_account": "a", "access_key": HUSH}},
+            {"gcs": {"service_account_key": HUSH}},
+            {"spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": HUSH}}},
+        )
+    ),
+]
+
+
+def test_a_secret_is_not_shown_by_the_sink_that_is_made_of_it() -> None:
+    made = config(extra_options={"credential": f"id:{HUSH}", "s3.secret-access-key": HUSH})
+    assert HUSH not in repr(made.spec)
+
+
+@pytest.mark.parametrize("given", SECRETS, ids=str)
+def test_a_secret_is_not_shown(given: dict[str, Any]) -> None:
+    made = config(**given)
+    for shown in (repr(made), str(made), repr(made.for_low_latency())):
+        assert HUSH not in shown
+        assert "table_name='db.t'" in shown, "the rest is"

@@ -153,6 +153,16 @@ def test_a_long_run_without_a_state_is_a_question_for_a_person(pond: Pond) -> No
     assert pond.ids() == list(range(11)), "only the last run"
 
 
+def test_a_run_that_was_resumed_and_has_ended_is_not_followed_by_one_without_its_state(pond: Pond) -> None:
+    pond.run(Numbers(4, abort_at=3))
+    pond.run(Numbers(4))
+    error = failure(pond, Numbers(4), recovery=False)
+    assert (error.code, "that was resumed before" in error.message) == ("state-missing", True)
+    assert pond.ids() == [0, 1, 2, 3]
+    pond.run(Numbers(1), recovery=False, on_fresh_start="append")
+    assert pond.ids() == [0, 0, 1, 2, 3]
+
+
 def test_rows_of_others_stay_when_ours_are_taken_back(pond: Pond) -> None:
     working = part(pond, batch_size=1)
     working.write_batch(rows_of([1]))
@@ -227,6 +237,25 @@ def test_a_schema_that_is_not_the_tables_is_told_at_the_start(pond: Pond, given:
     with pytest.raises(frazil.FrazilError) as caught:
         pond.sink(**given).list_parts()
     assert told in caught.value.message
+    assert "partition_evolution" not in caught.value.fix
+    assert "sort_by" not in caught.value.fix
+    assert all(f"{name} out" in caught.value.fix for name in ("partition_spec", "sort_order") if name in given)
+
+
+def test_a_missing_table_that_may_not_be_made_is_told_with_the_options_of_the_sink(pond: Pond) -> None:
+    with pytest.raises(frazil.ConfigError, match="auto_create_table is disabled") as caught:
+        pond.sink(extra_options={"auto_create_table": False}).list_parts()
+    assert "do not set auto_create_table=False in extra_options" in caught.value.fix
+
+
+def test_a_table_that_is_changed_while_the_flow_writes_is_told(pond: Pond) -> None:
+    working = part(pond, batch_size=1)
+    working.write_batch(rows_of([1]))
+    with pond.table().update_schema() as update:
+        update.delete_column("name")
+    with pytest.raises(frazil.DataError, match="column 'name'") as caught:
+        working.write_batch(rows_of([2]))
+    assert caught.value.fix.startswith("The schema is static: change the table back")
 
 
 def test_partitions_are_computed_from_source_fields_and_files_are_sorted(pond: Pond) -> None:

@@ -46,6 +46,7 @@ def one(kind: str, value: Any) -> Any:
         ("string", "ü", "ü"),
         ("string", {"a": [1, NOON]}, '{"a":[1,"2026-01-02T12:00:00+00:00"]}'),
         ("string", ["x", b"\x01"], '["x","01"]'),
+        ("string", {"a": "\ud800ü"}, '{"a":"\\ud800\\u00fc"}'),
         ("string", IDENTIFIER, str(IDENTIFIER)),
         ("uuid", str(IDENTIFIER).upper(), str(IDENTIFIER)),
         ("uuid", IDENTIFIER.bytes, str(IDENTIFIER)),
@@ -88,12 +89,18 @@ def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
         ("decimal(5, 2)", Decimal("NaN"), "not a number with digits"),
         ("string", 5, "5 (int) is not a text"),
         ("string", b"x", "is not a text"),
+        ("string", "a\ud800", "'a\\ud800' (str) has half a character in it"),
+        ("list<string>", ["\udc00"], "has half a character in it"),
+        ("string", {(1, 2): 3}, "{(1, 2): 3} (dict) cannot be JSON: keys must be str, int, float, bool or None, not tuple"),
+        ("string", {"a": float("nan")}, "{'a': nan} (dict) cannot be JSON: Out of range float values"),
+        ("string", [float("inf")], "cannot be JSON: Out of range float values"),
         ("uuid", "no", "is not a UUID"),
         ("binary", "text", "is not bytes"),
         ("fixed[2]", b"abc", "is not 2 bytes"),
         ("date", NOON, "is not a date"),
         ("timestamptz", "2026-01-02", "neither a datetime nor a whole number of millis since 1970"),
         ("timestamptz", 1e12, "neither a datetime"),
+        ("timestamptz", dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-5))), "in UTC not a moment"),
         ("timestamptz", 10**18, "not a moment that there is a date for"),
         ("list<int>", 5, "is not a list"),
         ("list<int>", [1.5], "not a whole number"),
@@ -122,6 +129,37 @@ def test_a_required_field_without_a_value_is_told() -> None:
         RowMaker(columns).table([{"a": 1}, {"b": 2}])
 
 
+def test_a_wrong_value_in_a_required_field_is_told_as_what_it_is() -> None:
+    columns = StructType((Column("a", parse_type("int"), required=True), Column("error", parse_type("string"))))
+    for made in (RowMaker(columns), RowMaker(columns, error_column="error")):
+        with pytest.raises(DataError, match=r"The field 'a' \(int\): 'x' \(str\) is not a whole number") as caught:
+            made.table([{"a": 1}, {"a": "x"}])
+        assert caught.value.fix == (
+            "Correct it in the step before the sink: the column is required, so that the row cannot be kept without it."
+        )
+
+
+@pytest.mark.parametrize(
+    ("value", "told", "raw"),
+    [
+        ("\ud800", "x: '\\ud800' (str) has half a character in it, which a text cannot have", '{"id":1,"x":"\\ud800"}'),
+        (
+            {(1, 2): 3},
+            "x: {(1, 2): 3} (dict) cannot be JSON: keys must be str, int, float, bool or None, not tuple",
+            '{"id":1,"x":"{(1, 2): 3}"}',
+        ),
+        ({"a": float("nan")}, "x: {'a': nan} (dict) cannot be JSON", '{"id":1,"x":"{\'a\': nan}"}'),
+    ],
+)
+def test_a_row_that_cannot_be_a_text_is_kept_with_its_error(value: Any, told: str, raw: str) -> None:
+    columns = maker(id="int", x="string", error="string", raw="string").columns
+    made = RowMaker(columns, error_column="error", raw_column="raw").table([{"id": 1, "x": value}, {"id": 2, "x": "fine"}])
+    wrong, right = made.to_pylist()
+    assert (wrong["id"], wrong["x"], wrong["raw"]) == (1, None, raw)
+    assert wrong["error"].startswith(told)
+    assert right == {"id": 2, "x": "fine", "error": None, "raw": None}
+
+
 @pytest.mark.parametrize(("unit", "number"), [("seconds", 86_400), ("micros", 86_400 * 10**6), ("nanos", 86_400 * 10**9)])
 def test_numbers_count_what_the_unit_says(unit: str, number: int) -> None:
     columns = maker(x="timestamptz").columns
@@ -129,10 +167,11 @@ def test_numbers_count_what_the_unit_says(unit: str, number: int) -> None:
     assert table.to_pylist() == [{"x": dt.datetime(1970, 1, 2, tzinfo=dt.UTC)}]
 
 
+TEXTS = st.text(st.characters(), max_size=5)  # with halves of characters
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=5), st.binary(max_size=4),
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), TEXTS, st.binary(max_size=4),
     st.datetimes(), st.dates(), st.decimals(), st.lists(st.integers(), max_size=2),
-    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+    st.dictionaries(TEXTS, st.integers(), max_size=2), st.dictionaries(st.tuples(st.integers()), st.floats(), max_size=2),
 )  # fmt: skip
 KINDS = ("boolean", "int", "long", "float", "double", "decimal(9, 3)", "string", "uuid", "binary", "fixed[2]", "date",
          "timestamp", "timestamptz", "list<long>", "map<string, int>", "struct<a: int>")  # fmt: skip
@@ -204,3 +243,14 @@ def test_helpers() -> None:
     assert error_row({"a": 1}, ValueError("no"), id=5) == {"id": 5, "error": "ValueError: no", "raw": '{"a":1}'}
     assert with_errors(lambda row: {"id": row["id"]})({"x": 1}) == {"error": "KeyError: 'id'", "raw": '{"x":1}'}
     assert with_errors(lambda row: {"id": row["id"]})({"id": 1}) == {"id": 1}
+
+
+def test_helpers_make_rows_that_can_be_written_of_whatever_comes() -> None:
+    with pytest.raises(DataError, match="cannot be JSON"):
+        to_json({"a": float("nan")})
+    assert error_row("a\ud800", "b\ud800") == {"error": "b\\ud800", "raw": "a\\ud800"}
+    assert json.loads(error_row({"a": float("nan"), (1,): 2}, "no")["raw"]) == {"a": "nan", "(1,)": 2}
+    assert error_row([float("nan")], "no")["raw"] == '"[nan]"'
+    wrong = uplink_row({"device_id": "d-1", "payload": {"t": float("nan")}})
+    assert (wrong["device_id"], wrong["payload"]) == ("d-1", None)
+    assert wrong["error"].startswith("{'t': nan} (dict) cannot be JSON")

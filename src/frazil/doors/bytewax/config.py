@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 
 from frazil.doors.bytewax import schema as schemas
 from frazil.doors.bytewax.progress import FreshStart
+from frazil.doors.bytewax.properties import CATALOG, PROPERTIES, place_of, store_of
 from frazil.doors.bytewax.schema import CODE, Declared
 from frazil.errors import ConfigError
 from frazil.model.arguments import argument_errors, unknown
@@ -22,10 +23,9 @@ from frazil.model.base import Model
 from frazil.model.catalog import CatalogType, GlueCatalog, HiveCatalog, RestCatalog, SqlCatalog
 from frazil.model.coercion import EpochUnit
 from frazil.model.partition import transform_problem
-from frazil.model.secrets import remember, secret_values
+from frazil.model.secrets import MASK, is_secret_name, mask_uri, remember, secret_values
 from frazil.model.settings import Settings
 from frazil.model.sink import FileFormat, SinkSpec
-from frazil.model.storage import S3Storage
 from frazil.model.types import StructType
 
 # Other names of catalogs, as PyIceberg and the services themselves have them.
@@ -39,6 +39,8 @@ _SINK_OPTIONS = (
 )  # fmt: skip
 _SETTINGS = ("retry", "spark")
 _CATALOG_NAME = "catalog_name"
+# What a catalog's section takes from arguments of their own, or from all names that have a dot.
+_NOT_OPTIONS = {"uri", "warehouse", PROPERTIES}
 
 
 class RowOptions(Model):
@@ -82,6 +84,11 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
         remember(secret_values(self.spec))
         self.rows  # noqa: B018 - what is wrong with them is told here, too
         self.settings  # noqa: B018
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        secrets = set(secret_values(self.spec))
+        for name, value in super().__repr_args__():
+            yield name, _masked(value, secrets)
 
     @field_validator("table_schema")
     @classmethod
@@ -146,7 +153,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
     def spec(self) -> SinkSpec:
         """The sink as the engine takes it."""
         namespace, _, table = self.table_name.rpartition(".")
-        catalog, s3 = self._catalog()
+        catalog, stores = self._catalog()
         own = {name: value for name, value in self.extra_options.items() if name in _SINK_OPTIONS}
         given: dict[str, Any] = own | {
             "catalog": catalog,
@@ -157,8 +164,9 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
             "schema_evolution": "strict",
             "partition_evolution": "refuse",
         }
-        if s3:
-            given["s3"] = s3 | own.get("s3", {})
+        for store, options in stores.items():
+            named = own.get(store, {})
+            given[store] = {**options, **named} if isinstance(named, Mapping) else named
         given |= self._layout()
         try:
             spec = SinkSpec.model_validate(given)
@@ -232,14 +240,14 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
             if problem is not None:
                 raise ConfigError(CODE, f"{argument}: {problem}.", fix="Choose another transform, or change the column's type.")
 
-    def _catalog(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The catalog's description, and what the options say about S3."""
+    def _catalog(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """The catalog's description, and what the options say about each store."""
         kind = _CATALOG_TYPES.get(self.catalog_type.lower(), self.catalog_type.lower())
         known = [one.value for one in CatalogType if one is not CatalogType.SPARK]
         if kind not in known:
             found = unknown(self.catalog_type, [*known, *_CATALOG_TYPES], code=CODE)
             raise ConfigError(CODE, f"catalog_type: there is no catalog of type {self.catalog_type!r}.", fix=found.fix)
-        section, s3 = self._sorted_options(kind)
+        section, stores = self._sorted_options(kind)
         name = self.extra_options.get(_CATALOG_NAME)
         catalog: dict[str, Any] = {"type": kind, "warehouse": self.warehouse_path} | ({"name": name} if name is not None else {})
         if kind in ("hadoop", "memory"):
@@ -247,30 +255,50 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
                 raise ConfigError(
                     CODE, f"catalog_uri: a catalog of type {kind} has no address.", fix="Give the same as warehouse_path, or ''."
                 )
-            return catalog, s3
+            return catalog, stores
         address = _glue(self.catalog_uri) if kind == "glue" else {"uri": self.catalog_uri}
-        return catalog | {kind: address | section}, s3
+        return catalog | {kind: address | section}, stores
 
-    def _sorted_options(self, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Those of `extra_options` that are the catalog's, and those about S3, under PyIceberg's names or frazil's."""
+    def _sorted_options(self, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Those of `extra_options` that are the catalog's, and those about each store, under PyIceberg's names or frazil's."""
         model = _SECTIONS.get(kind)
         fields = model.model_fields if model is not None else {}
+        passed_on = PROPERTIES in fields
+        own = {*_SINK_OPTIONS, *_SETTINGS, _CATALOG_NAME, *RowOptions.model_fields}
         section: dict[str, Any] = {}
-        s3: dict[str, Any] = {}
-        for name, value in self.extra_options.items():
-            plain = name.replace("-", "_")
-            if name in (*_SINK_OPTIONS, *_SETTINGS, _CATALOG_NAME) or name in RowOptions.model_fields:
-                continue
-            if plain in fields and plain not in ("uri", "warehouse", "properties"):
+        properties: dict[str, Any] = {}
+        stores: dict[str, dict[str, Any]] = {}
+        # What is said of one of Amazon's services stands above what is said of all.
+        for name in sorted(self.extra_options.keys() - own, key=lambda name: (not name.startswith("client."), name)):
+            value, plain = self.extra_options[name], name.replace("-", "_")
+            if (store := store_of(name)) is not None:
+                stores.setdefault(store, {})
+            if plain in fields and plain not in _NOT_OPTIONS:
                 section[plain] = value
-            elif plain.removeprefix("s3.") in S3Storage.model_fields and plain.startswith("s3."):
-                s3[plain.removeprefix("s3.")] = value
-            elif "." in name and "properties" in fields:
-                section.setdefault("properties", {})[name] = value
+            elif (place := place_of(name, kind, passed_on=passed_on, code=CODE)) is not None:
+                where, key = place
+                found = {CATALOG: section, PROPERTIES: properties}.get(where)
+                (found if found is not None else stores.setdefault(where, {}))[key] = value
+            elif "." in name and passed_on:
+                properties[name] = value
             else:
-                all_names = {*_SINK_OPTIONS, *_SETTINGS, _CATALOG_NAME, *RowOptions.model_fields, *fields}
-                raise unknown(name, all_names - {"uri", "warehouse", "properties"}, code=CODE, prefix=("extra_options",))
-        return section, s3
+                raise unknown(name, {*own, *fields} - _NOT_OPTIONS, code=CODE, prefix=("extra_options",))
+        return section | ({PROPERTIES: properties} if properties else {}), stores
+
+
+def _masked(value: Any, secrets: Collection[str], name: str = "") -> Any:
+    """The value as it may be shown: without what is secret by its name or by what it is used for, and passwords in addresses."""
+    match value:
+        case _ if is_secret_name(name) or (isinstance(value, str) and value in secrets):
+            return MASK
+        case Mapping():
+            return {key: _masked(item, secrets, str(key)) for key, item in value.items()}
+        case list() | tuple():
+            return [_masked(item, secrets) for item in value]
+        case str():
+            return mask_uri(value)
+        case _:
+            return value
 
 
 def require_error_columns(columns: StructType, options: RowOptions) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frazil.doors.bytewax.rows import Misfit, as_json, moment
+from frazil.doors.bytewax.rows import Misfit, as_json, is_writable, moment, raw_text
 from frazil.errors import DataError
 
 Row = dict[str, Any]
@@ -23,13 +23,16 @@ def from_epoch_ms(milliseconds: int) -> dt.datetime:
 
 def to_json(value: Any) -> str:
     """A nested value as the text that a string column takes."""
-    return as_json(value)
+    try:
+        return as_json(value)
+    except Misfit as misfit:
+        raise DataError("value-not-json", f"{misfit}.") from None
 
 
 def error_row(raw: Any, error: BaseException | str, **fields: Any) -> Row:
     """A row for something that could not be read: what is wrong in ``error``, and what it was in ``raw``."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    return {**fields, "error": text, "raw": _text(raw)}
+    return {**fields, "error": _writable(text), "raw": _text(raw)}
 
 
 def with_errors(transform: Callable[[Any], Row]) -> Callable[[Any], Row]:
@@ -107,4 +110,10 @@ def _identifier(value: Any) -> str | None:
 def _text(raw: Any) -> str:
     if hasattr(raw, "model_dump"):
         raw = raw.model_dump()
-    return raw if isinstance(raw, str) else raw.decode(errors="replace") if isinstance(raw, bytes) else as_json(raw)
+    if isinstance(raw, str):
+        return _writable(raw)
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw_text(raw)
+
+
+def _writable(text: str) -> str:
+    return text if is_writable(text) else text.encode(errors="backslashreplace").decode()

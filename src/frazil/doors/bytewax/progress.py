@@ -29,8 +29,9 @@ class FreshStart(StrEnum):
     """What becomes of the rows of the run before when Bytewax starts a part without a state.
 
     ``auto``: rows of a run that finished are kept. Those of a run that was cut off early, before Bytewax can have stored
-    anything of it, are taken back, as they are sent again. Otherwise nobody can tell, and the sink stops. ``undo``: taken back.
-    ``append``: kept.
+    anything of it, are taken back, as they are sent again. Otherwise nobody can tell, and the sink stops: also after a run that
+    was resumed, since its recovery store is gone, and a run that was stopped in a quiet moment looks finished, too. ``undo``:
+    taken back. ``append``: kept.
     """
 
     AUTO = "auto"

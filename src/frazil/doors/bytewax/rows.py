@@ -76,8 +76,7 @@ class RowMaker:
 
     def _array(self, column: Column, rows: Sequence[Mapping[str, Any]], errors: dict[int, list[str]]) -> pa.Array:
         values: list[Any] = [row.get(column.name) for row in rows]
-        plain = _PLAIN.get(column.type.name)
-        if plain is None or not {type(value) for value in values if value is not None} <= plain:
+        if not _all_plain(column.type, values):
             values = [self._fitted(column, value, n, errors) for n, value in enumerate(values)]
         if column.required and None in values:
             raise _error(column, "it is required, and a row has no value for it", "required-null")
@@ -87,7 +86,7 @@ class RowMaker:
         try:
             return None if value is None else fitted(value, column.type, self.unit)
         except Misfit as misfit:
-            if self.error_column is None:
+            if self.error_column is None or column.required:
                 raise _error(column, str(misfit), "value-not-convertible") from None
             errors.setdefault(number, []).append(f"{column.name}: {misfit}")
             return None
@@ -96,7 +95,7 @@ class RowMaker:
         return {number: "; ".join(told) for number, told in errors.items()}
 
     def _raws(self, errors: Iterable[int], rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-        return {number: as_json(rows[number]) for number in errors}
+        return {number: raw_text(rows[number]) for number in errors}
 
     def _require_known(self, rows: Sequence[Mapping[str, Any]]) -> None:
         known = {column.name for column in self.columns.fields}
@@ -109,17 +108,66 @@ class RowMaker:
                 )
 
 
+def _all_plain(kind: Type, values: Sequence[Any]) -> bool:
+    """Whether all values go into a column of the type as they are."""
+    present = [value for value in values if value is not None]
+    plain = _PLAIN.get(kind.name)
+    if plain is None or not {type(value) for value in present} <= plain:
+        return False
+    return kind.name != "string" or is_writable("".join(present))
+
+
 def _error(column: Column, why: str, code: str) -> DataError:
+    kept = (
+        ": the column is required, so that the row cannot be kept without it."
+        if column.required
+        else ", or name an error_column in extra_options to keep such rows."
+    )
     return DataError(
-        code,
-        f"The field {column.name!r} ({column.type}): {why}.",
-        fix="Correct it in the step before the sink, or name an error_column in extra_options to keep such rows.",
+        code, f"The field {column.name!r} ({column.type}): {why}.", fix=f"Correct it in the step before the sink{kept}"
     )
 
 
+def is_writable(text: str) -> bool:
+    """Whether a text has a form in UTF-8: half a character, which JSON and Python let pass, has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_json(value: Any) -> str:
-    """A nested value as the text that a string column takes; times in ISO 8601, what JSON does not know as its text."""
-    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+    """A nested value as the text that a string column takes; times in ISO 8601, what JSON does not know as its text.
+
+    A Misfit where that cannot be: NaN, infinity, keys that are neither texts nor numbers, something that is inside itself.
+    """
+
+    def written(*, ascii_only: bool) -> str:
+        return json.dumps(value, default=_plain, ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
+
+    try:
+        text = written(ascii_only=False)
+        # JSON has a way to write half a character down.
+        return text if is_writable(text) else written(ascii_only=True)
+    except (TypeError, ValueError) as error:
+        raise Misfit(f"{_shown(value)} cannot be JSON: {error}") from None
+
+
+def raw_text(value: Any) -> str:
+    """Whatever came, as JSON, to be looked at by somebody: a field that cannot be JSON as Python writes it."""
+    try:
+        return as_json(value)
+    except Misfit:
+        return as_json({str(name): _or_repr(item) for name, item in value.items()} if isinstance(value, Mapping) else repr(value))
+
+
+def _or_repr(value: Any) -> Any:
+    try:
+        as_json(value)
+    except Misfit:
+        return repr(value)
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -139,7 +187,10 @@ def _plain(value: Any) -> Any:
 def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
     """A moment in UTC: a datetime, in UTC where it does not say, or a number since 1970."""
     if isinstance(value, dt.datetime):
-        return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+        try:
+            return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+        except OverflowError:
+            raise Misfit(f"{_shown(value)} is in UTC not a moment that there is a date for") from None
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(f"{_shown(value)} is neither a datetime nor a whole number of {unit.value} since 1970")
     micros, rest = (value * _MICROS[unit], 0) if unit is not EpochUnit.NANOS else divmod(value, 1000)
@@ -244,6 +295,8 @@ def _real(name: str) -> Callable[[Any, EpochUnit], float]:
 def _string(value: Any, _: EpochUnit) -> str:
     match value:
         case str():
+            if not is_writable(value):
+                raise Misfit(f"{_shown(value)} has half a character in it, which a text cannot have")
             return value
         case uuid.UUID():
             return str(value)

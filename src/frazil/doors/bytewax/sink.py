@@ -11,16 +11,18 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytewax.outputs import FixedPartitionedSink, StatefulSinkPartition
 
 from frazil.doors.bytewax.config import IcebergSinkConfig, require_error_columns
+from frazil.doors.bytewax.cures import own_cures
 from frazil.doors.bytewax.progress import SOURCE, Beginning, Mark, State, beginning
 from frazil.doors.bytewax.rows import RowMaker
-from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
+from frazil.errors import ConfigError, DataError, Halted, Retryable
 from frazil.model.commit import RowCounts
 from frazil.model.events import CommitFailed, Committed, Event, Listener, told_to
 from frazil.model.types import StructType
@@ -70,8 +72,9 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
         try:
             state = State.read(resume_state, for_part, config.num_partitions)
             writer = self._writer(session, f"{config.spec.id or step_id}/{for_part}")
-            writer.open()
-            begins = self._set_back(writer, state, for_part)
+            with own_cures():
+                writer.open()
+                begins = self._set_back(writer, state, for_part)
         except BaseException:
             self._broken.set()
             raise
@@ -95,7 +98,8 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             if self._session is None or self._maker is None:
                 session = _session(self.config)
                 spec, rows, declared = self.config.spec, self.config.rows, self.config.declared
-                table = self._writer(session, spec.id or "").prepare()
+                with own_cures():
+                    table = self._writer(session, spec.id or "").prepare()
                 if declared is not None:
                     _require_same(declared.columns, table, spec.full_name)
                 columns = table if declared is None else declared.columns
@@ -150,30 +154,32 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         self._broken = broken
         self._clock = clock
         self._rows: list[Mapping[str, Any]] = []
+        # The rows of a flush that has failed. The table may have them all the same, and knows a flush by its number: they are
+        # tried again as they were, and rows that came since are another flush.
+        self._tried: list[Mapping[str, Any]] = []
         self._oldest = 0.0
         self._settled = False
         self._closed = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._turn = threading.Condition()
         self._timer: threading.Thread | None = None
 
     @property
     def waiting(self) -> int:
         """How many rows wait for a flush."""
-        return len(self._rows)
+        return len(self._tried) + len(self._rows)
 
     def write_batch(self, values: list[Mapping[str, Any]]) -> None:
         """Takes rows, and flushes when there are enough."""
-        with self._turn:
-            self._require_sound()
+        with self._at_work():
             for value in values:
                 if not isinstance(value, Mapping):
-                    raise self._broken_by(_not_a_row(value))
-            if not self._rows:
+                    raise _not_a_row(value)
+            if not self.waiting:
                 self._oldest = self._clock()
             self._rows.extend(values)
             self._settled = False
-            if len(self._rows) >= self._config.batch_size:
+            if self.waiting >= self._config.batch_size:
                 self._flush()
             elif self._timer is None:
                 self._timer = threading.Thread(target=self._keep_time, name=f"frazil-{self.name}", daemon=True)
@@ -183,12 +189,8 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
 
     def snapshot(self) -> dict[str, Any]:
         """Commits what is waiting: what Bytewax remembers from here on is in the table."""
-        with self._turn:
-            self._require_sound()
-            if self._rows:
-                self._flush(snapshot=True)
-            else:
-                self._mark = replace(self._mark, snapshots=self._mark.snapshots + 1)
+        with self._at_work():
+            self._flush(snapshot=True)
             self._settled = True
             mark = self._mark
             return State(self.name, self._config.num_partitions, mark.run, mark.seq, mark.snapshots).to_bytewax()
@@ -202,7 +204,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         with self._turn:
             self._closed = True
             self._turn.notify()
-            if self._settled and not self._rows and not self._broken.is_set():
+            if self._settled and not self.waiting and not self._broken.is_set():
                 self._finish()
         if self._timer is not None:
             self._timer.join()
@@ -218,7 +220,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         """Flushes what has waited long enough, until the part is closed."""
         with self._turn:
             while not self._closed and self._failure is None:
-                due = self._oldest + self._config.batch_interval_seconds if self._rows else None
+                due = self._oldest + self._config.batch_interval_seconds if self.waiting else None
                 left = None if due is None else due - self._clock()
                 if left is None or left > 0:
                     self._turn.wait(left)
@@ -231,19 +233,25 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
                 except Exception as error:  # noqa: BLE001 - carried to the thread of the worker
                     # Told to Bytewax by the next call, which is the only way to stop the flow.
                     log.error("%s: a flush failed: %s", self._writer.sink_id, error)  # noqa: TRY400 - the message says it all
-                    self._failure = error
+                    self._failed(error)
 
     def _flush(self, *, snapshot: bool = False) -> None:
+        """Commits all that is waiting, what has failed before first."""
+        if self._tried:
+            self._commit(self._mark.next(snapshot=False))
+        self._tried, self._rows = self._rows, []
+        if self._tried:
+            self._commit(self._mark.next(snapshot=snapshot))
+        elif snapshot:
+            self._mark = replace(self._mark, snapshots=self._mark.snapshots + 1)
+
+    def _commit(self, after: Mark) -> None:
         from frazil.engine.arrow import frame_of
 
-        after = self._mark.next(snapshot=snapshot)
-        try:
-            frame = frame_of(self._writer.session, self._maker.table(self._rows), self._maker.columns)
-            self._writer.write(frame, self._part(after, len(self._rows)))
-        except BaseException:
-            self._broken.set()
-            raise
-        self._mark, self._rows = after, []
+        frame = frame_of(self._writer.session, self._maker.table(self._tried), self._maker.columns)
+        with own_cures():
+            self._writer.write(frame, self._part(after, len(self._tried)))
+        self._mark, self._tried = after, []
 
     def _part(self, after: Mark, rows: int = 0) -> Part:
         from frazil.engine.part import Part
@@ -251,13 +259,21 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         state = self._writer.state
         return Part(SOURCE, state.end if state is not None else None, after.position, rows)
 
-    def _require_sound(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """The part's turn in the thread of the worker, where whatever fails ends the run."""
+        with self._turn:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                yield
+            except BaseException as error:
+                self._failed(error)
+                raise
 
-    def _broken_by(self, error: FrazilError) -> FrazilError:
+    def _failed(self, error: BaseException) -> None:
+        self._failure = error
         self._broken.set()
-        return error
 
 
 def _session(config: IcebergSinkConfig) -> SparkSession:
