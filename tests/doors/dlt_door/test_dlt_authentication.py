@@ -71,6 +71,17 @@ def test_a_credential_is_changed_for_a_token(
         assert (login.form["client_id"], login.form["client_secret"], login.form["scope"]) == ("id", "secret", scope)
 
 
+def test_of_a_token_and_a_credential_one_is_sent(spark: SparkSession, catalog: NotingCatalog) -> None:
+    """The token, unless the credential has a service that changes it for another."""
+    given = {"token": "t0ken", "credential": "id:secret"}
+    assert client(catalog.uri, **given).is_storage_initialized()
+    assert (seen(catalog), catalog.logins) == ({"Bearer t0ken"}, [])
+    catalog.requests.clear()
+    assert client(catalog.uri, **given, oauth2_server_uri=catalog.uri + TOKENS).is_storage_initialized()
+    assert seen(catalog) == {f"Bearer {FETCHED}"}
+    assert {login.headers.get("authorization") for login in catalog.logins} == {None}
+
+
 def test_nobody_is_named_where_nothing_is_given(spark: SparkSession, catalog: NotingCatalog) -> None:
     assert client(catalog.uri).is_storage_initialized()
     assert (seen(catalog), catalog.logins) == ({None}, [])

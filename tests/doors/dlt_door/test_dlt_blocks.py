@@ -5,6 +5,7 @@ Addresses are those of the tests' catalog. Its tables are in a folder, so that t
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from dlt_lakes import DltLake
+from dlt_lakes import DltLake, loaded, resource
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
@@ -100,6 +101,22 @@ def test_our_first_block_can_be_pasted(
     monkeypatch.chdir(lake.folder)
     run(blocks(OURS)[0], lake.folder)
     assert "[(1, 'Alicia'), (2, 'Bob')]" in capsys.readouterr().out
+
+
+def test_our_block_of_the_adapter_partitions_and_sorts(lake: DltLake) -> None:
+    (block,) = (one for one in blocks(OURS) if "iceberg_adapter(" in one)
+    events = resource([{"at": dt.datetime(2026, 11, 1, tzinfo=dt.UTC), "user_id": 1, "region": "eu"}], "events")
+    exec(block, {"events": events})
+    loaded(lake.pipeline().run(events))
+    table = lake.table("events")
+    assert {field.name for field in table.spec().fields} == {"at_day", "user_id_bucket_10", "region_identity"}
+    assert [table.schema().find_column_name(field.source_id) for field in table.sort_order().fields] == ["at"]
+
+
+def test_every_block_of_ours_is_run() -> None:
+    """One that is added belongs into a test."""
+    known = ("import dlt", "from frazil.dlt import iceberg_adapter", "iceberg_rest(")
+    assert [one for one in blocks(OURS) if not one.startswith(known)] == []
 
 
 def test_the_older_names_are_the_same_things() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlt.common.configuration.container import Container
 from dlt.common.configuration.exceptions import ConfigFieldMissingException, ConfigurationValueError
+from dlt.common.configuration.specs.pluggable_run_context import PluggableRunContext
 from dlt.common.destination import Destination
 from dlt.common.exceptions import DictValidationException
 from dlt.common.schema.exceptions import SchemaCorruptedException
@@ -14,6 +16,7 @@ from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import DltLake, resource
 
 from frazil.dlt import IcebergRestConfiguration, iceberg_adapter, iceberg_partition, iceberg_rest
+from frazil.doors.dlt.storage import newest_metadata
 from frazil.errors import ConfigError
 
 REST = {"catalog_uri": "https://h/c"}
@@ -47,6 +50,32 @@ def resolved(**options: Any) -> IcebergRestConfiguration:
         ({**REST, "max_retries": -1}, "max_retries: .* greater than or equal to 0"),
         ({**REST, "retry_backoff_base": 0.5}, "retry_backoff_base: .* greater than or equal to 1"),
         ({**REST, "internal_table_prefix": "_"}, "internal_table_prefix: it must have at least one character"),
+        ({**REST, "merge_batch_size": 0}, "merge_batch_size: it must be at least 1, not 0"),
+        ({**REST, "merge_batch_size": -5}, "merge_batch_size: it must be at least 1, not -5"),
+        ({**REST, "merge_batch_size": "x"}, "merge_batch_size: Input should be a valid integer"),
+        ({**REST, "sigv4_enabled": "perhaps"}, "sigv4_enabled: Input should be a valid boolean"),
+        ({**REST, "spark_conf": {"spark.x": [1]}}, "spark_conf: Input should be a valid string"),
+        ({**REST, "signing_name": "glue"}, "signing_name: it has no meaning without sigv4_enabled=True"),
+        ({**REST, "scope": "catalog"}, "scope: it has no meaning without a credential"),
+        ({**SQLITE, "warehouse": "w", "scope": "catalog"}, "scope: it has no meaning without a credential"),
+        ({**REST, "s3_access_key_id": "k"}, "s3_access_key_id: it has no meaning without s3_secret_access_key"),
+        ({**REST, "s3_secret_access_key": "k"}, "s3_secret_access_key: it has no meaning without s3_access_key_id"),
+        (
+            {**REST, "warehouse": "production", "table_location_layout": "{table_name}"},
+            "table_location_layout: a relative one needs a warehouse .* not a name",
+        ),
+        (
+            {**SQLITE, "warehouse": "s3://b/w", "register_new_tables": True},
+            "register_new_tables: only folders of this machine can be looked through, not 's3://b/w/default/'",
+        ),
+        (
+            {**SQLITE, "warehouse": "w", "table_location_layout": "gs://b/{table_name}", "register_new_tables": True},
+            "register_new_tables: only folders of this machine can be looked through, not 'gs://b/'",
+        ),
+        (
+            {**REST, "warehouse": "production", "register_new_tables": True},
+            "register_new_tables: .* 'production', does not tell in which the catalog puts tables: set table_location_layout",
+        ),
     ],
 )
 def test_an_argument(options: dict[str, Any], told: str) -> None:
@@ -61,13 +90,66 @@ def test_an_argument_that_is_not_known_or_missing() -> None:
         resolved(namespace="n")
 
 
+def test_a_setting_that_is_not_known_in_dlt_s_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESTINATION__ICEBERG_REST__TOKNE", "t")
+    told = r"the variable DESTINATION__ICEBERG_REST__TOKNE: unknown option 'tokne'\.\nDid you mean 'token'"
+    with pytest.raises(ConfigError, match=told):
+        resolved(**REST)
+    monkeypatch.delenv("DESTINATION__ICEBERG_REST__TOKNE")
+    # What is another destination's, or dlt's own, is none of ours.
+    monkeypatch.setenv("DESTINATION__OTHER__TOKNE", "t")
+    monkeypatch.setenv("DESTINATION__ICEBERG_REST__CAPABILITIES__NAMING_CONVENTION", "direct")
+    (tmp_path / ".dlt").mkdir()
+    (tmp_path / ".dlt" / "config.toml").write_text("[destination.iceberg_rest]\nnamespace = 'n'\nmax_retry = 3\n")
+    project = Container()[PluggableRunContext]
+    before = project.context.run_dir
+    project.reload(str(tmp_path))
+    try:
+        with pytest.raises(ConfigError, match=r"config.toml, \[destination.iceberg_rest\]: unknown option 'max_retry'"):
+            resolved(**REST)
+        (tmp_path / ".dlt" / "config.toml").write_text("[destination.iceberg_rest]\nnamespace = 'n'\n")
+        project.reload(str(tmp_path))
+        assert resolved(**REST).namespace == "n"
+    finally:
+        project.reload(before)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "layout", "place", "elsewhere"),
+    [
+        ("a.b", None, "a/b/t", "a.b/t"),
+        ("a.b", "{namespace}/{table_name}", "a.b/t", "a/b/t"),
+        ("n", "{dataset_name}/of_{table_name}/data", "ds/of_t/data", "n/t"),
+        ("n", "{table_name}/{table_name}", "t/t", "t/u"),
+    ],
+)
+def test_tables_are_looked_for_where_the_layout_puts_them(
+    tmp_path: Path, namespace: str, layout: str | None, place: str, elsewhere: str
+) -> None:
+    warehouse = tmp_path / "a [house]"
+    for folder in (place, elsewhere):
+        (warehouse / folder / "metadata").mkdir(parents=True)
+        for name in ("00009-a.metadata.json", "00010-b.metadata.json"):
+            (warehouse / folder / "metadata" / name).touch()
+    options = {**SQLITE, "warehouse": str(warehouse), "namespace": namespace, "table_location_layout": layout}
+    config = resolved(**options, register_new_tables=True)
+    newest = f"file://{warehouse}/{place}/metadata/00010-b.metadata.json"
+    assert list(newest_metadata(config.searched())) == [("t", newest)]
+
+
 def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESTINATION__ICEBERG_REST__TOKEN", "t0ken")
-    config = resolved(catalog_uri="https://user:passw0rd@h/c", s3_secret_access_key="s3cret")
-    made = Destination.from_reference("frazil.dlt.iceberg_rest", catalog_uri="https://user:passw0rd@h/c", credential="id:cr3d")
+    options: Any = {
+        "catalog_uri": "https://user:passw0rd@h/c", "credential": "id:cr3d", "oauth2_server_uri": "https://user:oa0th@h/t",
+        "s3_access_key_id": "acc3ss", "s3_secret_access_key": "s3cret", "s3_endpoint": "https://user:end0@h",
+        "spark_conf": {"spark.hadoop.fs.s3a.secret.key": "sp4rk"},
+    }  # fmt: skip
+    config = resolved(**options)
+    made = Destination.from_reference("frazil.dlt.iceberg_rest", **options)
     assert config.token == "t0ken"
-    told = f"{config} {config!r} {made!r} {config.data_location()}"
-    assert not [secret for secret in ("t0ken", "passw0rd", "s3cret", "cr3d") if secret in told], told
+    told = f"{config} {config!r} {made} {made!r} {config.data_location()} {config.sink('t')!r} {config.spark_settings!r}"
+    secrets = ("t0ken", "passw0rd", "cr3d", "oa0th", "acc3ss", "s3cret", "end0", "sp4rk")
+    assert not [secret for secret in secrets if secret in told], told
 
 
 def merge(**more: Any) -> dict[str, Any]:

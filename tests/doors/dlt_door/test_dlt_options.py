@@ -7,13 +7,14 @@ from typing import Any
 
 import dlt
 import pytest
+from dlt.common.schema import Schema
 from dlt.destinations import adapters
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import NAMESPACE, DltLake, loaded, resource
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.dlt import CastingError, SchemaEvolutionError, iceberg_adapter, iceberg_partition
+from frazil.dlt import CastingError, IcebergRestClient, LoadError, SchemaEvolutionError, iceberg_adapter, iceberg_partition
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.engine.catalogs import catalog_settings
 
@@ -63,11 +64,11 @@ def test_hints_and_adapters_partition_and_sort(lake: DltLake) -> None:
 
 
 def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
-    layout = {"table_location_layout": "{namespace}/{table_name}", "internal_table_prefix": "own"}
+    layout = {"table_location_layout": "{dataset_name}/of_{table_name}", "internal_table_prefix": "own"}
     pipeline = lake.pipeline(**layout)
     loaded(pipeline.run([resource([{"id": 1}], "keep"), resource([{"id": 1}], "go")]))
     assert lake.tables() == {"keep", "go", "own_loads", "own_version", "own_pipeline_state"}
-    assert lake.table("go").location() == f"file://{lake.folder}/warehouse/{NAMESPACE}/go"
+    assert lake.table("go").location() == f"file://{lake.folder}/warehouse/ds/of_go"
     loaded(pipeline.run(resource([{"id": 2}], "go"), refresh="drop_data"))
     assert (lake.rows("keep", "id"), lake.rows("go", "id")) == ([(1,)], [(2,)])
     history = len(lake.table("go").snapshots())
@@ -155,7 +156,16 @@ def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) 
     assert (7,) in lake.rows("t", "n")
     with pytest.raises(PipelineStepFailed) as failed:
         lake.pipeline("d").run(resource([{"n": "seven"}], columns={"n": {"data_type": "text"}}))
-    assert "column 'n'" in caused(failed, CastingError)
+    told = caused(failed, CastingError)
+    assert "column 'n'" in told
+    assert "declare another data_type" in told
+    assert "on_error" not in told, "which this destination does not have"
+    loaded(lake.pipeline("g").run(resource([{"at": dt.datetime(2026, 11, 1, tzinfo=dt.UTC)}], "times")))
+    with pytest.raises(PipelineStepFailed) as failed:
+        lake.pipeline("h").run(resource([{"at": 1_790_000_000}], "times"))
+    told = caused(failed, CastingError)
+    assert '"data_type": "timestamp"' in told
+    assert "epoch_unit" not in told, "which this destination does not have"
     with pytest.raises(PipelineStepFailed) as failed:
         lake.pipeline("e", strict_casting=True).run(resource([{"n": "7"}], columns={"n": {"data_type": "text"}}))
     assert "strict_casting refuses" in caused(failed, CastingError)
@@ -188,6 +198,24 @@ def test_the_size_of_a_merge_s_batches_is_that_of_its_tasks(lake: DltLake) -> No
     assert files["large"] < 4
 
 
+def test_settings_of_a_spark_that_runs_already_are_set_or_refused(lake: DltLake) -> None:
+    def client(**options: Any) -> IcebergRestClient:
+        made = lake.destination(**options).client(Schema("s"), IcebergRestConfiguration()._bind_dataset_name("ds"))
+        assert isinstance(made, IcebergRestClient)
+        return made
+
+    told = r"already, with spark\.master=local\[2\], and local\[7\] is asked for\.\nGive all destinations .* spark_master"
+    with pytest.raises(LoadError, match=told):
+        client(spark_master="local[7]").is_storage_initialized()
+    with pytest.raises(LoadError, match=r"already, without spark\.executor\.cores, and 3 is asked for"):
+        client(spark_conf={"spark.executor.cores": 3}).is_storage_initialized()
+    with pytest.raises(LoadError, match=r"without spark\.my\.password, and \*+ is asked for"):
+        client(spark_conf={"spark.my.password": "hush"}).is_storage_initialized()
+    asked = {"spark_master": "local[2]", "spark_conf": {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.driver.memory": "1g"}}
+    for options, zone in ((asked, "Asia/Tokyo"), ({}, "UTC")):
+        assert client(**options).sql_client.execute_sql("SELECT current_timezone()") == [(zone,)]
+
+
 def spark_options(**settings: Any) -> dict[str, str]:
     """What Spark is told of a catalog."""
     config = IcebergRestConfiguration(**settings)
@@ -203,6 +231,7 @@ def spark_options(**settings: Any) -> dict[str, str]:
             {"credential": "id:secret", "oauth2-server-uri": "https://h/tokens", "scope": "PRINCIPAL_ROLE:ALL"},
         ),
         ({"credential": "id:secret", "scope": "all"}, {"credential": "id:secret", "scope": "all"}),
+        ({"token": "t0ken", "credential": "id:secret"}, {"token": "t0ken"}),
         (
             {"sigv4_enabled": True, "signing_region": "eu-west-1", "signing_name": "glue"},
             {"rest.sigv4-enabled": "true", "rest.signing-region": "eu-west-1", "rest.signing-name": "glue",

@@ -54,13 +54,36 @@ def test_a_load_that_was_killed_between_its_tables_is_finished_by_the_next_run(l
     assert [len(lake.snapshots(name)) for name in ("t", "t__parts", "log")] == [2, 2, 2]
 
 
-def test_a_catalog_that_fails(spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest, tmp_path: Path) -> None:
+# What the loads below leave, by what they do.
+OLD, SECOND, THIRD = [(1, "a")], [(1, "b"), (2, "b")], [(1, "c"), (3, "c")]
+DISPOSITIONS: dict[str, tuple[Any, list[Any], list[Any]]] = {
+    "append": ("append", [*OLD, *SECOND], [*OLD, *SECOND, *THIRD]),
+    "replace": ("replace", SECOND, THIRD),
+    **{
+        name: ({"disposition": "merge", "strategy": name}, SECOND, [(1, "c"), (2, "b"), (3, "c")])
+        for name in ("delete-insert", "upsert")
+    },
+    "insert-only": ({"disposition": "merge", "strategy": "insert-only"}, [(1, "a"), (2, "b")], [(1, "a"), (2, "b"), (3, "c")]),
+}
+
+
+@pytest.mark.parametrize("name", DISPOSITIONS)
+def test_a_catalog_that_fails(
+    spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest, tmp_path: Path, name: str
+) -> None:
     """Commits that are applied and answered with an error are found; a load that is given up is finished by the next run."""
-    namespace = "dlt_faults"
+    disposition, *left = DISPOSITIONS[name]
+    after_second, after_third = map(sorted, left)
+    namespace = f"dlt_faults_{name.replace('-', '_')}"
     catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
 
     def rows() -> list[Any]:
-        return sorted(catalog.load_table((namespace, "t")).scan().to_arrow()["id"].to_pylist())
+        found = catalog.load_table((namespace, "t")).scan().to_arrow().to_pylist()
+        return sorted((row["id"], row["v"]) for row in found)
+
+    def data(of: list[tuple[int, str]]) -> Any:
+        given = [{"id": key, "v": value} for key, value in of]
+        return resource(given, write_disposition=disposition, primary_key="id")
 
     def run(*data: Any, tries: int = 3) -> None:
         destination = iceberg_rest(
@@ -68,17 +91,20 @@ def test_a_catalog_that_fails(spark: SparkSession, rest_catalog: RestCatalog, fa
         )
         loaded(dlt.pipeline("faults", destination=destination, pipelines_dir=str(tmp_path / "dlt")).run(*data))
 
-    run(resource([{"id": 1}]))
+    # To look for a table is tried again, too.
+    faulty_rest.script([refused(500)] * 3, on="load")
+    run(data(OLD))
+    assert (rows(), faulty_rest.unused) == (OLD, ())
     faulty_rest.script([applied_then(503), refused(409), applied_then_cut_off()])
-    run(resource([{"id": 2}]))
-    assert (rows(), faulty_rest.unused) == ([1, 2], ())
+    run(data(SECOND))
+    assert (rows(), faulty_rest.unused) == (after_second, ())
     faulty_rest.script([refused(503)] * 40)
     with pytest.raises(PipelineStepFailed, match="table t: After 1 attempts it is not known") as failed:
-        run(resource([{"id": 3}]), tries=0)
+        run(data(THIRD), tries=0)
     assert "[outcome-unknown]" in str(failed.value)
     assert "py4j" not in str(failed.value).lower()
-    assert rows() == [1, 2]
+    assert rows() == after_second
     # The next run finds the load in the package. What is applied and denied is found in the table.
     faulty_rest.script([applied_then(500)] * 4)
     run(tries=0)
-    assert rows() == [1, 2, 3]
+    assert rows() == after_third

@@ -297,8 +297,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     @cached_property
     def _loader(self) -> Loader:
-        lake = load_lake(self._sink("any"), self.config.spark_settings)
-        return Loader(lake, self.config.retry_settings(), _tell)
+        retry = self.config.retry_settings()
+        return Loader(load_lake(self._sink("any"), self.config.spark_settings, retry, _tell), retry, _tell)
 
     @property
     def _sink_id(self) -> str:
@@ -388,10 +388,9 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                 )
 
     def _register_new_tables(self) -> None:
-        for name, metadata in newest_metadata(self.config):
+        for name, metadata in newest_metadata(self.config.searched()):
             sink = self.config.sink("any").model_copy(update={"table": name})
-            if self._loader.columns(sink) is None:
-                self._loader.register(sink, metadata)
+            if self._loader.register(sink, metadata):
                 logger.info(f"Registered the table {sink.full_name} from {metadata}")
 
 

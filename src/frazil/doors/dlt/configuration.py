@@ -6,13 +6,17 @@ import dataclasses
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from dlt.common import logger
 from dlt.common.configuration import configspec
 from dlt.common.configuration.exceptions import ConfigurationValueError
+from dlt.common.destination import DestinationCapabilitiesContext
 from dlt.common.destination.client import DestinationClientDwhConfiguration
 from dlt.common.typing import TSecretStrValue
 from dlt.common.utils import digest128, uniq_id
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from frazil.doors.dlt.known import require_known, written_elsewhere
+from frazil.doors.dlt.storage import ANY_TABLE
 from frazil.model.base import InconsistencyError
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import Reader
@@ -22,6 +26,7 @@ from frazil.model.sink import SinkSpec
 
 CATALOG_NAME = "dlt_catalog"
 SQL_SCHEMES = ("sqlite", "postgresql", "postgres")
+SCOPE, SIGNING_NAME = "PRINCIPAL_ROLE:ALL", "execute-api"
 # As many as Athena takes for the same: the tag has twice as many letters.
 _TAG_BYTES = 6
 
@@ -45,7 +50,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     """OAuth2 client credentials: `id:secret`."""
     oauth2_server_uri: str | None = None
     """Where tokens are fetched; the catalog itself when left out."""
-    scope: str | None = "PRINCIPAL_ROLE:ALL"
+    scope: str | None = SCOPE
     """OAuth2 scope, used with a credential."""
     token: TSecretStrValue | None = None
     """Bearer token."""
@@ -54,7 +59,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     """Whether requests to the catalog are signed as Amazon's services want it."""
     signing_region: str | None = None
     """Region of the signature."""
-    signing_name: str = "execute-api"
+    signing_name: str = SIGNING_NAME
     """Name of the service in the signature."""
 
     s3_endpoint: str | None = None
@@ -63,7 +68,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     s3_region: str | None = None
 
     max_retries: int = 5
-    """Tries after the first, of a call to the catalog or the store."""
+    """Tries after the first, of a commit or another call to the catalog."""
     retry_backoff_base: float = 2.0
     """Growth of the wait between tries."""
     merge_batch_size: int | None = None
@@ -74,7 +79,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     table_location_layout: str | None = None
     """Where new tables are put: `{namespace}`, `{dataset_name}`, `{table_name}`, `{location_tag}`; relative to the warehouse."""
     register_new_tables: bool = False
-    """Whether tables that are in the warehouse's folder and not in the catalog are registered there."""
+    """Whether tables that are in folders of this machine and not in the catalog are registered there."""
     hard_delete_column: str | None = "_dlt_deleted_at"
     """Column whose value marks a row that is gone, in merges of tables without a `hard_delete` hint."""
     internal_table_prefix: str = "_dlt"
@@ -91,8 +96,39 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
 
     def on_resolved(self) -> None:
         """Everything that can be wrong is told before anything is done."""
-        self.of_dataset("any").sink("any")
+        require_known(written_elsewhere(self.destination_name or self.destination_type), self.known(), self.own())
+        self._require_types()
+        anyone = self.of_dataset("any")
+        anyone.sink("any")
+        if self.register_new_tables:
+            anyone.searched()
         self.retry_settings()
+        remember(secret_values(self.spark_settings))
+        if self.token and self.credential:
+            unused = "token" if self._by_credential else "credential"
+            logger.warning(f"{unused}: it is not used. With oauth2_server_uri it is the credential, without it the token.")
+
+    @classmethod
+    def own(cls) -> list[str]:
+        """The names of the settings."""
+        return [name for name in cls.get_resolvable_fields() if not name.startswith("_")]
+
+    @classmethod
+    def known(cls) -> list[str]:
+        """The same with those that dlt has for every destination."""
+        return [*cls.own(), *DestinationCapabilitiesContext.get_resolvable_fields()]
+
+    def _require_types(self) -> None:
+        """dlt reads what is in files and variables by its type, and passes arguments on as they are."""
+        hints = self.get_resolvable_fields()
+        for name in IcebergRestConfiguration.__annotations__:
+            if name in hints:
+                try:
+                    setattr(self, name, TypeAdapter(hints[name]).validate_python(getattr(self, name)))
+                except ValidationError as error:
+                    raise _refused(error, name) from None
+        if self.merge_batch_size is not None and self.merge_batch_size < 1:
+            raise ConfigurationValueError(f"merge_batch_size: it must be at least 1, not {self.merge_batch_size}.")
 
     def of_dataset(self, name: str) -> IcebergRestConfiguration:
         """The same for the tables of one dataset."""
@@ -108,7 +144,10 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     @property
     def spark_settings(self) -> SparkSettings:
         """The Spark that does the work."""
-        return SparkSettings(master=self.spark_master, app_name="frazil-dlt", conf=self.spark_conf or {})
+        try:
+            return SparkSettings(master=self.spark_master, app_name="frazil-dlt", conf=self.spark_conf or {})
+        except ValidationError as error:
+            raise _refused(error) from None
 
     def retry_settings(self) -> RetrySettings:
         """How a failed call is tried again."""
@@ -153,6 +192,22 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         remember(secret_values(sink))
         return sink
 
+    def searched(self) -> str:
+        """Where tables may be that the catalog does not know: a location that ``ANY_TABLE`` stands in."""
+        where = "register_new_tables: only folders of this machine can be looked through"
+        location = self._location(ANY_TABLE)
+        if location is None:
+            if not self.warehouse or not (self.is_sql or _is_location(self.warehouse)):
+                raise ConfigurationValueError(
+                    f"{where}, and warehouse, {self.warehouse!r}, does not tell in which the catalog puts tables: "
+                    "set table_location_layout."
+                )
+            # Where catalogs put tables that nobody tells them a place for.
+            location = "/".join((self.warehouse.rstrip("/"), *self.namespace.split("."), ANY_TABLE))
+        if urlsplit(location).scheme not in ("", "file"):
+            raise ConfigurationValueError(f"{where}, not {location.partition(ANY_TABLE)[0]!r}.")
+        return location
+
     def data_location(self) -> str:
         """What tells the data of this destination from that of another."""
         return f"{mask_uri(self.catalog_uri)}|{self.warehouse or ''}|{self.namespace}"
@@ -164,9 +219,18 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     def __str__(self) -> str:
         return f"{mask_uri(self.catalog_uri)}/{self.namespace}" if self.catalog_uri else ""
 
+    @property
+    def _by_credential(self) -> bool:
+        """Which of two ways to say who one is counts: a credential is for a token service, a token is one already."""
+        return bool(self.credential and (self.oauth2_server_uri or not self.token))
+
     def _catalog(self) -> CatalogSpec:
         if not self.catalog_uri:
             raise ConfigurationValueError("catalog_uri: the address of the catalog is missing.")
+        if self.scope not in (SCOPE, None) and not self.credential:
+            raise ConfigurationValueError("scope: it has no meaning without a credential.")
+        if self.signing_name != SIGNING_NAME and not self.sigv4_enabled:
+            raise ConfigurationValueError("signing_name: it has no meaning without sigv4_enabled=True.")
         if self.is_sql:
             self._require_unused("credential", "token", "oauth2_server_uri", "sigv4_enabled", "signing_region")
             if not self.warehouse:
@@ -187,10 +251,10 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         rest: dict[str, Any] = {
             "uri": self.catalog_uri,
             "warehouse": self.warehouse,
-            "credential": self.credential,
-            "token": self.token,
+            "credential": self.credential if self._by_credential else None,
+            "token": None if self._by_credential else self.token,
             "oauth2_server_uri": self.oauth2_server_uri,
-            "scope": self.scope if self.credential else None,
+            "scope": self.scope if self._by_credential else None,
         }
         if self.sigv4_enabled:
             signing = {"rest.sigv4-enabled": "true", "rest.signing-name": self.signing_name}
@@ -200,6 +264,9 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
 
     def _s3(self) -> dict[str, Any]:
         """The store's settings. A signed catalog is one of Amazon's, whose tables are in S3."""
+        if bool(self.s3_access_key_id) != bool(self.s3_secret_access_key):
+            there, absent = ("s3_access_key_id", "s3_secret_access_key")[:: 1 if self.s3_access_key_id else -1]
+            raise ConfigurationValueError(f"{there}: it has no meaning without {absent}.")
         given = {
             "endpoint": self.s3_endpoint,
             "access_key_id": self.s3_access_key_id,
@@ -227,14 +294,21 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             raise ConfigurationValueError("register_new_tables: with a {location_tag} no folder tells the name of its table.")
         if urlsplit(path).scheme or path.startswith("/"):
             return path
-        if not self.warehouse:
-            raise ConfigurationValueError("table_location_layout: a relative one needs a warehouse that it is relative to.")
+        if not self.warehouse or not (self.is_sql or _is_location(self.warehouse)):
+            raise ConfigurationValueError(
+                "table_location_layout: a relative one needs a warehouse that it is relative to: a location, not a name."
+            )
         return f"{self.warehouse.rstrip('/')}/{path}"
 
     def _require_unused(self, *names: str) -> None:
         for name in names:
             if getattr(self, name):
                 raise ConfigurationValueError(f"{name}: it has no meaning for a SQL catalog, and would be ignored.")
+
+
+def _is_location(warehouse: str) -> bool:
+    """Whether it is a place, not a name that the catalog knows."""
+    return bool(urlsplit(warehouse).scheme) or warehouse.startswith("/")
 
 
 def _filled_in(option: str, template: str, **parts: str) -> str:
@@ -245,14 +319,18 @@ def _filled_in(option: str, template: str, **parts: str) -> str:
         raise ConfigurationValueError(f"{option}: {template!r} cannot be filled in ({error}); it may hold {known}.") from None
 
 
-# What the settings are called in the sink, where that differs from their own names.
-_NAMES = {"backoff_multiplier": "retry_backoff_base", "partition_by": "x-partition", "write_properties": "table_properties"}
+# What the settings are called in the model, where that differs from their own names.
+_NAMES = {
+    "backoff_multiplier": "retry_backoff_base", "partition_by": "x-partition", "write_properties": "table_properties",
+    "conf": "spark_conf", "master": "spark_master",
+}  # fmt: skip
 
 
-def _refused(error: ValidationError) -> ConfigurationValueError:
+def _refused(error: ValidationError, name: str | None = None) -> ConfigurationValueError:
+    """What pydantic found first, under the name of the setting: the one given, or that of the place in the model."""
     first = error.errors(include_url=False, include_input=False)[0]
     # What does not fit together is told with the place in the error itself.
     cause = first.get("ctx", {}).get("error")
     told = cause.problems[0].at[:1] if isinstance(cause, InconsistencyError) else ()
-    place = str((first["loc"] or told or ("destination",))[0])
+    place = name or str((first["loc"] or told or ("destination",))[0])
     return ConfigurationValueError(f"{_NAMES.get(place, place)}: {first['msg'].removeprefix('Value error, ')}")

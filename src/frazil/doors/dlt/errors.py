@@ -13,6 +13,27 @@ _EVOLUTION = ("required-missing", "schema-strict", "schema-mismatch", "extra-col
 _CASTING = ("strict-casting", "value-not-convertible", "epoch-unit", "required-null")
 
 
+_OPTIONAL = "make it optional in the table: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL."
+
+# What to do, where the cure that the error brings names an option that this destination does not have.
+_CURES = {
+    "value-not-convertible": "Correct the data, or declare another data_type for the column: columns={...} of the resource.",
+    "required-null": f"Correct the data, or {_OPTIONAL}",
+    "required-missing": f"Supply the column, or {_OPTIONAL}",
+    "epoch-unit": 'Declare the column as a time: columns={...: {"data_type": "timestamp"}} of the resource; or convert it there.',
+    "strict-casting": "Cast the column in the resource, change the table's type, or set strict_casting=False.",
+    "schema-mismatch": "Declare the column with the table's data_type: columns={...} of the resource; or change the table.",
+    "columns-differ-by-case": "Rename one of them in the resource, or by a naming convention: SCHEMA__NAMING=snake_case.",
+    "column-reserved": "Rename them in the resource.",
+    "order-differs": "Leave sort hints out to write in the table's order, or change that: ALTER TABLE ... WRITE ORDERED BY ...",
+    "rolled-back": 'Set the table\'s branch to that snapshot again, or load the resource anew with refresh="drop_resources".',
+    "namespace-missing": "Run the pipeline again: it makes the namespace.",
+    "s3-access-denied": "Check s3_access_key_id and s3_secret_access_key, and the permissions s3:GetObject, s3:PutObject, "
+    "s3:DeleteObject.",
+    "spark-runs-already": "Give all destinations of a process the same spark_master and spark_conf, or leave them out.",
+}
+
+
 class LoadError(DestinationTerminalException):
     """A load that frazil refuses. ``code`` is stable."""
 
@@ -38,7 +59,8 @@ class LoadInterrupted(DestinationTransientException):
 
 
 def _told(error: FrazilError, where: str) -> str:
-    return f"{where}: {error} [{error.code}]" if where else f"{error} [{error.code}]"
+    text = f"{error.message}\n{_CURES[error.code]}" if error.code in _CURES else str(error)
+    return f"{where}: {text} [{error.code}]" if where else f"{text} [{error.code}]"
 
 
 def translated(error: FrazilError, where: str = "") -> Exception:

@@ -8,8 +8,7 @@ from dlt.common.destination import Destination, DestinationCapabilitiesContext
 from dlt.common.destination.configuration import ParquetFormatConfiguration
 
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
-from frazil.errors import ConfigError
-from frazil.model.names import nearest
+from frazil.doors.dlt.known import require_known
 from frazil.model.secrets import mask_uri
 
 if TYPE_CHECKING:
@@ -27,15 +26,8 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
     def __init__(
         self, catalog_uri: str | None = None, namespace: str | None = None, warehouse: str | None = None, **options: Any
     ) -> None:
-        known = [*IcebergRestConfiguration.get_resolvable_fields(), *DestinationCapabilitiesContext.get_resolvable_fields()]
-        for name in options:
-            if name not in known:
-                near = nearest(name, known)
-                raise ConfigError(
-                    "unknown-option",
-                    f"iceberg_rest: unknown option {name!r}.",
-                    fix=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(_OWN))}.",
-                )
+        spec = IcebergRestConfiguration
+        require_known(((name, type(self).__name__) for name in options), spec.known(), spec.own())
         super().__init__(catalog_uri=catalog_uri, namespace=namespace, warehouse=warehouse, **options)
 
     @property
@@ -76,9 +68,6 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
         caps.parquet_format = ParquetFormatConfiguration(version="2.4")
         caps.recommended_file_size = 128_000_000
         return caps
-
-
-_OWN = [name for name in IcebergRestConfiguration.get_resolvable_fields() if not name.startswith("_")]
 
 
 def _literal(value: Any) -> Any:

@@ -1,30 +1,29 @@
-"""Tables that are in a warehouse's folder, whether the catalog knows them or not."""
+"""Tables that are in folders of this machine, whether the catalog knows them or not."""
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from dlt.common.configuration.exceptions import ConfigurationValueError
+from frazil.engine.catalogs import warehouse_uri
 
-from frazil.doors.dlt.configuration import IcebergRestConfiguration
+# Stands in a location for the name of a table; nobody has it in a name.
+ANY_TABLE = "\ue000"
 
 _NUMBER = re.compile(r"^v?(\d+)")
 
 
-def newest_metadata(config: IcebergRestConfiguration) -> Iterator[tuple[str, str]]:
-    """The tables in the namespace's folder, each with the location of its newest metadata."""
-    place = urlsplit(config.warehouse or "")
-    if place.scheme not in ("", "file") or not config.warehouse:
-        raise ConfigurationValueError(
-            f"register_new_tables: only a warehouse in a folder of this machine can be looked through, not {config.warehouse!r}."
-        )
-    folder = Path(unquote(place.path)).joinpath(*config.namespace.split("."))
-    for table in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if files := sorted((table / "metadata").glob("*.metadata.json"), key=_age):
-            yield table.name, files[-1].resolve().as_uri()
+def newest_metadata(location: str) -> Iterator[tuple[str, str]]:
+    """The tables at a location that ``ANY_TABLE`` stands in, each with the location of its newest metadata."""
+    path = "/" + warehouse_uri(location).removeprefix("file:").lstrip("/")
+    parts = path.split(ANY_TABLE)
+    name = re.compile(re.escape(parts[0]) + "([^/]+)" + r"\1".join(map(re.escape, parts[1:])))
+    for folder in sorted(glob.glob("*".join(map(glob.escape, parts)))):
+        files = sorted((Path(folder) / "metadata").glob("*.metadata.json"), key=_age)
+        if files and (found := name.fullmatch(folder)):
+            yield found[1], warehouse_uri(str(files[-1]))
 
 
 def _age(path: Path) -> tuple[int, str]:

@@ -1,0 +1,43 @@
+"""The names of settings: one that nobody knows is told, with the nearest, wherever it was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from dlt.common.configuration.container import Container
+from dlt.common.configuration.providers.toml import SettingsTomlProvider
+from dlt.common.configuration.specs.pluggable_run_context import PluggableRunContext
+
+from frazil.errors import ConfigError
+from frazil.model.names import nearest
+
+_SECTION = "destination"
+# What dlt itself looks for beside the settings of a destination.
+_DLT_S_OWN = ("destination_type", "capabilities")
+
+
+def require_known(names: Iterable[tuple[str, str]], known: Iterable[str], own: Iterable[str]) -> None:
+    """Refuses names that are not known; each comes with the place that it is in. ``own`` are those that are listed then."""
+    every = [*known, *_DLT_S_OWN]
+    for name, place in names:
+        if name not in every:
+            near = nearest(name, every)
+            raise ConfigError(
+                "unknown-option",
+                f"{place}: unknown option {name!r}.",
+                fix=f"Did you mean {near!r}?" if near else f"Known are: {', '.join(sorted(own))}.",
+            )
+
+
+def written_elsewhere(destination: str) -> Iterator[tuple[str, str]]:
+    """The names of a destination's settings in dlt's files and in variables, which dlt leaves alone if it does not know them."""
+    for provider in Container()[PluggableRunContext].providers.providers:
+        if isinstance(provider, SettingsTomlProvider):
+            found, _ = provider.get_value(destination, dict, "", _SECTION)
+            for name in found if isinstance(found, Mapping) else ():
+                yield name, f"{provider.name}, [{_SECTION}.{destination}]"
+    prefix = f"{_SECTION}__{destination}__".upper()
+    for variable in sorted(os.environ):
+        if variable.startswith(prefix):
+            yield variable.removeprefix(prefix).partition("__")[0].lower(), f"the variable {variable}"
