@@ -129,12 +129,14 @@ def test_the_prompt_answers_goes_on_after_mistakes_and_keeps_no_secret(typed: Ca
         "SHOW SINK;\r"
         "help\r\r"
         "CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;\r"
+        "CREATE CONNECTION c TO ICEBERG CATALOG (TYPE 'sql', URI 'postgresql://me:hunter2hunter2@h/d', WAREHOUSE 'w');\r"
         "exit\r"
     )
     assert "created secret s" in told
     assert "<prompt>:1:6: what to show is expected here" in told
     assert "VALIDATE CONNECTION" in told
     assert "created source numbers" in told
+    assert "created connection c" in told
     assert "hunter2" not in told
     kept = history_file().read_text()
     assert "CREATE SOURCE numbers" in kept

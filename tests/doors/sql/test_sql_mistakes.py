@@ -255,12 +255,52 @@ def test_the_words_that_users_search_for(tmp_path: Path, text: str) -> None:
     assert error.location.text.startswith(token, error.location.column - 1)
 
 
-def test_a_script_with_a_mistake_does_nothing_at_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last", "said", "place"),
+    [
+        ("CREATE SOURCE s FROM NOWHERE;", "", (3, 22)),
+        ("CREATE VIEW v AS SELECT * FROM nobody;", "there is no source", (3, 32)),
+        (SINK.format("numbers") + " WITH (COMMIT INTERVAL = '0s');", "must be at least 1 second", (3, 98)),
+        ("CREATE SECRET lake AS 'taken-name';", "is there already", (3, 15)),
+        ("ALTER CONNECTION lake SET (TYPE = 'rest');", "Invalid REST catalog URI", (3, 28)),
+        ("DROP SECRET lake;", "'lake' is a connection", (3, 13)),
+        ("DROP SOURCE numbers; SHOW CREATE SOURCE numbers;", "there is no source 'numbers'", (3, 41)),
+        ("DESCRIBE nobody;", "'nobody'", (3, 10)),
+        ("EXPLAIN SINK numbers;", "is a source, and a sink is needed", (3, 14)),
+        ("VALIDATE CONNECTION nobody;", "there is no connection", (3, 21)),
+        ("CREATE CONNECTION a TO AWS (REGION 'x'); VALIDATE CONNECTION a;", "nothing of its own to connect to", (3, 62)),
+        ("SELECT * FROM numbers;", "which keeps no rows", (3, 15)),
+    ],
+)
+def test_a_script_with_a_mistake_does_nothing_at_all(tmp_path: Path, last: str, said: str, place: tuple[int, int]) -> None:
     here = session(tmp_path)
-    error = refused(here, f"{LAKE}\nCREATE SOURCE s FROM NOWHERE;")
+    error = refused(here, f"{LAKE}\nCREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;\n{last}")
+    assert said in error.message
     assert error.location is not None
-    assert (error.location.line, error.location.column) == (2, 22)
-    assert here.definitions.all() == {}
+    assert (error.location.line, error.location.column) == place
+    assert not here.definitions.path.exists()
+
+
+def test_statements_see_what_those_before_them_change(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    told = run(
+        here,
+        f"""CREATE SECRET p AS 'first-password'; {LAKE}
+        CREATE CONNECTION pg TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u', PASSWORD SECRET p);
+        CREATE SOURCE orders FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (items);
+        {SINK.format("items")}; SHOW SINKS; ALTER SINK s SET (COMMIT INTERVAL = '5s'); ALTER SECRET p AS 'second-password';
+        SHOW SINKS; DROP SINK s; CREATE SECRET IF NOT EXISTS p AS 'third-password'; {SINK.format("orders")};""",
+    )
+    shown = [one.rows[0][5] for one in told if one.statement == "SHOW SINKS"]
+    assert shown == ["every 1 s", "every 5 s"]
+    source = here.project().pipelines[0].source.model_dump()
+    assert source["password"].get_secret_value() == "second-password"
+
+
+def test_definitions_that_follow_each_other_are_kept_together(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, f"{LAKE} CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER; {SINK.format('numbers')}; SHOW SINKS")
+    assert here.definitions.version == 1
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from sql_cases import LAKE, refused, run, session
 
 from frazil.doors.sql import Definitions, parse, render
+from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.statements import Kind, Query
+from frazil.engine.catalogs import CatalogSettings
+from frazil.engine.query import Rows
 from frazil.errors import ConfigError
 
 SCRIPT = f"""{LAKE}
@@ -123,12 +127,25 @@ def test_drop_takes_what_uses_it_along_only_when_asked_to(tmp_path: Path) -> Non
     assert "'pass' is used by pg, shop, bought" in refused(here, "DROP SECRET pass").message
     (answer,) = run(here, "DROP SECRET pass CASCADE")
     assert answer.message == "dropped pass, pg, shop, bought"
-    assert answer.notes == ("the tables of bought stay as they are",)
+    assert answer.notes[0] == "the tables of bought stay as they are"
+    assert "SELECT pg_drop_replication_slot('frazil_bought')" in answer.notes[1]
+    assert "the database shop" in answer.notes[1]
     assert list(here.definitions.all()) == ["lake", "s3", "numbers", "odd", "odds"]
     assert here.definitions.secrets() == {}
     (again,) = run(here, "DROP SECRET IF EXISTS pass")
     assert "nothing was changed" in again.message
     assert "there is no secret 'pass'" in refused(here, "DROP SECRET pass").message
+
+
+def test_drop_finds_what_uses_an_object_that_was_created_later(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    run(here, "CREATE SECRET key AS 'later-secret-key'")
+    run(here, "CREATE CONNECTION later TO AWS (ACCESS KEY ID = 'A', SECRET ACCESS KEY SECRET key)")
+    run(here, "ALTER CONNECTION lake SET (AWS CONNECTION = later)")
+    (answer,) = run(here, "DROP SECRET key CASCADE")
+    assert answer.message == "dropped key, lake, odds, bought, later"
+    assert here.project().pipelines == ()
 
 
 def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -140,16 +157,16 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     for file in (other, text):
         before = file.read_bytes()
         with pytest.raises(ConfigError, match="holds no definitions of frazil"):
-            Definitions(file).add(parse("CREATE SECRET s AS 'x'")[0])  # type: ignore[arg-type]
+            Definitions(file).apply([Change(added=parse("CREATE SECRET s AS 'x'")[0])])  # type: ignore[arg-type]
         assert file.read_bytes() == before
 
 
 def test_two_sessions_do_not_make_the_same_object_twice(tmp_path: Path) -> None:
     first, second = Definitions(tmp_path / "d.db"), Definitions(tmp_path / "d.db")
     (secret,) = parse("CREATE SECRET s AS 'one-value'")
-    first.add(secret)  # type: ignore[arg-type]
+    first.apply([Change(added=secret)])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="is there already"):
-        second.add(secret)  # type: ignore[arg-type]
+        second.apply([Change(added=secret)])  # type: ignore[arg-type]
     assert (second.version, list(second.all())) == (1, ["s"])
 
 
@@ -162,6 +179,16 @@ def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
     assert "NOT ENFORCED" in render(here.world.objects["k"])
 
 
+@pytest.mark.parametrize(("size", "told"), [("1MiB", ""), ("2GB", "where a row takes 2,148 bytes or more")])
+def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_told(tmp_path: Path, size: str, told: str) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    sink = "CREATE SINK k FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k')"
+    for statement in (f"{sink} WITH (MINIMUM SIZE = '{size}')", f"ALTER SINK odds SET (MINIMUM SIZE = '{size}')"):
+        (answer,) = run(here, statement)
+        assert ["1,000,000 rows at most" in note and told in note for note in answer.notes] == ([True] if told else [])
+
+
 @pytest.mark.parametrize(
     ("query", "rewritten"),
     [
@@ -169,7 +196,16 @@ def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
         ("SELECT 'FROM odds' FROM Odds o JOIN lake.n.odds p", "SELECT 'FROM odds' FROM `lake`.`n`.`odds` o JOIN lake.n.odds p"),
         ("SELECT * FROM odds.files", "SELECT * FROM `lake`.`n`.`odds`.files"),
         ("WITH odds AS (SELECT 1) SELECT * FROM odds", "WITH odds AS (SELECT 1) SELECT * FROM odds"),
+        (
+            "WITH odds AS (SELECT * FROM odds), b AS (SELECT * FROM Odds) SELECT * FROM odds, b",
+            "WITH odds AS (SELECT * FROM `lake`.`n`.`odds`), b AS (SELECT * FROM Odds) SELECT * FROM odds, b",
+        ),
         ("SELECT * FROM range(3)", "SELECT * FROM range(3)"),
+        ("SELECT * FROM range(3) r, odds o", "SELECT * FROM range(3) r, `lake`.`n`.`odds` o"),
+        (
+            "SELECT extract(year FROM odds), trim(BOTH 'x' FROM odd) FROM range(3) WHERE a IS DISTINCT FROM odds",
+            "SELECT extract(year FROM odds), trim(BOTH 'x' FROM odd) FROM range(3) WHERE a IS DISTINCT FROM odds",
+        ),
     ],
 )
 def test_sinks_stand_for_their_tables_in_queries(tmp_path: Path, query: str, rewritten: str) -> None:
@@ -180,4 +216,49 @@ def test_sinks_stand_for_their_tables_in_queries(tmp_path: Path, query: str, rew
     made = with_tables(here.world, statement)
     assert made.text == rewritten
     assert (made.offset(0), made.offset(len(made.text))) == (0, len(query))
-    assert made.names("lake") == ("lake" in rewritten)
+    assert [there.catalog.name for there in made.lakes] == (["lake"] if "lake" in rewritten else [])
+
+
+FILES = f"""{SCRIPT}
+CREATE CONNECTION other TO AWS (ACCESS KEY ID = 'AKIA-other', SECRET ACCESS KEY = 'other-secret-key');
+CREATE SINK again FROM people INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'people') USING AWS CONNECTION other;
+CREATE SINK same FROM people INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'same') USING AWS CONNECTION s3;
+"""
+
+
+@pytest.fixture
+def read_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str | None]:
+    """Tells the key with which Spark would read the files of a query's tables."""
+    asked: list[CatalogSettings] = []
+
+    def ask(text: str, catalogs: Sequence[CatalogSettings], *_: object) -> Rows:
+        asked[:] = catalogs
+        return Rows(("text",), ((text,),))
+
+    monkeypatch.setattr("frazil.engine.query.ask", ask)
+
+    def read(query: str) -> str | None:
+        run(session(tmp_path), query)
+        (catalog,) = asked
+        return catalog.options.get("s3.access-key-id")
+
+    return read
+
+
+def test_a_query_reads_files_as_the_sinks_of_its_tables_write_them(tmp_path: Path, read_key: Callable[[str], str | None]) -> None:
+    run(session(tmp_path), FILES)
+    assert read_key("SELECT * FROM odds") is None
+    assert read_key("SELECT * FROM bought") == "AKIA-inline"
+    assert read_key("SELECT * FROM lake.n.orders.snapshots") == "AKIA-inline"
+    assert read_key("SELECT * FROM again, lake.n.people") == "AKIA-other"
+    assert read_key("SELECT * FROM lake.n.elsewhere JOIN bought JOIN same") == "AKIA-inline"
+
+
+@pytest.mark.parametrize("second", ["again", "lake.n.people", "odds"])
+def test_a_query_over_tables_that_are_reached_in_different_ways_is_refused(tmp_path: Path, second: str) -> None:
+    here = session(tmp_path)
+    run(here, FILES)
+    error = refused(here, f"SELECT *\nFROM bought, {second}")
+    assert f"{second} and bought are reached in different ways" in error.message
+    assert error.location is not None
+    assert (error.location.line, error.location.column) == (2, 14)

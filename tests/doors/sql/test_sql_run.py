@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from sql_cases import BESIDE, ROOT, blocks, refused
 
 from frazil.doors.sql import Answer, Definitions, Session, run
-from frazil.model.events import Committed, Event, Started, Stopped
+from frazil.errors import FrazilError
+from frazil.model.events import Committed, Event, Staged, Started, Stopped
 from frazil.model.settings import RetrySettings, Settings
 from services.kafka import Kafka, Message
 from services.processes import start, wait_until
@@ -43,10 +44,10 @@ class Door:
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return list(self.sql(query)[-1].rows)
 
-    def run(self, *only: str) -> list[Committed]:
+    def run(self, *only: str, listen: Callable[[Event], None] = lambda _: None) -> list[Committed]:
         """Runs what is there to its end, and tells of the commits."""
         told: list[Event] = []
-        run(self.session, once=True, only=only, listeners=[told.append])
+        run(self.session, once=True, only=only, listeners=[told.append, listen])
         return [event for event in told if isinstance(event, Committed)]
 
     def write(self, name: str, rows: list[dict[str, Any]]) -> None:
@@ -117,17 +118,60 @@ def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothi
             except Exception:  # lost to the sinks, as they lose to this
                 continue
 
+    staged: dict[str, int] = {}
+    amid: dict[str, int] = {}
+
+    def race_on(event: Event) -> None:
+        """Between the files of a sink and its commit others commit, for sure."""
+        if isinstance(event, Staged):
+            staged[event.pipeline] = len(raced)
+            wait_until(lambda: len(raced) >= staged[event.pipeline] + 20, 60, "the racing commits")
+        elif isinstance(event, Committed):
+            amid[event.pipeline] = len(raced) - staged[event.pipeline]
+
     racer = threading.Thread(target=race)
     racer.start()
     try:
-        door.run("b", "c")
-        wait_until(lambda: len(raced) >= 20, 60, "the run")
+        door.run("b", "c", listen=race_on)
     finally:
         stop.set()
         racer.join()
+    assert {name: count >= 20 for name, count in amid.items()} == {"b": True, "c": True}
     assert door.rows("SELECT counter, count(*) FROM a GROUP BY 1 ORDER BY 1") == [(number, 3) for number in range(1, 44)]
     assert door.run() == []
     assert door.rows("SELECT count(*) FROM a") == [(3 * 43,)]
+
+
+@pytest.mark.parametrize(("parallel", "seconds", "meet"), [(1, 1.0, False), (2, 60.0, True)])
+def test_as_many_sinks_write_at_once_as_the_settings_say(door: Door, parallel: int, seconds: float, meet: bool) -> None:
+    door.session = Session(door.session.definitions, SETTINGS.model_copy(update={"parallel": parallel}))
+    door.sql(f"""CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 5);
+                 CREATE SINK first FROM numbers {into("first")}; CREATE SINK a FROM numbers {into("a")};
+                 CREATE SINK b FROM numbers {into("b")};""")
+    door.run("first")  # the catalog is there
+    staged: list[str] = []
+    met: list[bool] = []
+    another = threading.Event()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Staged):
+            staged.append(event.pipeline)
+            if len(staged) > 1:
+                another.set()
+            else:
+                met.append(another.wait(seconds))
+
+    door.run("a", "b", listen=listen)
+    assert met == [meet]
+
+
+def test_what_stops_a_sink_names_it(door: Door) -> None:
+    (door.folder / "other.db").write_text("hello, this is no database at all, however long one looks at it")
+    door.sql(f"""CREATE CONNECTION gone TO ICEBERG CATALOG (TYPE 'sql', URI 'sqlite:///{door.folder}/other.db', WAREHOUSE 'w');
+                 CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 5);
+                 CREATE SINK lost FROM numbers INTO ICEBERG CATALOG CONNECTION gone (NAMESPACE 'n', TABLE 't');""")
+    with pytest.raises(FrazilError, match=r"^sink lost: .*catalog"):
+        door.run()
 
 
 def test_alter_create_and_drop_take_effect_in_a_run_that_is_under_way(door: Door) -> None:
@@ -163,7 +207,7 @@ def test_a_grouped_view_keeps_its_table_up_batch_after_batch(door: Door) -> None
     door.sql(f"""CREATE SOURCE sales (country text, price int, ok boolean, note text)
                  FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
                  CREATE VIEW paid AS SELECT s.*, price * 2 AS double FROM sales s WHERE price > 1;
-                 CREATE MATERIALIZED VIEW totals AS SELECT country, count(*) AS n, count(note) AS notes, sum(double) AS total,
+                 CREATE MATERIALIZED VIEW totals AS SELECT country, count(*) AS n, count(note, ok) AS notes, sum(double) AS total,
                      min(price) AS least, max(price) FILTER (WHERE ok) AS most, bool_and(ok) AS fine FROM paid GROUP BY country;
                  CREATE SINK totals_sink FROM totals {into("totals")};""")
     written: list[dict[str, Any]] = []

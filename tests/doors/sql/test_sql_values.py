@@ -65,6 +65,7 @@ def test_partitions(tmp_path: Path) -> None:
     [
         ("WITH (COMMIT INTERVAL '5s', MAXIMUM PERIOD '5s')", "say the same"),
         ("WITH (COMMIT INTERVAL '2h')", "at most 3600"),
+        ("WITH (COMMIT INTERVAL '1 day')", "at most 3600"),
         ("WITH (COMMIT INTERVAL '1500ms')", "whole number of seconds"),
         ("WITH (MINIMUM SIZE = 'much')", "is no size"),
         ("WITH (TARGET FILE SIZE = '5kB')", "whole number of MiB"),
@@ -121,10 +122,82 @@ def test_s3_tables_sign_their_requests(tmp_path: Path, kind: str) -> None:
 
 
 def test_s3_tables_sign_for_the_first_region_when_none_is_given(tmp_path: Path) -> None:
-    keys = "CREATE CONNECTION aws TO AWS (ASSUME ROLE ARN = 'arn:aws:iam::1:role/r');"
+    keys = "CREATE CONNECTION aws TO AWS (ENDPOINT = 'http://store');"
     found = catalog(tmp_path, "TYPE = 's3table', WAREHOUSE = 'arn:aws:s3tables:x', AWS CONNECTION aws", keys)
     assert found["rest.signing-region"] == "us-east-1"
+
+
+ROLE = "CREATE CONNECTION role TO AWS (ASSUME ROLE ARN = 'arn:aws:iam::1:role/r');"
+KINDS = {
+    "rest": "TYPE = 'rest', URI = 'http://x', AWS CONNECTION = {}",
+    "sql": "TYPE = 'sql', URI = 'sqlite:///c.db', WAREHOUSE = 's3://b/w', AWS CONNECTION = {}",
+    "hive": "TYPE = 'hive', URI = 'thrift://h:9083', WAREHOUSE = 's3://b/w', AWS CONNECTION = {}",
+    "s3table": "TYPE = 's3table', WAREHOUSE = 'arn:aws:s3tables:x', AWS CONNECTION = {}",
+    "glue": "TYPE = 'glue', WAREHOUSE = 's3://b/w', AWS CONNECTION = {}",
+    "hadoop": "TYPE = 'hadoop', WAREHOUSE = 's3://b/w', AWS CONNECTION = {}",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        *((kind, True) for kind in ["rest", "sql", "hive", "glue"]),
+        *((kind, False) for kind in ["rest", "sql", "hive", "s3table"]),
+    ],
+)
+def test_files_are_reached_with_the_role_of_their_connection(tmp_path: Path, kind: str, own: bool) -> None:
+    options, using = KINDS[kind].format("role" if own else "aws"), "" if own else "USING AWS CONNECTION role"
+    found = catalog(tmp_path, options, ROLE + AWS, using)
+    assert found["client.factory"] == "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
     assert (found["client.assume-role.arn"], found["client.assume-role.region"]) == ("arn:aws:iam::1:role/r", "us-east-1")
+    assert "s3.access-key-id" not in found
+
+
+@pytest.mark.parametrize("kind", ["rest", "sql", "hive"])
+def test_a_sink_with_keys_of_its_own_does_not_assume_the_role_of_its_catalog(tmp_path: Path, kind: str) -> None:
+    found = catalog(tmp_path, KINDS[kind].format("role"), ROLE + AWS, "USING AWS CONNECTION aws")
+    assert found["s3.access-key-id"] == "AKIA"
+    assert "client.factory" not in found
+
+
+@pytest.mark.parametrize(("kind", "said"), [("hadoop", "a hadoop catalog cannot be used"), ("s3table", "cannot be signed")])
+def test_a_role_that_a_catalog_cannot_assume_is_refused(tmp_path: Path, kind: str, said: str) -> None:
+    here = session(tmp_path)
+    run(here, ROLE + AWS)
+    error = refused(here, REST.format(KINDS[kind].format("role")))
+    assert said in error.message
+    assert "AWS_PROFILE" in error.fix
+    assert error.location is not None
+    assert error.location.text.startswith("AWS CONNECTION", error.location.column - 1)
+    run(here, REST.format(KINDS[kind].format("aws")))
+    alter = "ALTER CONNECTION aws RESET (ACCESS KEY ID, SECRET ACCESS KEY)"
+    assert said in refused(here, f"{alter}; ALTER CONNECTION aws SET (ASSUME ROLE ARN = 'arn:aws:iam::1:role/r')").message
+
+
+@pytest.mark.parametrize(
+    ("kind", "using", "said"),
+    [
+        ("hadoop", "role", "cannot be used with an ASSUME ROLE ARN"),
+        ("glue", "role", "have one ASSUME ROLE ARN"),
+        ("glue", "far", "have one REGION"),
+    ],
+)
+def test_a_sink_cannot_reach_files_as_its_catalog_cannot(tmp_path: Path, kind: str, using: str, said: str) -> None:
+    here = session(tmp_path)
+    far = "CREATE CONNECTION far TO AWS (REGION = 'us-west-2');"
+    run(here, f"{ROLE}{AWS}{far}{REST.format(KINDS[kind].format('aws'))}CREATE SOURCE o FROM LOAD GENERATOR COUNTER")
+    error = refused(here, f"CREATE SINK s FROM o {TO} USING AWS CONNECTION {using}")
+    assert said in error.message
+    assert error.location is not None
+    assert error.location.text.startswith(using, error.location.column - 1)
+
+
+def test_glue_is_called_in_the_first_region_when_none_is_given_and_never_without_its_token(tmp_path: Path) -> None:
+    nowhere = "CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'AKIA', SECRET ACCESS KEY = 'aws-secret');"
+    assert catalog(tmp_path, KINDS["glue"].format("aws"), nowhere)["client.region"] == "us-east-1"
+    here = session(tmp_path)
+    error = refused(here, "ALTER CONNECTION aws SET (SESSION TOKEN = 'aws-session-token')")
+    assert "Glue's own calls cannot have a SESSION TOKEN" in error.message
 
 
 @pytest.mark.parametrize(
@@ -207,6 +280,18 @@ def test_envelopes_decide_the_mode(tmp_path: Path, clauses: str, sink: str, mode
     assert made.sink.commit_mode == mode
     assert (made.source.key_format is not None) == keyed
     assert made.source.tells_operations == ("ENVELOPE" in clauses)
+
+
+def test_a_view_does_not_look_into_envelopes(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(
+        here,
+        f"{KAFKA}CREATE SOURCE o FROM KAFKA CONNECTION kafka (TOPIC 't') KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE DEBEZIUM",
+    )
+    error = refused(here, "CREATE VIEW v AS SELECT after.id FROM o WHERE after.status = 'paid'")
+    assert "are envelopes of Debezium's, whose rows a view cannot look at" in error.message
+    assert error.location is not None
+    assert error.location.text.startswith("o WHERE", error.location.column - 1)
 
 
 def test_tables_of_a_database_each_have_their_own_slot(tmp_path: Path) -> None:

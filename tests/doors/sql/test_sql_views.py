@@ -59,7 +59,8 @@ def test_what_a_view_reads() -> None:
 def test_an_aggregate_is_what_each_row_adds() -> None:
     found = view(
         """SELECT o.country, date(at) AS day, count(*) AS n, count(coupon) AS coupons, sum(price * 2) total, min(price) AS lo,
-        max(price) FILTER (WHERE ok) AS hi, count_if(price > 9) AS dear, count(*) FILTER (WHERE o.ok) AS fine,
+        max(price) FILTER (WHERE ok) AS hi, count_if(price > 9) AS dear,
+        count(o.a, f(b, c)) FILTER (WHERE ok) AS whole, count(*) FILTER (WHERE o.ok) AS fine,
         bool_and(ok) AS all_ok
         FROM orders o WHERE price > 0 GROUP BY country, date(o.at)"""
     )
@@ -71,6 +72,7 @@ def test_an_aggregate_is_what_each_row_adds() -> None:
         "lo": "min",
         "hi": "max",
         "dear": "sum",
+        "whole": "sum",
         "fine": "sum",
         "all_ok": "min",
     }
@@ -85,6 +87,7 @@ def test_an_aggregate_is_what_each_row_adds() -> None:
         "(price) AS `lo`",
         "CASE WHEN ok THEN price END AS `hi`",
         "CASE WHEN (price > 9) THEN 1L ELSE 0L END AS `dear`",
+        "CASE WHEN (ok) AND (a) IS NOT NULL AND (f(b, c)) IS NOT NULL THEN 1L ELSE 0L END AS `whole`",
         "CASE WHEN (ok) THEN 1L ELSE 0L END AS `fine`",
         "(ok) AS `all_ok`",
     ]
@@ -116,6 +119,9 @@ def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None
         ("SELECT a, count(*) AS a FROM s GROUP BY a", "two columns are named a", "count"),
         ("SELECT a FROM s GROUP BY a", "GROUP BY without an aggregate", "GROUP"),
         ("SELECT a, sum(*) AS n FROM s GROUP BY a", "sum(*) has no meaning", "*"),
+        ("SELECT a, count(s.*) AS n FROM s GROUP BY a", "count(*) has no meaning here", "s.*"),
+        ("SELECT a, count() AS n FROM s GROUP BY a", "count of what?", ")"),
+        ("SELECT a, min(b, c) AS n FROM s GROUP BY a", "min takes one value, and there are 2", "min"),
         ("SELECT n FROM (SELECT a, count(*) AS n FROM s GROUP BY a)", "what was grouped cannot be read on", "GROUP"),
         ("SELECT 1", "FROM is missing", ""),
         ("SELECT a, FROM s", "an expression is expected here", "FROM"),
@@ -128,3 +134,10 @@ def test_what_would_need_other_rows_is_refused_at_its_token(query: str, said: st
     assert said in raised.value.message
     assert raised.value.location is not None
     assert raised.value.location.text[raised.value.location.column - 1 :].startswith(token)
+
+
+def test_what_is_advised_instead_of_distinct_is_accepted() -> None:
+    with pytest.raises(ConfigError) as raised:
+        view("SELECT DISTINCT a, b FROM s")
+    assert raised.value.fix == "Group by the columns, with count(*) AS n beside them."
+    assert view("SELECT a, b, count(*) AS n FROM s GROUP BY a, b").keys == ("a", "b")

@@ -18,6 +18,8 @@ DEFAULT_REGION = "us-east-1"
 _S3_TABLES = ("s3table", "s3tables", "s3tablesrest", "s3tablerest")
 _TYPES = ("rest", *_S3_TABLES, "sql", "hive", "glue", "hadoop")
 _ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
+_NO_ROLE = "a hadoop catalog cannot be used with an ASSUME ROLE ARN"
+_BY_PROFILE = "Leave it out, and name a profile with that role_arn in AWS_PROFILE: AWS's default chain then assumes it."
 
 
 class Lake(Model):
@@ -51,12 +53,13 @@ def given_of(world: World, connection: CreateConnection) -> Given:
     return Given(world, connection, connection.options)
 
 
-def lake(world: World, connection: CreateConnection) -> Lake:
-    """The catalog that a connection leads to."""
+def lake(world: World, connection: CreateConnection, files: CreateConnection | None = None) -> Lake:
+    """The catalog that a connection leads to. ``files`` is another AWS connection than its own, for the files of its tables."""
     given = given_of(world, connection)
     given.required("TYPE")
     kind = given.choice("TYPE", *_TYPES) or ""
     aws = _aws_of(world, given)
+    files = files or aws
     if kind not in ("rest", *_S3_TABLES):
         given.refuse(f"in a catalog of type {kind}", "CREDENTIAL", "TOKEN", "SCOPE", "OAUTH2 SERVER URI")
     name = given.text("NAME") or connection.name.text
@@ -64,12 +67,29 @@ def lake(world: World, connection: CreateConnection) -> Lake:
     given.built(_Name, {"name": name}, where)  # the name that queries use; told before anything else is built
     values: dict[str, Any] = {"name": name}
     if kind in _S3_TABLES:
-        values |= _s3_tables(given, aws)
+        values |= _s3_tables(given, aws, files)
     else:
-        values |= _section(kind, given, aws)
+        values |= _section(kind, given, aws, files)
     places = {"uri": given.place("URI"), "warehouse": given.place("WAREHOUSE"), kind: given.place("URI"), **where}
     catalog = given.built(CatalogSpec, values, places)
-    return Lake(catalog=catalog, s3=storage(world, aws) if aws is not None else None)
+    return Lake(catalog=catalog, s3=storage(world, files) if files is not None else None)
+
+
+def why_not_for_files(world: World, connection: CreateConnection, files: CreateConnection) -> str:
+    """Why the files of a catalog cannot be reached by another AWS connection than its own; empty when they can."""
+    given, other = given_of(world, connection), given_of(world, files)
+    kind = (given.text("TYPE") or "").lower()
+    if kind == "hadoop" and "ASSUME ROLE ARN" in other:
+        return _NO_ROLE
+    if kind != "glue":
+        return ""
+    own = _aws_of(world, given)
+    keys = given_of(world, own) if own is not None else given
+    if keys.text("ASSUME ROLE ARN") != other.text("ASSUME ROLE ARN"):
+        return "a glue catalog and its files have one ASSUME ROLE ARN, that of the catalog's own AWS CONNECTION"
+    if _region(keys) != _region(other):
+        return "a glue catalog and its files have one REGION, that of the catalog's own AWS CONNECTION"
+    return ""
 
 
 def _aws_of(world: World, given: Given) -> CreateConnection | None:
@@ -80,34 +100,45 @@ def _aws_of(world: World, given: Given) -> CreateConnection | None:
     return world.connection(given.statement, value.name, Target.AWS)
 
 
-def _section(kind: str, given: Given, aws: CreateConnection | None) -> dict[str, Any]:
+def _section(kind: str, given: Given, aws: CreateConnection | None, files: CreateConnection | None) -> dict[str, Any]:
     uri, warehouse = given.text("URI"), given.text("WAREHOUSE")
     match kind:
         case "rest":
             return {
                 "type": kind,
-                "rest": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **_login(given)),
+                "rest": _present(uri=uri, warehouse=warehouse, properties=_role_of(given.world, files), **_login(given)),
             }
         case "sql":
             login = _present(user=given.text("USER"), password=given.text("PASSWORD"))
-            return {"type": kind, "sql": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws), **login)}
+            return {"type": kind, "sql": _present(uri=uri, warehouse=warehouse, properties=_role_of(given.world, files), **login)}
         case "hive":
             given.refuse("in a catalog of type hive", "USER", "PASSWORD")
-            return {"type": kind, "hive": _present(uri=uri, warehouse=warehouse, properties=_role_of(given, aws))}
+            return {"type": kind, "hive": _present(uri=uri, warehouse=warehouse, properties=_role_of(given.world, files))}
         case "glue":
             given.refuse("in a catalog of type glue", "USER", "PASSWORD", "URI")
-            keys = given_of(given.world, aws) if aws is not None else given
-            own = _present(
-                region=keys.text("REGION") if aws else None,
-                access_key_id=keys.text("ACCESS KEY ID") if aws else None,
-                secret_access_key=keys.text("SECRET ACCESS KEY") if aws else None,
-                role_arn=keys.text("ASSUME ROLE ARN") if aws else None,
-                endpoint=keys.text("ENDPOINT") if aws else None,
-            )
-            return {"type": kind, "warehouse": warehouse, "glue": own or None}
+            return {"type": kind, "warehouse": warehouse, "glue": _glue(given, aws)}
         case _:
             given.refuse("in a catalog of type hadoop", "USER", "PASSWORD", "URI")
+            if aws is not None and "ASSUME ROLE ARN" in given_of(given.world, aws):
+                raise given.wrong("AWS CONNECTION", _NO_ROLE, fix=_BY_PROFILE)
             return {"type": kind, "hadoop": _present(warehouse=warehouse)}
+
+
+def _glue(given: Given, aws: CreateConnection | None) -> dict[str, str]:
+    """What Glue's own calls are made with."""
+    if aws is None:
+        return {}
+    keys = given_of(given.world, aws)
+    if "SESSION TOKEN" in keys:
+        words = "Glue's own calls cannot have a SESSION TOKEN"
+        raise given.wrong("AWS CONNECTION", words, fix="Give AWS_SESSION_TOKEN and its keys to the process, and none here.")
+    return _present(
+        region=_region(keys),
+        access_key_id=keys.text("ACCESS KEY ID"),
+        secret_access_key=keys.text("SECRET ACCESS KEY"),
+        role_arn=keys.text("ASSUME ROLE ARN"),
+        endpoint=keys.text("ENDPOINT"),
+    )
 
 
 def _login(given: Given) -> dict[str, str]:
@@ -125,7 +156,7 @@ def _login(given: Given) -> dict[str, str]:
     )
 
 
-def _s3_tables(given: Given, aws: CreateConnection | None) -> dict[str, Any]:
+def _s3_tables(given: Given, aws: CreateConnection | None, files: CreateConnection | None) -> dict[str, Any]:
     """Amazon S3 Tables: a REST catalog whose requests are signed with the keys of the AWS connection."""
     given.refuse("with S3 Tables, which use an AWS CONNECTION", "USER", "PASSWORD", "CREDENTIAL", "TOKEN", "SCOPE",
                  "OAUTH2 SERVER URI")  # fmt: skip
@@ -137,7 +168,11 @@ def _s3_tables(given: Given, aws: CreateConnection | None) -> dict[str, Any]:
             "WAREHOUSE", "WAREHOUSE of S3 Tables is the ARN of the table bucket", fix="Write 'arn:aws:s3tables:...'."
         )
     keys = given_of(given.world, aws)
-    region = keys.text("REGION") or DEFAULT_REGION
+    if "ASSUME ROLE ARN" in keys:
+        # Iceberg's client factory, which assumes roles, is for files; requests to a REST catalog are signed without it.
+        words = "requests to S3 Tables cannot be signed with an ASSUME ROLE ARN"
+        raise given.wrong("AWS CONNECTION", words, fix=_BY_PROFILE)
+    region = _region(keys)
     properties = {
         "rest.sigv4-enabled": "true",
         "rest.signing-name": "s3tables",
@@ -147,20 +182,28 @@ def _s3_tables(given: Given, aws: CreateConnection | None) -> dict[str, Any]:
             "rest.secret-access-key": keys.text("SECRET ACCESS KEY"),
             "rest.session-token": keys.text("SESSION TOKEN"),
         }),
-        **_role_of(given, aws),
+        **_role_of(given.world, files),
     }  # fmt: skip
     uri = given.text("URI") or f"https://s3tables.{region}.amazonaws.com/iceberg"
     return {"type": CatalogType.REST.value, "rest": {"uri": uri, "warehouse": warehouse, "properties": properties}}
 
 
-def _role_of(given: Given, aws: CreateConnection | None) -> dict[str, str]:
-    """The properties by which Iceberg assumes a role."""
-    keys = given_of(given.world, aws) if aws is not None else None
+def _role_of(world: World, files: CreateConnection | None) -> dict[str, str]:
+    """The properties by which Iceberg assumes a role for files; the last is PyIceberg's, which looks at tables."""
+    keys = given_of(world, files) if files is not None else None
     role = keys.text("ASSUME ROLE ARN") if keys is not None else None
     if keys is None or role is None:
         return {}
-    region = keys.text("REGION") or DEFAULT_REGION
-    return {"client.factory": _ASSUME_ROLE, "client.assume-role.arn": role, "client.assume-role.region": region}
+    return {
+        "client.factory": _ASSUME_ROLE,
+        "client.assume-role.arn": role,
+        "client.assume-role.region": _region(keys),
+        "s3.role-arn": role,
+    }
+
+
+def _region(keys: Given) -> str:
+    return keys.text("REGION") or DEFAULT_REGION
 
 
 def storage(world: World, connection: CreateConnection) -> S3Storage:
@@ -174,7 +217,7 @@ def storage(world: World, connection: CreateConnection) -> S3Storage:
                      "ACCESS KEY ID", "SECRET ACCESS KEY", "SESSION TOKEN")  # fmt: skip
     endpoint = given.text("ENDPOINT")
     values = {
-        "region": given.text("REGION") or DEFAULT_REGION,
+        "region": _region(given),
         "endpoint": endpoint,
         # A store of one's own has no host name for each bucket.
         "path_style_access": endpoint is not None,

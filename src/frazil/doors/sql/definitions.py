@@ -51,6 +51,15 @@ class Definition:
         return statement
 
 
+@dataclass(frozen=True)
+class Change:
+    """What one statement does to the definitions: an object is new, is another one now, or some are gone."""
+
+    added: Create | None = None
+    altered: Create | None = None
+    removed: tuple[str, ...] = ()
+
+
 class Definitions:
     """The definitions of one file."""
 
@@ -78,31 +87,20 @@ class Definitions:
         remember(found.values())
         return found
 
-    def add(self, statement: Create) -> None:
-        """Keeps a new object."""
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Keeps all these changes, or none of them."""
+        real = [change for change in changes if change != Change()]
+        if not real:
+            return
         with self._writing() as connection:
-            known = connection.execute("SELECT kind FROM definitions WHERE name = ?", (statement.name.text,)).fetchone()
-            if known is not None:
-                raise statement.wrong(
-                    "sql-exists", statement.name.at, f"the {known[0].lower()} {statement.name.text!r} is there already"
-                )
-            number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM definitions").fetchone()[0]
-            row = (statement.name.text, statement.kind.value, _kept(statement), time.time_ns() // 1_000_000, number)
-            connection.execute("INSERT INTO definitions VALUES (?, ?, ?, ?, ?)", row)
-            _keep_secret(connection, statement)
-
-    def change(self, statement: Create) -> None:
-        """Keeps an object as it is now."""
-        with self._writing() as connection:
-            connection.execute("UPDATE definitions SET sql = ? WHERE name = ?", (_kept(statement), statement.name.text))
-            _keep_secret(connection, statement)
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Forgets objects, secrets with their values."""
-        with self._writing() as connection:
-            for name in names:
-                connection.execute("DELETE FROM definitions WHERE name = ?", (name,))
-                connection.execute("DELETE FROM secrets WHERE name = ?", (name,))
+            for change in real:
+                if change.added is not None:
+                    _add(connection, change.added)
+                if change.altered is not None:
+                    _alter(connection, change.altered)
+                for name in change.removed:
+                    connection.execute("DELETE FROM definitions WHERE name = ?", (name,))
+                    connection.execute("DELETE FROM secrets WHERE name = ?", (name,))
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -163,6 +161,24 @@ class Definitions:
             f"{self.path} holds no definitions of frazil.",
             fix="Name another file with --definitions.",
         )
+
+
+def _add(connection: sqlite3.Connection, statement: Create) -> None:
+    known = connection.execute("SELECT kind FROM definitions WHERE name = ?", (statement.name.text,)).fetchone()
+    if known is not None:
+        words = f"the {known[0].lower()} {statement.name.text!r} is there already"
+        raise statement.wrong("sql-exists", statement.name.at, words)
+    number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM definitions").fetchone()[0]
+    row = (statement.name.text, statement.kind.value, _kept(statement), time.time_ns() // 1_000_000, number)
+    connection.execute("INSERT INTO definitions VALUES (?, ?, ?, ?, ?)", row)
+    _keep_secret(connection, statement)
+
+
+def _alter(connection: sqlite3.Connection, statement: Create) -> None:
+    done = connection.execute("UPDATE definitions SET sql = ? WHERE name = ?", (_kept(statement), statement.name.text))
+    if not done.rowcount:
+        raise statement.wrong("sql-unknown-object", statement.name.at, f"{statement.name.text!r} was dropped meanwhile")
+    _keep_secret(connection, statement)
 
 
 def _kept(statement: Create) -> str:

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from frazil.doors.sql.cursor import did_you_mean
-from frazil.doors.sql.definitions import Definition
+from frazil.doors.sql.definitions import Change, Definition
 from frazil.doors.sql.statements import (
     Create,
     CreateConnection,
+    CreateSecret,
     CreateSource,
     FromPostgres,
     Kind,
@@ -45,9 +46,15 @@ class World:
         """The world that a catalog of definitions describes."""
         return cls({name: definition.statement for name, definition in definitions.items()}, secrets)
 
-    def with_object(self, statement: Create) -> World:
-        """The world with one more object, or one that has changed."""
-        return World({**self.objects, statement.name.text: statement}, self.secrets)
+    def after(self, change: Change) -> World:
+        """The world when something has changed."""
+        objects = {name: one for name, one in self.objects.items() if name not in change.removed}
+        secrets = {name: value for name, value in self.secrets.items() if name not in change.removed}
+        for statement in filter(None, (change.added, change.altered)):
+            objects[statement.name.text] = statement
+            if isinstance(statement, CreateSecret):
+                secrets[statement.name.text] = statement.value
+        return World(objects, secrets)
 
     def find(self, by: Statement, name: Word, *kinds: Kind) -> Create:
         """The object of a name, which must be of one of these kinds."""
@@ -83,10 +90,11 @@ class World:
 
     def dependents(self, name: str) -> list[str]:
         """The objects that use this one, by themselves or through others, in the order of creation."""
+        uses = {other: {self.owner(word.text) for word in names_in(one)} for other, one in self.objects.items()}
         used = {name}
-        for other, statement in self.objects.items():
-            if used & {self.owner(word.text) for word in names_in(statement)}:
-                used.add(other)
+        # An object can use one that was created after it, since it was altered.
+        while more := {other for other in uses if other not in used and uses[other] & used}:
+            used |= more
         return [other for other in self.objects if other in used and other != name]
 
 
@@ -197,6 +205,7 @@ _SECONDS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
     "m": 60, "min": 60, "mins": 60, "minute": 60, "minutes": 60,
     "h": 3600, "hr": 3600, "hour": 3600, "hours": 3600,
+    "d": 86400, "day": 86400, "days": 86400,
 }  # fmt: skip
 _BYTES = {"": 1, "b": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)

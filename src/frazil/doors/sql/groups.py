@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from frazil.doors.sql.tokens import Mark, Token
 from frazil.doors.sql.view import Expression, Piece, Select
 
-_COUNTS = {"COUNT": "", "COUNT_IF": ""}
+_COUNTS = ("COUNT", "COUNT_IF")
 _KEPT_UP = {"SUM": "sum", "MIN": "min", "MAX": "max", "BOOL_OR": "max", "ANY": "max", "SOME": "max", "BOOL_AND": "min",
             "EVERY": "min"}  # fmt: skip
 _OTHERS = ("AVG", "MEAN", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP", "COLLECT_LIST", "COLLECT_SET",
@@ -20,7 +21,7 @@ AGGREGATES = (*_COUNTS, *_KEPT_UP, *_OTHERS)
 class _Reads(Protocol):
     def expression(self, piece: Piece, names: tuple[str, ...]) -> Expression: ...
 
-    def refuse(self, at: int, message: str, fix: str = "") -> object: ...
+    def refuse(self, at: int, message: str, fix: str = "") -> NoReturn: ...
 
 
 def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tuple[str, ...], dict[str, str]]:
@@ -96,8 +97,7 @@ def _named(reader: _Reads, piece: Piece) -> tuple[Piece, str]:
         return piece, last.text
     if last.mark in (Mark.WORD, Mark.NAME) and len(tokens) > 1 and not last.says("END"):
         return Piece(tokens[:-1]), last.text
-    reader.refuse(piece.at, "this column needs a name", fix="Add AS and a name.")
-    raise AssertionError("refused")
+    return reader.refuse(piece.at, "this column needs a name", fix="Add AS and a name.")
 
 
 def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str, str]:
@@ -119,20 +119,39 @@ def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str
             reader.refuse(rest[0].start, "an aggregate stands by itself in its column",
                           fix="Keep each aggregate in a column, and compute with them when you read the table.")  # fmt: skip
         condition = reader.expression(Piece(rest[3:-1]), names).text
-    if not inner:
+    arguments = list(_arguments(inner))
+    if not all(arguments):
         reader.refuse(tokens[closing].start, f"{function.lower()} of what?")
-    value = "" if inner[0].says("*") else reader.expression(Piece(inner), names).text
-    if function in _COUNTS:
-        counts = [f"({condition})"] if condition else []
-        if function == "COUNT_IF":
-            counts.append(f"({value})")
-        elif value:
-            counts.append(f"({value}) IS NOT NULL")
-        met = " AND ".join(counts)
-        return (f"CASE WHEN {met} THEN 1L ELSE 0L END" if met else "1L"), "sum"
-    if not value:
-        reader.refuse(inner[0].start, f"{function.lower()}(*) has no meaning")
-    return (f"CASE WHEN {condition} THEN {value} END" if condition else f"({value})"), _KEPT_UP[function]
+    stars = [one for one in arguments if one[-1].says("*")]
+    if function == "COUNT" and len(inner) == 1 and stars:
+        values = []
+    elif stars:
+        reader.refuse(stars[0][0].start, f"{function.lower()}(*) has no meaning here", fix="Name the column.")
+    else:
+        values = [reader.expression(Piece(one), names).text for one in arguments]
+    if len(values) > 1 and function != "COUNT":
+        reader.refuse(tokens[0].start, f"{function.lower()} takes one value, and there are {len(values)}")
+    if function == "COUNT":
+        # A row counts when none of the values is null.
+        counted = [f"({one}) IS NOT NULL" for one in values]
+    elif function == "COUNT_IF":
+        counted = [f"({values[0]})"]
+    else:
+        (value,) = values
+        return (f"CASE WHEN {condition} THEN {value} END" if condition else f"({value})"), _KEPT_UP[function]
+    met = " AND ".join([f"({condition})", *counted] if condition else counted)
+    return (f"CASE WHEN {met} THEN 1L ELSE 0L END" if met else "1L"), "sum"
+
+
+def _arguments(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, ...]]:
+    """What stands between the commas outside of parentheses."""
+    depth, begin = 0, 0
+    for number, token in enumerate(tokens):
+        depth += token.says("(", "[", "{") - token.says(")", "]", "}")
+        if depth == 0 and token.says(","):
+            yield tokens[begin:number]
+            begin = number + 1
+    yield tokens[begin:]
 
 
 def _closing(tokens: tuple[Token, ...], opening: int) -> int:

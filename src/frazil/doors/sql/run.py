@@ -86,6 +86,9 @@ class _Supervisor:
         self._version = self._session.definitions.version
         project = self._session.project()
         chosen = sinks_to_run(project, self._only)
+        # Each that has something to write takes a turn.
+        many = project.settings.parallel
+        self._turns = threading.BoundedSemaphore(many) if many is not None else None
         self._spark = start_spark(chosen, project.settings)
         self._components = components_of(chosen)
         try:
@@ -143,7 +146,7 @@ class _Supervisor:
 
         def work() -> None:
             try:
-                run_pipeline(pipeline, project.settings, self._spark, self._tell, stop, once=self._once)
+                run_pipeline(pipeline, project.settings, self._spark, self._tell, stop, once=self._once, turns=self._turns)
             except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
                 self._running[pipeline.name].error = error
 
@@ -161,6 +164,8 @@ class _Supervisor:
             self._ended[name] = one.pipeline
             if one.error is None:
                 continue
+            if isinstance(one.error, FrazilError):
+                one.error.message = f"sink {name}: {one.error.message}"
             self._errors[name] = one.error
             if self._session.settings.on_failure == "stop":
                 self._stop.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from frazil.doors.sql.connections import Lake, lake, storage
+from frazil.doors.sql.connections import Lake, lake, why_not_for_files
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.given import Given, World, built, seconds, size
 from frazil.doors.sql.sources import Stream, stream
@@ -13,14 +13,13 @@ from frazil.doors.sql.statements import CreateSink, Mode, PartitionDef, Target
 from frazil.model.changes import CommitMode
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.settings import Settings
-from frazil.model.sink import SinkSpec
+from frazil.model.sink import MOST_ROWS, SinkSpec
 from frazil.model.source import PostgresCdcSource
 from frazil.model.types import NOT_KEYS, parse_type
 
 # Without a size and a period a commit is made each second, when anything is there.
 TICK_SECONDS = 1
-# With a period alone it decides; a commit has so many rows at most.
-MOST_ROWS = 1_000_000
+# With a period alone it decides; a commit has so many rows at most, whatever its size.
 LONGEST_SECONDS = 3600
 
 
@@ -40,7 +39,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     given = Given(world, sink, sink.options)
     read = stream(world, sink, sink.item, sink.name.text)
     mode = _mode(sink, read)
-    there = _lake(world, sink)
+    there = lake_of(world, sink)
     values: dict[str, Any] = {
         "catalog": there.catalog,
         "s3": there.s3,
@@ -103,11 +102,15 @@ def check_sink(world: World, sink: CreateSink) -> None:
             raise sink.wrong("sql-sink", sink.item[0].at, words, fix="Leave SLOT out of the source: each sink then has its own.")
 
 
-def _lake(world: World, sink: CreateSink) -> Lake:
-    there = lake(world, world.connection(sink, sink.connection, Target.ICEBERG))
+def lake_of(world: World, sink: CreateSink) -> Lake:
+    """The catalog of a sink, and how the sink reaches the files of its table."""
+    connection = world.connection(sink, sink.connection, Target.ICEBERG)
     if sink.aws is None:
-        return there
-    return Lake(catalog=there.catalog, s3=storage(world, world.connection(sink, sink.aws, Target.AWS)))
+        return lake(world, connection)
+    files = world.connection(sink, sink.aws, Target.AWS)
+    if why_not := why_not_for_files(world, connection, files):
+        raise sink.wrong("sql-option", sink.aws.at, why_not)
+    return lake(world, connection, files)
 
 
 def _mode(sink: CreateSink, read: Stream) -> CommitMode:

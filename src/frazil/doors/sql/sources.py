@@ -91,6 +91,10 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
     if query.keys and below.tells_operations:
         words = "rows of this source are updated and deleted, which sums over rows that only come cannot follow"
         raise view.wrong("sql-view", view.query.at + query.group_at, words, fix="Group when you read the table.")
+    if query.steps and isinstance(below.source, KafkaSource) and below.source.enveloped:
+        words = f"messages of {below.name!r} are envelopes of Debezium's, whose rows a view cannot look at"
+        fix = "Create the sink from the source itself, and the view when you read the table."
+        raise view.wrong("sql-view", query.item[0].at, words, fix=fix)
     if query.steps and below.guesses:
         words = f"the columns of {below.name!r} are not declared: a batch in which one is missing would stop the view"
         fix = f"Declare them: CREATE SOURCE {below.name} (id bigint, ...) FROM ..."
@@ -133,7 +137,7 @@ def check_source(world: World, source: CreateSource) -> None:
             )
     item = (source.name,) if not tables else (tables[0].name,)
     table = tables[0] if tables else PostgresTable(Word("t"))
-    _source(world.with_object(source), source, source, item, table=table, reader="check")
+    _source(world, source, source, item, table=table, reader="check")
 
 
 def _source(

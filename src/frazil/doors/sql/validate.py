@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from frazil.doors.sql.connections import cluster, database, lake, registry
 from frazil.doors.sql.given import World
-from frazil.doors.sql.statements import CreateConnection, Target, Validate
+from frazil.doors.sql.statements import CreateConnection, Kind, Target, Validate
 from frazil.errors import ConfigError
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource
 
 
-def validate(statement: Validate, world: World, connection: CreateConnection, settings: Settings) -> str:
+def connection_of(statement: Validate, world: World) -> CreateConnection:
+    """The connection that is to be validated. One to AWS has nothing of its own to connect to."""
+    found = world.find(statement, statement.name, Kind.CONNECTION)
+    assert isinstance(found, CreateConnection), "its kind says so"
+    if found.to is Target.AWS:
+        words = "an AWS connection has nothing of its own to connect to"
+        fix = "VALIDATE the connection to the Iceberg catalog that uses it."
+        raise statement.wrong("sql-validate", statement.name.at, words, fix=fix)
+    return found
+
+
+def validate(world: World, connection: CreateConnection, settings: Settings) -> str:
     """What the other end answered; raises what is wrong with it."""
     match connection.to:
         case Target.ICEBERG:
@@ -20,12 +31,8 @@ def validate(statement: Validate, world: World, connection: CreateConnection, se
             return _kafka(world, connection, settings)
         case Target.POSTGRES:
             return _postgres(world, connection)
-        case Target.REGISTRY:
+        case _:
             return _registry(world, connection)
-        case Target.AWS:
-            words = "an AWS connection has nothing of its own to connect to"
-            fix = "VALIDATE the connection to the Iceberg catalog that uses it."
-            raise statement.wrong("sql-validate", statement.name.at, words, fix=fix)
 
 
 def _catalog(world: World, connection: CreateConnection) -> str:

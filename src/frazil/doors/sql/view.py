@@ -179,7 +179,9 @@ class _Reader:
     def _select(self, within: Mapping[str, Select]) -> Select:
         self._need("SELECT")
         if self._sees("DISTINCT"):
-            self.refuse(self._here, "DISTINCT compares rows with one another", fix="Use GROUP BY of the columns.")
+            self.refuse(
+                self._here, "DISTINCT compares rows with one another", fix="Group by the columns, with count(*) AS n beside them."
+            )
         self._take("ALL")
         items = self._pieces(("FROM", *_CLAUSES))
         if not self._take("FROM"):

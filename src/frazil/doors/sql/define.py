@@ -1,0 +1,173 @@
+"""CREATE, ALTER and DROP: what they change in the definitions, and what they answer. Nothing is kept here, or reached."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from functools import singledispatch
+
+from frazil.doors.sql.answer import Answer
+from frazil.doors.sql.connections import check_connection
+from frazil.doors.sql.cursor import did_you_mean
+from frazil.doors.sql.definitions import Change
+from frazil.doors.sql.given import World
+from frazil.doors.sql.options import CONNECTIONS
+from frazil.doors.sql.parse import parse
+from frazil.doors.sql.render import render
+from frazil.doors.sql.sinks import check_sink, pipeline
+from frazil.doors.sql.sources import check_source, stream
+from frazil.doors.sql.statements import (
+    Alter,
+    Create,
+    CreateConnection,
+    CreateSecret,
+    CreateSink,
+    CreateSource,
+    CreateView,
+    Drop,
+    Statement,
+    Word,
+)
+from frazil.errors import ConfigError
+from frazil.model.sink import MOST_ROWS
+from frazil.model.source import PostgresCdcSource
+
+DEFINING = (Create, Alter, Drop)
+"""The statements that change definitions."""
+
+# What a row of a few numbers takes in a file: a size that a million of them reach needs no word.
+SMALL_ROW_BYTES = 16
+
+_TAIL = re.compile(r" \(at .* in [^()]*\)$", re.DOTALL)
+
+
+@singledispatch
+def defined(statement: Statement, world: World) -> tuple[Change, Answer]:
+    """What a statement changes in the world as it is, and its answer. What cannot be is refused."""
+    raise TypeError(type(statement), world)
+
+
+@defined.register
+def _create(statement: Create, world: World) -> tuple[Change, Answer]:
+    owner = world.owner(statement.name.text)
+    if owner is not None:
+        known = world.objects[owner]
+        words = f"the {known.kind.lower()} {statement.name.text!r} is there already"
+        if owner != statement.name.text:
+            words = f"{statement.name.text!r} is a table of the source {owner!r} already"
+        if statement.if_not_exists and known.kind is statement.kind and owner == statement.name.text:
+            return Change(), Answer(statement.title, f"{words}: nothing was changed")
+        raise statement.wrong("sql-exists", statement.name.at, words, fix=f"DROP {known.kind} it first, or choose another name.")
+    change = Change(added=statement)
+    after = world.after(change)
+    _check(after, statement)
+    words = f"created {statement.kind.lower()} {statement.name.text}"
+    return change, Answer(statement.title, words, notes=_notes(after, statement))
+
+
+@defined.register
+def _alter(statement: Alter, world: World) -> tuple[Change, Answer]:
+    old = world.find(statement, statement.name, statement.kind)
+    # The statement as it will be kept, so that places in it are its own.
+    (new,) = parse(render(_changed(statement, old)), f"<{old.kind.lower()} {old.name.text}>")
+    assert isinstance(new, Create), "it was one"
+    change = Change(altered=new)
+    after = world.after(change)
+    for one in (new, *(after.objects[name] for name in after.dependents(new.name.text))):
+        try:
+            _check(after, one)
+        except ConfigError as error:
+            raise _at_option(statement, error) from error
+    notes = _notes(after, new) if statement.given else ()
+    return change, Answer(statement.title, f"altered {old.kind.lower()} {old.name.text}", notes=notes)
+
+
+@defined.register
+def _drop(statement: Drop, world: World) -> tuple[Change, Answer]:
+    if statement.if_exists and statement.name.text not in world.objects:
+        words = f"there is no {statement.kind.lower()} {statement.name.text}: nothing was changed"
+        return Change(), Answer(statement.title, words)
+    found = world.find(statement, statement.name, statement.kind)
+    users = world.dependents(found.name.text)
+    if users and not statement.cascade:
+        words = f"{found.name.text!r} is used by {', '.join(users)}"
+        raise statement.wrong("sql-in-use", statement.name.at, words, fix="Drop these first, or add CASCADE.")
+    names = (found.name.text, *users)
+    sinks = [one for one in (world.objects[name] for name in names) if isinstance(one, CreateSink)]
+    return Change(removed=names), Answer(statement.title, f"dropped {', '.join(names)}", notes=_left(world, sinks))
+
+
+def _left(world: World, sinks: list[CreateSink]) -> tuple[str, ...]:
+    """What stays of sinks that are dropped."""
+    if not sinks:
+        return ()
+    notes = [f"the tables of {', '.join(sink.name.text for sink in sinks)} stay as they are"]
+    for sink in sinks:
+        source = pipeline(world, sink).source
+        if isinstance(source, PostgresCdcSource):
+            notes.append(
+                f"the replication slot {source.slot} of {sink.name.text} stays, and the database {source.database} keeps its "
+                f"log for it: unless the sink is created again, SELECT pg_drop_replication_slot('{source.slot}') there"
+            )
+    return tuple(notes)
+
+
+def _changed(statement: Alter, old: Create) -> Create:
+    if isinstance(old, CreateSecret) and statement.value is not None:
+        return replace(old, value=statement.value)
+    assert isinstance(old, CreateSink | CreateConnection), "others cannot be altered"
+    if isinstance(old, CreateConnection):
+        table = CONNECTIONS[old.to]
+        for word in (*(option.name for option in statement.given), *statement.reset):
+            if word.text not in table.names:
+                near = did_you_mean(word.text, table.names)
+                raise statement.wrong("sql-unknown-option", word.at, f"{table.what} has no option {word.text}", fix=near)
+    for word in statement.reset:
+        if word not in [option.name for option in old.options]:
+            raise statement.wrong("sql-option", word.at, f"{word.text} is not set")
+    taken = {*(option.name.text for option in statement.given), *(word.text for word in statement.reset)}
+    kept = tuple(option for option in old.options if option.name.text not in taken)
+    return replace(old, options=(*kept, *statement.given))
+
+
+def _check(world: World, statement: Create) -> None:
+    """Refuses an object that could not be used."""
+    match statement:
+        case CreateConnection():
+            check_connection(world, statement)
+        case CreateSource():
+            check_source(world, statement)
+        case CreateView():
+            stream(world, statement, (statement.name,), "check")
+        case CreateSink():
+            check_sink(world, statement)
+        case _:
+            pass
+
+
+def _notes(world: World, statement: Create) -> tuple[str, ...]:
+    """What a user may not expect of a sink."""
+    notes: list[str] = []
+    if not isinstance(statement, CreateSink):
+        return ()
+    if statement.not_enforced:
+        notes.append(
+            "NOT ENFORCED changes nothing: frazil looks at the keys of each batch, and stops where two rows have the same one"
+        )
+    least = pipeline(world, statement).sink.batch_bytes or 0
+    if least > MOST_ROWS * SMALL_ROW_BYTES:
+        size = f"{math.ceil(least / MOST_ROWS):,}"
+        notes.append(
+            f"a commit has {MOST_ROWS:,} rows at most: MINIMUM SIZE is reached where a row takes {size} bytes or more, and "
+            "otherwise commits of so many rows are smaller"
+        )
+    return tuple(notes)
+
+
+def _at_option(statement: Alter, error: ConfigError) -> ConfigError:
+    """An error of the altered object, told at the option of the ALTER that it is about."""
+    words: list[Word] = [*(option.name for option in statement.given), *statement.reset]
+    told = _TAIL.sub("", error.message)
+    place = next((word.at for word in words if word.text in told), words[0].at if words else statement.name.at)
+    return statement.wrong(error.code, place, told, fix=error.fix)
