@@ -281,13 +281,27 @@ def test_upserts_of_all_tables_and_of_one() -> None:
     assert other.commit_mode is CommitMode.APPEND
 
 
-def test_times_that_are_numbers_are_read_as_numbers() -> None:
-    table = "destination_table_config: [{destination_id: t, iceberg_schema: [{name: at, type: timestamp}]}]"
-    for config, kind in ((table, "string"), (f"epoch_unit: millis\n    {table}", "long")):
-        found = pipeline(config).source
-        assert isinstance(found, KafkaSource)
-        assert isinstance(found.format, JsonFormat)
-        assert [(column.name, column.type) for column in found.format.columns] == [("at", kind)]
+def test_an_upsert_without_join_cols_leaves_the_key_to_the_table() -> None:
+    sink = pipeline("upsert: {enabled: true, when_matched_update_all: false}").sink
+    assert (sink.commit_mode, sink.key_fields, sink.when_matched_update_all) == (CommitMode.UPSERT, (), False)
+
+
+@pytest.mark.parametrize("field", ["bizon_loaded_at", "_bizon_loaded_at"])
+def test_a_table_is_partitioned_by_either_name_of_a_column_of_bizons_own(field: str) -> None:
+    config = f"""time_partitioning: [{{field: {field}, type: DAY}}]
+    destination_table_config:
+      - destination_id: t
+        iceberg_schema:
+          bizon_loaded_at: {{target_field: loaded, iceberg_type: timestamp}}"""
+    sink = pipeline(config).sink
+    assert [(one.source, one.transform) for one in sink.partition] == [("loaded", "day")]
+    assert [column.name for column in sink.columns] == ["loaded"]
+
+
+def test_pipelines_know_where_their_table_stands() -> None:
+    declared = "destination_table_config:\n      - destination_id: t\n        clustering_keys: [_bizon_id]"
+    assert str(pipeline(declared).place) == "b.yaml:16:9"
+    assert str(pipeline().place) == "b.yaml:6:12", "at the topic that is led to it"
 
 
 def test_an_empty_key_is_none() -> None:
@@ -299,7 +313,7 @@ def test_an_empty_key_is_none() -> None:
 def test_changes_of_rows_stand_between_messages_and_columns() -> None:
     top = 'transforms: [{label: flat, type: select, expressions: ["after.*"]}]'
     found = pipeline("destination_table_config: [{destination_id: t, iceberg_schema: [{name: id, type: long}]}]", top=top)
-    assert [change.type for change in found.transforms] == ["select"]
+    assert [change.type for change in found.transforms] == ["select", "map_fields"]
     assert isinstance(found.source, KafkaSource)
     assert isinstance(found.source.format, JsonFormat)
     assert not found.source.format.columns, "fields that only the changes need are read, too"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from bizon_cases import Lake, run
@@ -203,8 +206,20 @@ SHIP = {"type": "record", "name": "Ship", "fields": [
 ]}  # fmt: skip
 
 
+@contextmanager
+def registry_of(*schemas: object) -> Iterator[Any]:
+    """A registry that is made up: it has these schemas. What a real one answers is tested where Avro is read."""
+    known = {"/system/info": {}} | {f"/ids/globalIds/{number}": schema for number, schema in enumerate(schemas, 1)}
+
+    def answer(path: str) -> tuple[int, object]:
+        found = known.get(path.removeprefix("/apis/registry/v2").partition("?")[0])
+        return (404, {}) if found is None else (200, found)
+
+    with answering(answer) as registry:
+        yield registry
+
+
 def test_avro_into_the_envelope_and_into_columns(bizon: Lake) -> None:
-    """The registry is made up: it has one schema. What a real one answers is tested where Avro is read."""
     plain, named = bizon.kafka.create_topic(), bizon.kafka.create_topic()
     seen = dt.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=dt.UTC)
     message = framed(1, SHIP, {"imo": 1, "name": "Fram", "seen": seen, "at": dt.time(12, 30)})
@@ -221,13 +236,7 @@ destination_table_config:
       at: {target_field: at, iceberg_type: time}
       _source_data: {target_field: raw, iceberg_type: string}
 """
-
-    def answer(path: str) -> tuple[int, object]:
-        known = {"/system/info": {}, "/ids/globalIds/1": SHIP}
-        found = known.get(path.removeprefix("/apis/registry/v2").partition("?")[0])
-        return (404, {}) if found is None else (200, found)
-
-    with answering(answer) as registry:
+    with registry_of(SHIP) as registry:
         text = bizon.text(config, f"authentication: {{schema_registry_url: '{registry.url}'}}", plain=plain, named=named)
         bizon.run(text.replace("utf-8", "avro"))
     (row,) = bizon.table("plain").collect()
@@ -238,6 +247,77 @@ destination_table_config:
     assert (row.id, row.seen_at, row.at) == (1, seen.replace(tzinfo=None), (12 * 60 + 30) * 60_000_000)
     assert json.loads(row.raw)["value"]["imo"] == 1
     assert bizon.table("named").columns == ["id", "seen_at", "at", "raw"]
+
+
+RENAMED = """\
+destination_table_config:
+  - destination_id: renamed
+    time_partitioning: [{field: made, type: DAY}]
+    iceberg_schema:
+      a: {target_field: b, iceberg_type: long}
+      b: {target_field: a, iceberg_type: long}
+      user_id: {target_field: uid, iceberg_type: string}
+      opens: {target_field: at, iceberg_type: time}
+      made: {target_field: event_timestamp, iceberg_type: timestamp}
+      source_timestamp: {target_field: sent, iceberg_type: timestamp}
+"""
+
+EARLIER = {"type": "record", "name": "Event", "fields": [
+    {"name": "a", "type": "long"}, {"name": "b", "type": "long"},
+    {"name": "uid", "type": "string"}, {"name": "sent", "type": "string"},
+]}  # fmt: skip
+LATER = EARLIER | {"fields": [
+    *EARLIER["fields"], {"name": "user_id", "type": "string"}, {"name": "opens", "type": "string"},
+    {"name": "made", "type": {"type": "long", "logicalType": "timestamp-millis"}}, {"name": "ts", "type": "long"},
+]}  # fmt: skip
+
+NOON, BEGIN = dt.datetime(2026, 1, 31, 12), dt.datetime(2023, 11, 14, 22, 13, 20)
+
+
+def test_names_of_avro_are_exchanged_taken_over_and_missing(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    first = {"a": 1, "b": 2, "uid": "not asked for", "sent": "nor this"}
+    second = first | {"user_id": "u", "opens": "09:00", "made": NOON.replace(tzinfo=dt.UTC), "ts": 1_700_000_000_000}
+    with registry_of(EARLIER, LATER) as registry:
+        source = f"timestamp_ms_name: ts\nauthentication: {{schema_registry_url: '{registry.url}'}}"
+        text = bizon.text(RENAMED, source, renamed=topic).replace("utf-8", "avro")
+        # A batch that knows nothing of the later fields, and one that has both.
+        bizon.send(topic, [Message(framed(1, EARLIER, first), timestamp_ms=1_600_000_000_000)])
+        bizon.run(text)
+        bizon.send(topic, [framed(1, EARLIER, first | {"a": 3}), framed(2, LATER, second)])
+        bizon.run(text)
+    assert bizon.rows("renamed", "a", "b", "uid", "at", "event_timestamp") == sorted(
+        [(2, 1, None, None, None), (2, 3, None, None, None), (2, 1, "u", 9 * 3_600_000_000, NOON)], key=repr
+    )
+    assert bizon.table("renamed").columns == ["b", "a", "uid", "at", "event_timestamp", "sent"]
+    sent = {row[0] for row in bizon.rows("renamed", "sent")}
+    assert {BEGIN, dt.datetime(2020, 9, 13, 12, 26, 40)} < sent, "the field's time, or where that is missing the message's own"
+
+
+def test_a_time_of_avros_own_type_is_the_time_of_the_message(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    message = framed(1, SHIP, {"imo": 1, "name": "Fram", "seen": NOON.replace(tzinfo=dt.UTC), "at": dt.time(12, 30)})
+    bizon.send(topic, [message])
+    with registry_of(SHIP) as registry:
+        source = f"timestamp_ms_name: seen\nauthentication: {{schema_registry_url: '{registry.url}'}}"
+        bizon.run(bizon.text("write_batch_size: 10", source, ships=topic).replace("utf-8", "avro"))
+    assert bizon.rows("ships", "_source_timestamp") == [(NOON,)]
+
+
+def test_names_are_exchanged_taken_over_and_missing_after_changes_of_rows(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    transforms = 'transforms: [{type: where, condition: "a > 0"}]\n'
+    text = bizon.text(RENAMED, "timestamp_ms_name: ts", renamed=topic) + transforms
+    bizon.send(topic, [{"a": 1, "b": 2, "uid": "not asked for"}, {"a": 0}])
+    bizon.run(text)
+    bizon.send(
+        topic, [{"a": 1, "b": 2, "user_id": "u", "opens": "09:00", "made": "2026-01-31T12:00:00", "ts": 1_700_000_000_000}]
+    )
+    bizon.run(text)
+    assert bizon.rows("renamed", "a", "b", "uid", "at", "event_timestamp") == sorted(
+        [(2, 1, None, None, None), (2, 1, "u", 9 * 3_600_000_000, NOON)], key=repr
+    )
+    assert (BEGIN,) in bizon.rows("renamed", "sent")
 
 
 def test_changes_of_rows_reach_into_the_message(bizon: Lake) -> None:

@@ -22,22 +22,27 @@ _RENAMED = {"oauth2-server-uri": "oauth2_server_uri", "rest.credential": "creden
 _INIT = "init_catalog_tables"
 _METASTORE = "hive.metastore.uris"
 
-# How the names of properties begin that are handed on as they are.
-_FAMILIES = (
-    "rest.",
-    "s3.",
-    "gcs.",
-    "adls.",
-    "hive.",
-    "hive2",
-    "header.",
-    "client.",
-    "oauth2",
-    "auth",
-    "jdbc.",
-    "io-impl",
-    "view-",
-)
+# All keys that each type knows.
+_KNOWN = {
+    "sql": ("type", *_SECTIONS["sql"], _INIT),
+    "rest": ("type", *_SECTIONS["rest"], "rest.credential", "rest.token"),
+    "hive": ("type", *_SECTIONS["hive"], _METASTORE),
+}
+
+# How the names of properties begin that are handed on as they are: those of stores, and those of each type.
+_STORES = ("s3.", "gcs.", "adls.", "client.", "io-impl")
+_FAMILIES = {
+    "sql": (*_STORES, "jdbc."),
+    "rest": (*_STORES, "rest.", "header.", "oauth2", "auth", "view-"),
+    "hive": (*_STORES, "hive.", "hive2"),
+}
+
+# Where types have their login that have no keys for it.
+_LOGIN_KEYS = ("credential", "token", "user", "username", "password")
+_LOGINS = {
+    "sql": "The login of a sql catalog stands in its uri, as user:password@ before the host.",
+    "hive": "A metastore is asked without a login.",
+}
 
 
 def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
@@ -64,7 +69,7 @@ def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tup
     warehouse = warehouse_of(config)
     own = {key: value for key, value in section.items() if key not in ("type", _INIT, _METASTORE)}
     own = {_RENAMED.get(key, key): value for key, value in own.items()}
-    taken = {_RENAMED.get(key, key) for key in _SECTIONS[kind]} | {"credential", "token"}
+    taken = {_RENAMED.get(key, key) for key in _SECTIONS[kind]}
     properties = {key: own.pop(key) for key in list(own) if key not in taken}
     if kind == "hive":
         uri = section.get("uri") or section.get(_METASTORE)
@@ -95,21 +100,26 @@ def _folder(
 
 
 def _require_known(document: Document, path: Path, kind: str, section: dict[str, Any]) -> None:
-    known = (
-        "type",
-        *_SECTIONS[kind],
-        *_RENAMED,
-        *((_INIT,) if kind == "sql" else ()),
-        *((_METASTORE,) if kind == "hive" else ()),
-    )
+    known = _KNOWN[kind]
     for key, value in section.items():
         place = document.key_place((*path, key))
         if isinstance(value, dict | list):
             message = f"`{key}` must be text, not a section or a list"
             document.problems.append(ConfigError("wrong-type", message, location=place))
-        elif key not in known and not key.startswith(_FAMILIES):
-            fix = suggestion(key, known, f"Known keys: {', '.join(known)}, and properties such as s3.endpoint.")
-            document.problems.append(ConfigError("unknown-key", f"Unknown key `{key}` in `{path[-1]}`", fix=fix, location=place))
+        elif key not in known and not key.startswith(_FAMILIES[kind]):
+            message, fix = _unknown(key, kind, path)
+            document.problems.append(ConfigError("unknown-key", message, fix=fix, location=place))
+
+
+def _unknown(key: str, kind: str, path: Path) -> tuple[str, str]:
+    """What is wrong with a key, and its cure."""
+    known = _KNOWN[kind]
+    everything = f"Known keys: {', '.join(known)}, and properties such as s3.endpoint."
+    owner = next((other for other in TYPES if key in _KNOWN[other] or key.startswith(_FAMILIES[other])), None)
+    fix = _LOGINS[kind] if kind in _LOGINS and key.rpartition(".")[2] in _LOGIN_KEYS else everything
+    if owner is None:
+        return f"Unknown key `{key}` in `{path[-1]}`", suggestion(key, known, fix)
+    return f"`{key}` belongs to a catalog of type {owner}, and this one is of type {kind}", fix
 
 
 def warehouse_of(config: DestinationConfig) -> str | None:

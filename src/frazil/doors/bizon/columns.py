@@ -4,7 +4,7 @@ A record of a page is a message, too: its id is the key, its fields are the valu
 
 A column is a field of the message's value under its own or another name, or one of Bizon's own columns, which are made here.
 Fields are read as texts, and the sink's declared columns look at each value, so that `"12"` and `12` are both a `long`, and
-`"twelve"` is a bad record.
+`"twelve"` is a bad record. Those of Avro's, and those after changes of the user's, have types, and may be missing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from frazil.doors.bizon.destination import SchemaField, TimePartition
+from frazil.model.coercion import EpochUnit
 from frazil.model.types import parse_type
 
 PREFIX = "__record_"
 """How columns begin that are taken from the record, and are not kept."""
+
+_MADE = "__made_"
+"""How Bizon's own columns begin until they get their names, which fields of the message may have, too."""
 
 # Beside the value, everything that Bizon's own columns are made of.
 _RECORD = ("topic", "partition", "offset", "timestamp", "headers", "key")
@@ -40,6 +44,10 @@ TIME = "time"
 TIME_AS = "long"
 
 _MOMENTS = ("date", "timestamp", "timestamptz")
+_MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
+_DAY = 86_400_000_000
+# The years 1 to 9999.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def bizon_column(field: SchemaField) -> str | None:
@@ -62,7 +70,7 @@ class Reading:
     registry: dict[str, Any] | None = None
     transforms: tuple[Any, ...] = ()
     time_field: str | None = None
-    epoch_unit: str | None = None
+    epoch_unit: EpochUnit | None = None
     paged: bool = False
 
     @property
@@ -123,7 +131,7 @@ def quarrels(tables: Mapping[str, Fields], reading: Reading) -> list[str]:
     meant: dict[str, str] = {}
     for field in (field for fields in tables.values() for field in fields):
         own = bizon_column(field)
-        kind = _read_as(field, reading)
+        kind = _read_as(field)
         if own is None and read.setdefault(field.source, kind) != kind and reading.names_known:
             told.append(f"the field {field.source!r} is read as {read[field.source]} for one table and as {kind} for another")
         value = _value(field, reading, whole=False)
@@ -135,12 +143,12 @@ def quarrels(tables: Mapping[str, Fields], reading: Reading) -> list[str]:
 def _value(field: SchemaField, reading: Reading, *, whole: bool) -> str:
     """What a column is made of, in Spark SQL."""
     own = bizon_column(field)
-    return _taken(field) if own is None else _expression(own, reading, whole=whole)
+    return _taken(field, reading) if own is None else _expression(own, reading, whole=whole)
 
 
 def table_type(field: SchemaField) -> str:
     """The type of the column in the table."""
-    return TIME_AS if parse_type(field.column_type).name == TIME else field.column_type
+    return TIME_AS if _is_time(field) else field.column_type
 
 
 def _format(taken: list[SchemaField], reading: Reading) -> dict[str, Any]:
@@ -150,17 +158,14 @@ def _format(taken: list[SchemaField], reading: Reading) -> dict[str, Any]:
         return {"format": {"type": "json"}}
     if not taken:
         return {"format": {"type": "string"}}
-    read = {field.source: _read_as(field, reading) for field in taken}
+    read = {field.source: _read_as(field) for field in taken}
     if reading.time_field is not None:
         read.setdefault(reading.time_field, "string")
     return {"format": {"type": "json", "schema": read}}
 
 
-def _read_as(field: SchemaField, reading: Reading) -> str:
-    kind = parse_type(field.column_type).name
-    if kind == "binary":
-        return "binary"  # base64, in JSON
-    return "long" if kind in _MOMENTS and reading.epoch_unit is not None else "string"
+def _read_as(field: SchemaField) -> str:
+    return "binary" if parse_type(field.column_type).name == "binary" else "string"  # base64, in JSON
 
 
 def _record(own: set[str], taken: list[SchemaField], reading: Reading) -> list[str]:
@@ -169,7 +174,8 @@ def _record(own: set[str], taken: list[SchemaField], reading: Reading) -> list[s
         return []
     if reading.paged:
         return list(_PAGED_RECORD)
-    if "_source_data" not in own or (reading.names_known and not taken):
+    asks = "_source_data" in own or ("_source_timestamp" in own and reading.time_field is not None and not reading.names_known)
+    if not asks or (reading.names_known and not taken):
         return list(_RECORD)
     return [*_RECORD, "json" if reading.encoding == "avro" else "value"]
 
@@ -188,30 +194,33 @@ def _one_of(by_table: Mapping[str, str]) -> str:
 
 
 def _unknown_steps(fields: Fields, record: list[str], reading: Reading, *, whole: bool) -> tuple[Any, ...]:
-    """Bizon's own columns are added and others renamed; what is not declared is left out by the sink."""
-    made = {field.column: _value(field, reading, whole=whole) for field in fields if bizon_column(field) is not None}
-    steps: list[Any] = [{"type": "add_field", "field": name, "expression": text} for name, text in made.items()]
+    """Bizon's own columns are added, and at last all columns get their names at once."""
+    own = [field for field in fields if bizon_column(field) is not None]
+    # Changes of the user's know them by their names.
+    made = {field.column: field.column if reading.transforms else f"{_MADE}{number}" for number, field in enumerate(own)}
+    steps: list[Any] = [
+        {"type": "add_field", "field": made[field.column], "expression": _value(field, reading, whole=whole)} for field in own
+    ]
     if record:
         steps.append({"type": "remove_field", "fields": [f"{PREFIX}{name}" for name in record]})
     steps += reading.transforms
-    for field in fields:
-        if field.column in made:
-            continue
-        if field.source != field.column:
-            steps.append({"type": "rename_field", "from": field.source, "to": field.column})
-        if parse_type(field.column_type).name == TIME:
-            replaced = f"{PREFIX}time"
-            steps += [
-                {"type": "add_field", "field": replaced, "expression": _micros(quoted(field.column))},
-                {"type": "remove_field", "field": field.column},
-                {"type": "rename_field", "from": replaced, "to": field.column},
-            ]
+    steps.append({"type": "map_fields", "columns": {field.column: made.get(field.column, field.source) for field in fields}})
+    if times := {f.column: _micros(quoted(f.column)) for f in fields if _is_time(f) and f.column not in made}:
+        every = {field.column: quoted(field.column) for field in fields} | times
+        steps.append({"type": "select", "expressions": [f"{text} AS {quoted(name)}" for name, text in every.items()]})
     return tuple(steps)
 
 
-def _taken(field: SchemaField) -> str:
+def _taken(field: SchemaField, reading: Reading) -> str:
     name = quoted(field.source)
-    return _micros(name) if parse_type(field.column_type).name == TIME else name
+    kind = parse_type(field.column_type).name
+    if kind in _MOMENTS and reading.epoch_unit is not None and reading.names_known:
+        return _moment(name, kind, reading.epoch_unit)
+    return _micros(name) if kind == TIME else name
+
+
+def _is_time(field: SchemaField) -> bool:
+    return parse_type(field.column_type).name == TIME
 
 
 def quoted(name: str) -> str:
@@ -235,7 +244,7 @@ def _expression(name: str, reading: Reading, *, whole: bool) -> str:
         case "_source_record_id":
             return f"concat('partition_', {k['partition']}, '_offset_', {k['offset']})"
         case "_source_timestamp":
-            return _time_of(reading, k["timestamp"], whole=whole)
+            return _time_of(reading, k, whole=whole)
         case _:
             return _envelope(k, reading, whole=whole)
 
@@ -258,24 +267,33 @@ def _uuid(digest: str) -> str:
     return f"regexp_replace({digest}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})', '$1-$2-$3-$4-$5')"
 
 
-def _time_of(reading: Reading, timestamp: str, *, whole: bool) -> str:
+def _time_of(reading: Reading, k: dict[str, str], *, whole: bool) -> str:
     if reading.time_field is None:
-        return timestamp
-    if whole and reading.names_known:
-        text = "get_json_object(value, " + _text(f"$.{reading.time_field}") + ")"
-    else:
+        return k["timestamp"]
+    if reading.names_known and not whole:
         text = quoted(reading.time_field)
-    return f"coalesce(timestamp_millis(try_cast({text} AS BIGINT)), {timestamp})"
+    else:
+        # From the message's text, since it need not have the field.
+        text = f"get_json_object({_message(k, reading, whole=whole)}, {_text(f'$.{reading.time_field}')})"
+    # Avro has a type for times, which are texts in its JSON.
+    moment = f"try_cast({text} AS TIMESTAMP), " if reading.encoding == "avro" else ""
+    return f"coalesce(timestamp_millis(try_cast({text} AS BIGINT)), {moment}{k['timestamp']})"
+
+
+def _message(k: dict[str, str], reading: Reading, *, whole: bool) -> str:
+    """The text of the message's value."""
+    if reading.encoding == "avro":
+        return k["json"]
+    return "value" if whole and reading.names_known else f"CAST({k['value']} AS STRING)"
 
 
 def _envelope(k: dict[str, str], reading: Reading, *, whole: bool) -> str:
     """The record as Bizon keeps it: JSON, with the value inside as it came."""
+    value = _message(k, reading, whole=whole)
     if reading.encoding == "avro":
-        value = f"coalesce({k['json']}, 'null')"
+        value = f"coalesce({value}, 'null')"
     elif whole and reading.names_known:
-        value = _embedded("value")
-    else:
-        value = f"CAST({k['value']} AS STRING)"
+        value = _embedded(value)  # it need not be JSON
     key = f"coalesce(try_validate_utf8(CAST({k['key']} AS STRING)), base64({k['key']}))"
     keys = f"CASE WHEN {k['key']} IS NULL THEN '{{}}' ELSE {_embedded(key)} END"
     entry = f"concat({_literal('h.key')}, ':', {_literal('try_validate_utf8(CAST(h.value AS STRING))')})"
@@ -316,3 +334,19 @@ def _micros(name: str) -> str:
     form = "'^[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?$'"
     since = f"CAST(timestampdiff(MICROSECOND, {midnight}, {moment}) AS STRING)"
     return f"CASE WHEN {text} RLIKE {form} THEN coalesce({since}, {text}) ELSE {text} END"
+
+
+def _moment(name: str, kind: str, unit: EpochUnit) -> str:
+    """A number since 1970 as the text of its moment, or of its day. Any other text stays what it is."""
+    number = f"try_cast({name} AS BIGINT)"
+    if unit is EpochUnit.NANOS:
+        micros = f"try_subtract({number}, pmod({number}, 1000)) div 1000"  # no column can hold the rest
+    else:
+        micros = f"try_multiply({number}, {_MICROS[unit]})"
+    if kind == "date":
+        held = f"pmod({micros}, {_DAY}) = 0"
+        text = f"date_add(DATE'1970-01-01', CAST({micros} div {_DAY} AS INT))"
+    else:
+        held = "true"
+        text = f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01 00:00:00')"
+    return f"CASE WHEN {micros} BETWEEN {_FIRST} AND {_LAST} AND {held} THEN CAST({text} AS STRING) ELSE {name} END"

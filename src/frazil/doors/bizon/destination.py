@@ -87,7 +87,7 @@ class Upsert(Model):
     """How rows with known keys replace the old ones."""
 
     enabled: bool = Field(False, description="Whether rows are merged; they are appended otherwise.")
-    join_cols: tuple[str, ...] = Field((), description="Columns that identify a row.")
+    join_cols: tuple[str, ...] = Field((), description="Columns that identify a row; the table's own when left out.")
     when_matched_update_all: bool = Field(True, description="Whether a row with a known key replaces the old one.")
     when_not_matched_insert_all: bool = Field(True, description="Whether a row with a new key is added.")
     case_sensitive: bool = Field(True, description="Whether join_cols are matched to columns by upper and lower case, too.")

@@ -46,7 +46,7 @@ class _Pages(Translation):
         whole = {name: layout for name, layout in layouts.items() if layout is not None}
         if config is None or not catalog or self.document.problems or len(whole) < len(tables):
             return found
-        reading = Reading("utf-8", None, self._changes(), None, self._unit, paged=True)
+        reading = Reading("utf-8", None, self._changes(), None, self.config.epoch_unit, paged=True)
         for words in quarrels({name: layout.fields for name, layout in whole.items()}, reading):
             self.problem("invalid-value", words, (*self.home("destination_table_config"), "destination_table_config"))
         made = shape({name: layout.fields for name, layout in whole.items()}, reading)
@@ -148,4 +148,6 @@ class _Pages(Translation):
         )
         if source is None:
             return None
-        return self._pipeline_of(names[0] if len(names) == 1 else self.file.name, self.base, source, sink, made)
+        if len(tables) == 1:
+            return self._pipeline_of(names[0], tables[0].path, source, sink, made)
+        return self._pipeline_of(self.file.name, self.base, source, sink, made)

@@ -69,8 +69,12 @@ def tables_of(context: Context) -> list[Table]:
         # A part that names no table is checked as one of any.
         return [Table(TableEntry(destination_id=context.config.destination_id or "bigquery_iceberg"), ())]
     if known is None:
-        return [Table(TableEntry(destination_id=name), ("source", "topics"), tuple(led)) for name, led in topics.items()]
-    return [Table(table.entry, table.path, tuple(topics.get(table.entry.destination_id, ()))) for table in known]
+        return [
+            Table(TableEntry(destination_id=name), ("source", "topics", led[0][0]), tuple(topic for _, topic in led))
+            for name, led in topics.items()
+        ]
+    led_to = {name: tuple(topic for _, topic in led) for name, led in topics.items()}
+    return [Table(table.entry, table.path, led_to.get(table.entry.destination_id, ())) for table in known]
 
 
 def tell_undeclared(context: Context, name: str, known: Sequence[str], at: Path) -> None:
@@ -79,9 +83,9 @@ def tell_undeclared(context: Context, name: str, known: Sequence[str], at: Path)
     context.problem("unknown-destination", f"no table is declared for the destination_id `{name}`", at, fix, at_value=True)
 
 
-def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[str]]:
-    """The topics by the table that they are led to. With tables that are declared, another one is a mistake."""
-    led: dict[str, list[str]] = {}
+def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[tuple[int, str]]]:
+    """The topics, with their numbers, by the table that they are led to. With tables that are declared, another is a mistake."""
+    led: dict[str, list[tuple[int, str]]] = {}
     source = context.file.source
     for number, topic in enumerate(source.topics if isinstance(source, KafkaEntry) else ()):
         path: Path = ("source", "topics", number)
@@ -96,7 +100,7 @@ def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[str
             message = f"`{name}` is no name of a table: a dot would begin a namespace"
             context.problem("invalid-value", message, (*path, "destination_id"), at_value=True)
         else:
-            led.setdefault(name, []).append(topic.name)
+            led.setdefault(name, []).append((number, topic.name))
     return led
 
 
@@ -115,7 +119,8 @@ def _partition(
     context: Context, table: Table, fields: Sequence[SchemaField], partitions: Sequence[TimePartition]
 ) -> tuple[PartitionField, ...]:
     """Partition fields by the names of the columns; in the file stand those of the data."""
-    by_source = {bizon_column(one) or one.source: one for one in fields}
+    # Those of Bizon's own have two names in the older form.
+    by_source = {name: one for one in fields for name in (one.source, bizon_column(one)) if name is not None}
     own = table.entry.time_partitioning is not None
     base = (*(table.path if own else context.home("time_partitioning")), "time_partitioning")
     made = []
@@ -146,10 +151,6 @@ def _keys(context: Context, table: Table, fields: Sequence[SchemaField]) -> dict
     if upsert is None or not upsert.enabled:
         return {}
     path = (*(table.path if table.entry.upsert is not None else context.home("upsert")), "upsert")
-    if not upsert.join_cols:
-        message = "upsert needs join_cols: a new table has no columns yet that identify its rows"
-        context.problem("missing-key", message, path, "Add `join_cols`.")
-        return {}
     if not (upsert.when_matched_update_all or upsert.when_not_matched_insert_all):
         message = "when_matched_update_all and when_not_matched_insert_all are both false: a batch would change nothing"
         context.problem("invalid-value", message, (*path, "when_matched_update_all"))

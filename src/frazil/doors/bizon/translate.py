@@ -80,5 +80,5 @@ class _Topics(Translation):
             cluster.registry if cluster is not None else None,
             self._changes(),
             source.timestamp_ms_name if source is not None else None,
-            self._unit,
+            self.config.epoch_unit,
         )

@@ -97,15 +97,11 @@ class Translation(Context):
             for number, transform in enumerate(self.file.transforms)
         )
 
-    @property
-    def _unit(self) -> str | None:
-        """What numbers count that stand for moments."""
-        return self.config.epoch_unit.value if self.config.epoch_unit is not None else None
-
     def _pipeline_of(
         self, name: str | None, path: Path, source: KafkaSource | PagesSource, sink: SinkSpec, made: Shape
     ) -> PipelineSpec | None:
-        """The pipeline from a source to a sink; what is wrong with it is told at the path."""
+        """The pipeline from a source to a sink; what is wrong with it is told at the path, also when it runs."""
+        listed = isinstance(path[-1], int)  # an item has no key
         told = {
             "name": name,
             "source_name": self.file.source.name if self.file.source is not None else None,
@@ -115,6 +111,7 @@ class Translation(Context):
             "transforms": made.transforms,
             "once": not self.goes_on,
             "retry": retry_of(self.config),
+            "place": self.document.value_place(path) if listed else self.document.key_place(path),
         }
         return self.made(path, lambda: PipelineSpec.model_validate(told))
 
