@@ -35,6 +35,19 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel: zipfile.ZipFi
     assert {"frazil/py.typed", "frazil/engine/locks/core.txt"} <= expected
 
 
+def test_the_package_of_the_older_name_is_built_by_itself(tmp_path: Path) -> None:
+    folder = ROOT / "compat" / "dlt_iceberg"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=folder, check=True, capture_output=True)
+    (path,) = tmp_path.glob("frazil_dlt_iceberg-*.whl")
+    with zipfile.ZipFile(path) as built:
+        own = {name for name in built.namelist() if ".dist-info/" not in name}
+        assert own == {f"dlt_iceberg/{name.name}" for name in (folder / "src" / "dlt_iceberg").iterdir() if name.is_file()}
+        (metadata,) = (name for name in built.namelist() if name.endswith("/METADATA"))
+        assert "Requires-Dist: frazil[dlt]" in built.read(metadata).decode()
+    assert "pip install '.[dlt]' ./compat/dlt_iceberg" in (ROOT / "docs" / "dlt.md").read_text()
+
+
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     folder = f"frazil-{__version__}.dist-info"
     metadata = wheel.read(f"{folder}/METADATA").decode()

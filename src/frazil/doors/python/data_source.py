@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from frazil.doors.python.sink import Sink, sink
 from frazil.errors import ConfigError
 from frazil.model.changes import CommitMode
+from frazil.model.load import ALL_ROWS
 from frazil.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,17 +19,19 @@ CODE = "format-option"
 
 # Where Spark keeps the columns of partitionBy, and what it takes for itself.
 _PARTITION_COLUMNS = "__partition_columns"
-_SPARK_OPTIONS = ("checkpointlocation", "path", "table", "batch", _PARTITION_COLUMNS)
+_OVERWRITE_MODE = "partitionOverwriteMode"
+_SPARK_OPTIONS = ("checkpointlocation", "path", "table", "batch", _OVERWRITE_MODE.lower(), _PARTITION_COLUMNS)
 _LISTS = ("key_fields", "order_by", "readers", "partition_fields", "replace_by")
 _MODES = {"Append": None, "Overwrite": CommitMode.OVERWRITE.value}
 
 
 def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
-    """A SparkSession with everything that frazil needs in it."""
+    """A SparkSession with everything that frazil needs in it: the one that runs, when it has what the settings ask for."""
     from frazil.engine.data_source import is_known
-    from frazil.engine.session import spark_session
+    from frazil.engine.session import spark_session, with_settings
 
-    spark = spark_session((settings or Settings()).spark, components)
+    asked = (settings or Settings()).spark
+    spark = with_settings(spark_session(asked, components), asked)
     if is_known(spark):  # one that was there before may have been started without frazil's jar
         register(spark)
     return spark
@@ -46,17 +49,39 @@ def _write(frame: DataFrame, options: Mapping[str, str], mode: str) -> None:
         word = "errorifexists" if mode == "ErrorIfExists" else mode.lower()
         raise ConfigError(CODE, f'frazil cannot write with .mode("{word}").', fix='Write .mode("append") or .mode("overwrite").')
     columns = json.loads(options.get(_PARTITION_COLUMNS, "[]"))
-    _described(frame, options, columns, commit_mode=_MODES[mode]).write(batch=_own(options, "batch"))
+    described = _described(frame, options, columns, commit_mode=_MODES[mode])
+    if mode != "Overwrite":
+        _require_no_overwrite_mode(options)
+    elif _replaces_all(options, frame.sparkSession):
+        described = described.options(overwrite_where=ALL_ROWS)
+    described.write(batch=_own(options, "batch"))
 
 
 def _open(options: Mapping[str, str], columns: list[str], output_mode: str) -> Callable[[DataFrame, int], None]:
     if _own(options, "batch") is not None:
         raise ConfigError(CODE, "batch: Spark numbers the batches of a stream.", fix="Leave the option out.")
+    _require_no_overwrite_mode(options)
     described = _described(None, options, columns, commit_mode=_stream_mode(output_mode, options))
     if output_mode == "Complete":
-        described = described.options(overwrite_where="true")
-    described.spec  # noqa: B018 - a wrong option is told before the table is looked at
+        described = described.options(overwrite_where=ALL_ROWS)
+    described.spec, described.retry_settings  # noqa: B018 - a wrong option is told before the table is looked at
     return described
+
+
+def _replaces_all(options: Mapping[str, str], spark: SparkSession) -> bool:
+    """Whether an overwrite replaces all rows, as Spark's own do unless they are dynamic, and not those of touched partitions."""
+    given = _own(options, _OVERWRITE_MODE.lower())
+    if given is not None and "overwrite_where" in options:
+        raise ConfigError(CODE, f"{_OVERWRITE_MODE}: overwrite_where says which rows are replaced.", fix="Keep one of the two.")
+    word = (given or spark.conf.get(f"spark.sql.sources.{_OVERWRITE_MODE}") or "").lower()
+    if word not in ("static", "dynamic"):
+        raise ConfigError(CODE, f"{_OVERWRITE_MODE}: there is no mode {given!r}.", fix="Write static or dynamic.")
+    return word == "static" and "overwrite_where" not in options
+
+
+def _require_no_overwrite_mode(options: Mapping[str, str]) -> None:
+    if _own(options, _OVERWRITE_MODE.lower()) is not None:
+        raise ConfigError(CODE, f'{_OVERWRITE_MODE}: it has no meaning without .mode("overwrite").', fix="Leave the option out.")
 
 
 def _stream_mode(output: str, options: Mapping[str, str]) -> str | None:
@@ -89,7 +114,10 @@ def _described(frame: DataFrame | None, options: Mapping[str, str], columns: lis
         if "partition_by" in given:
             raise ConfigError(CODE, "partition_by: .partitionBy() says the same thing.", fix="Keep one of the two.")
         given["partition_by"] = columns
-    return sink(frame).options(**given).to(named[0])
+    retry = given.pop("retry", {})
+    if not isinstance(retry, dict):
+        raise ConfigError(CODE, "retry: it is a section.", fix='Write for example .option("retry.max_retries", 3).')
+    return sink(frame).retry(**retry).options(**given).to(named[0])
 
 
 def _own(options: Mapping[str, str], name: str) -> str | None:

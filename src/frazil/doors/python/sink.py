@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from frazil.model.arguments import argument_errors
 from frazil.model.catalog import CatalogSpec
 from frazil.model.events import Committed, Listener, told_to
 from frazil.model.html import facts_html
-from frazil.model.secrets import remember, secret_values
+from frazil.model.secrets import masked, remember, secret_values
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 
@@ -38,7 +39,7 @@ class Sink:
     checkpoint_location: str | None = None
     trigger_given: tuple[tuple[str, Any], ...] = ()
     listeners: tuple[Listener, ...] = ()
-    retry: RetrySettings = field(default_factory=RetrySettings)
+    retry_given: tuple[tuple[str, Any], ...] = ()
     _cell: _Cell | None = None
 
     def to(self, table: str) -> Sink:
@@ -89,6 +90,10 @@ class Sink:
         """Is told of every event."""
         return replace(self, listeners=(*self.listeners, listener), _cell=None)
 
+    def retry(self, **settings: Any) -> Sink:
+        """How a failed call to the catalog or the store is tried again: `retry(max_retries=3)`, by the names of the file."""
+        return replace(self, retry_given=tuple((dict(self.retry_given) | settings).items()), _cell=None)
+
     def write(self, batch: str | None = None) -> Committed:
         """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
         from frazil.engine.stream import write_once
@@ -105,7 +110,7 @@ class Sink:
                 "A streaming data frame needs a checkpoint to be exactly-once over restarts.",
                 fix='Add .checkpoint("/path/of/its/own").',
             )
-        self.spec  # noqa: B018 - a wrong option is told here, not in the stream's thread
+        self.spec, self.retry_settings  # noqa: B018 - a wrong option is told here, not in the stream's thread
         writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", self.checkpoint_location)
         if self.trigger_given:
             writer = writer.trigger(**dict(self.trigger_given))
@@ -127,12 +132,35 @@ class Sink:
         remember(secret_values(spec))
         return spec
 
+    @property
+    def retry_settings(self) -> RetrySettings:
+        """How failed calls are tried again, as the engine takes it."""
+        try:
+            return RetrySettings.model_validate(dict(self.retry_given))
+        except ValidationError as error:
+            raise argument_errors(error, RetrySettings, code="sink-option", of="retry") from None
+
+    def __repr__(self) -> str:
+        return f"Sink({', '.join(filter(None, [self._name, *(f'{name}={value!r}' for name, value in self._facts())]))})"
+
     def _repr_html_(self) -> str:
-        given = self._options
-        catalog = given.get("catalog", {})
-        table = ".".join(str(part) for part in (catalog.get("name"), given.get("namespace"), given.get("table")) if part)
-        rest = [(name, value) for name, value in given.items() if name not in ("catalog", "namespace", "table")]
-        return facts_html(f"Sink {table}", [("catalog", catalog.get("type")), *rest, ("checkpoint", self.checkpoint_location)])
+        return facts_html(f"Sink {self._name}", self._facts())
+
+    @property
+    def _name(self) -> str:
+        parts = (self._of_catalog("name"), self._options.get("namespace"), self._options.get("table"))
+        return ".".join(str(part) for part in parts if part)
+
+    def _facts(self) -> list[tuple[str, Any]]:
+        """What was said so far. It may be wrong still, so that no model has sorted out which of it is secret."""
+        rest = {name: value for name, value in self._options.items() if name not in ("catalog", "namespace", "table")}
+        facts = {"catalog": self._of_catalog("type"), **rest, "retry": dict(self.retry_given) or None}
+        shown = masked(facts | {"checkpoint": self.checkpoint_location})
+        return [(name, value) for name, value in shown.items() if value is not None]
+
+    def _of_catalog(self, key: str) -> Any:
+        catalog = self._options.get("catalog")
+        return catalog.get(key) if isinstance(catalog, Mapping) else getattr(catalog, key, None)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -159,7 +187,7 @@ class Sink:
         session = session_for(frame.sparkSession, catalog_settings(spec))
         sink_id = spec.id or f"python/{spec.full_name}"
         make = SinkWriter if spec.route is None else RoutedWriter
-        return make(session, spec, sink_id, name=sink_id, retry=self.retry, listen=told_to(self.listeners))
+        return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=told_to(self.listeners))
 
     def _require_frame(self, *, streaming: bool) -> DataFrame:
         if self.frame is None:
