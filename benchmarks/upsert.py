@@ -187,6 +187,7 @@ def _scans(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> d
     for number in range(1 + lab.sizes.scan_rounds):
         for state, name in names.items():
             query = lab.spark.sql(f"SELECT count(*), sum(kind), max(name), sum(amount) FROM {name}")
+            lab.collect_garbage()
             seconds = timed(query.collect)
             tell(f"{'round ' + str(number) if number else 'warm-up'}  scan, {state}: {seconds:.3f}")
             if number:

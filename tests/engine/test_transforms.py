@@ -17,17 +17,20 @@ from pyspark.sql import DataFrame, SparkSession
 import frazil
 from engine.lakes import Lake, commits, run
 from frazil.doors.yaml import load_text
-from frazil.engine.shape import Tally, shaped
+from frazil.engine.shape import Tally, source_rows
 from frazil.model.commit import RowCounts
+from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 
 SALT = "a-salt-that-nobody-may-see"
+
+SINK = SinkSpec.model_validate({"catalog": {"type": "memory"}, "namespace": "n", "table": "t"})
 
 parse = TypeAdapter(tuple[TransformSpec, ...]).validate_python
 
 
 def after(frame: DataFrame, *transforms: dict[str, Any]) -> DataFrame:
-    return shaped(frame, parse(transforms))
+    return source_rows(frame, SINK, parse(transforms))
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:
@@ -294,7 +297,7 @@ def test_hidden_columns_cannot_be_named(transform: dict[str, Any]) -> None:
 def test_the_tally(spark: SparkSession, transforms: list[dict[str, Any]], expected: RowCounts) -> None:
     frame = spark.sql("select * from values (1, array(7, 11, 12)), (2, array()), (3, array(1)), (4, null) as t(id, list)")
     tally = Tally()
-    out = len(shaped(frame, parse(transforms), tally).collect())
+    out = len(source_rows(frame, SINK, parse(transforms), tally).collect())
     counted = tally.of(out)
     assert counted == expected
     assert (RowCounts(out, out) + counted).balanced
@@ -304,7 +307,7 @@ def test_the_tally(spark: SparkSession, transforms: list[dict[str, Any]], expect
 def test_a_filter_that_keeps_nothing_at_all(spark: SparkSession) -> None:
     tally = Tally()
     transforms = [{"type": "add_field", "field": "kind", "value": 1}, {"type": "filter", "field": "kind", "equals": 2}]
-    assert shaped(spark.sql("select 1 id"), parse(transforms), tally).collect() == []
+    assert source_rows(spark.sql("select 1 id"), SINK, parse(transforms), tally).collect() == []
     assert tally.of(0) == RowCounts(1, 0, filtered=1)
 
 
@@ -421,7 +424,7 @@ sinks:
 def refused(frame: DataFrame, transform: str) -> frazil.ConfigError:
     (pipeline,) = load_text(FILE.format(transform=transform), "p.yaml", {}).pipelines
     with pytest.raises(frazil.ConfigError) as caught:
-        shaped(frame, pipeline.transforms)
+        source_rows(frame, pipeline.sink, pipeline.transforms)
     return caught.value
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -11,25 +13,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb
 
-WALKS, STEPS, KEYS = 2, 9, 12
+STEPS, KEYS = 10, 12
+# A run of the tests takes the same few walks each time; to look for more, say how many: each then is another one.
+WALKS = int(os.environ.get("FRAZIL_WALKS", "0"))
 
 # The steps of a walk and how often they are taken; the number that goes with each is for what it has to choose.
-WEIGHTS = {"change": 6, "settle": 2, "compact": 1, "foreign_compaction": 1, "foreign_append": 1, "new_column": 1, "expire": 1}
+WEIGHTS = {
+    "change": 5, "move": 3, "again": 1, "settle": 2, "compact": 1, "foreign_compaction": 1, "foreign_append": 1, "new_column": 1,
+    "rename": 1, "leave_out": 1, "repartition": 1, "upgrade": 1, "expire": 1,
+}  # fmt: skip
 kinds = st.sampled_from([kind for kind, times in WEIGHTS.items() for _ in range(times)])
 walks = st.lists(st.tuples(kinds, st.integers(0, 9_999)), min_size=STEPS, max_size=STEPS)
+
+PARTITIONS: tuple[list[str], ...] = ([], ["p"], ["bucket(2, id)"], ["p", "truncate(4, id)"], ["bucket(3, p)"])
 
 Row = tuple[Any, ...]
 
 
 class Walk:
-    """One table and the dictionary that it is held against: key to value and partition."""
+    """One table and the dictionary that it is held against: key to the values of the other columns."""
 
     def __init__(self, lake: Lake, strategy: str, version: int, partition: list[str]) -> None:
         self.lake = lake
-        self.options = {"upsert_strategy": strategy, "format_version": version, "key_fields": ["id"], "op_field": "op"}
+        self.options = {"upsert_strategy": strategy, "format_version": version, "key_fields": ["id"], "commit_mode": "upsert"}
         self.truth: dict[int, Row] = {}
         self.columns = ["v", "p"]
         self.turn = 0
@@ -38,8 +48,32 @@ class Walk:
     def change(self, number: int, **options: Any) -> None:
         """Some keys are inserted, updated, deleted or moved to another partition; some of them twice in the batch."""
         chance = random.Random(number)
-        touched = chance.sample(range(KEYS), chance.randint(1, 6))
-        self._write({key: chance.choice("ccud") for key in touched}, chance, partitioning="table_default", **options)
+        self._write(self._touched(chance), chance, **options)
+
+    def move(self, number: int) -> None:
+        """Rows get other keys, as Debezium tells it: those of rows that are there, of each other, or new ones."""
+        chance = random.Random(number)
+        envelopes = []
+        for at in range(chance.randint(1, 5)):
+            old, new = chance.choice(sorted(self.truth) or [0]), chance.randrange(KEYS)
+            after = self._values(chance)
+            envelopes.append({"op": "u", "before": {"id": old}, "after": {"id": new} | after, "source": {"lsn": at}})
+            self.truth.pop(old, None)
+            self.truth[new] = tuple(after.values())
+        chance.shuffle(envelopes)
+        image = ", ".join(["id: long", *(f"{name}: {'int' if name == 'p' else 'string'}" for name in self.columns)])
+        kind = f"before struct<{image}>, after struct<{image}>, op string, source struct<lsn: long>"
+        lines = ", ".join(f"('{json.dumps(envelope)}')" for envelope in envelopes)
+        query = f"select e.* from (select from_json(line, '{kind}') e from values {lines} t(line))"
+        options = {"change_format": "debezium", "order_by": ["source.lsn"], "partitioning": "table_default"}
+        self.lake.sink(query, **self.options | options).write()
+
+    def again(self, number: int) -> None:
+        """A batch whose writer does not learn that it was committed, and that comes once more after another."""
+        chance = random.Random(number)
+        write = self._sink(self._touched(chance), chance)
+        write.write(batch=f"batch {self.turn}")
+        write.write(batch=f"batch {self.turn}")
 
     def settle(self, number: int) -> None:
         """A batch that leaves no deletes by key."""
@@ -63,9 +97,33 @@ class Walk:
 
     def new_column(self, number: int) -> None:
         """A column that older rows do not have."""
-        self.columns.append(f"c{len(self.columns)}")
+        self.turn += 1
+        self.columns.append(f"c{self.turn}")
         self.truth = {key: (*row, None) for key, row in self.truth.items()}
         self.change(number)
+
+    def rename(self, number: int) -> None:
+        """A column has another name from now on, and keeps its values."""
+        self.turn += 1
+        at = random.Random(number).choice([n for n, name in enumerate(self.columns) if name != "p"])
+        old, self.columns[at] = self.columns[at], f"r{self.turn}"
+        self.change(number, schema_evolution="full", aliases={self.columns[at]: old})
+
+    def leave_out(self, number: int) -> None:
+        """A batch without one of the columns, whose values are gone with it: rows of MERGE keep them on no account either."""
+        chance = random.Random(number)
+        left = chance.choice([name for name in self.columns if name != "p"])
+        self._write(self._touched(chance), chance, without=left)
+
+    def repartition(self, number: int) -> None:
+        """New rows are divided in another way than those that are there."""
+        fields = PARTITIONS[number % len(PARTITIONS)]
+        self.change(number, **({"partition_by": fields} if fields else {"partitioning": "none"}))
+
+    def upgrade(self, _number: int) -> None:
+        """The table gets the newer version of the format, in which positions are vectors."""
+        self.options["format_version"] = 3
+        self.lake.spark.sql(f"ALTER TABLE {self.lake.name}.db.t SET TBLPROPERTIES ('format-version' = '3')")
 
     def expire(self, _number: int) -> None:
         """All snapshots but the last, with the files that only they name."""
@@ -73,29 +131,38 @@ class Walk:
 
     def check(self) -> None:
         """Spark and DuckDB see what the dictionary holds."""
-        expected = sorted((key, *row) for key, row in self.truth.items())
+        expected = sorted(((key, *row) for key, row in self.truth.items()), key=repr)
         names = ["id", *self.columns]
-        assert sorted(tuple(row[name] for name in names) for row in self.lake.table().collect()) == expected
-        assert sorted(tuple(row[name] for name in names) for row in by_duckdb(self.lake)) == expected
+        for rows in (self.lake.table().collect(), by_duckdb(self.lake)):
+            assert sorted((tuple(row[name] for name in names) for row in rows), key=repr) == expected
+
+    def _touched(self, chance: random.Random) -> dict[int, str]:
+        return {key: chance.choice("ccud") for key in chance.sample(range(KEYS), chance.randint(1, 6))}
+
+    def _values(self, chance: random.Random) -> dict[str, Any]:
+        self.turn += 1
+        return {name: f"{name} {self.turn}" if name != "p" else chance.randint(0, 2) for name in self.columns}
 
     def _write(self, ops: dict[int, str], chance: random.Random, **options: Any) -> None:
+        self._sink(ops, chance, **options).write()
+
+    def _sink(self, ops: dict[int, str], chance: random.Random, without: str | None = None, **options: Any) -> frazil.Sink:
+        """A sink with a batch that the dictionary has taken in already."""
         rows = []
         for key, op in ops.items():
             for at in range(chance.randint(1, 2)):
-                self.turn += 1
-                values = tuple(f"{name}{self.turn}" if name != "p" else chance.randint(0, 2) for name in self.columns)
-                rows.append((key, *values, op if at == 0 else "u", at))
+                values = self._values(chance)
+                rows.append((key, *(value for name, value in values.items() if name != without), op if at == 0 else "u", at))
                 if rows[-1][-2] == "d":
                     self.truth.pop(key, None)
                 else:
-                    self.truth[key] = values
+                    self.truth[key] = tuple(value if name != without else None for name, value in values.items())
         chance.shuffle(rows)
         literals = ", ".join(str(tuple(row)) for row in rows)
-        query = (
-            f"select cast(id as long) id, * except (id, at), at from values {literals} t(id, {', '.join(self.columns)}, op, at)"
-        )
-        order = self.lake.frame(query)
-        self.lake.sink(order, commit_mode="upsert", order_by=["at"], **(self.options | options)).write()
+        names = ", ".join(name for name in self.columns if name != without)
+        query = f"select cast(id as long) id, * except (id, at), at from values {literals} t(id, {names}, op, at)"
+        leaving = {} if "partition_by" in options else {"partitioning": "table_default"}
+        return self.lake.sink(query, **self.options | {"op_field": "op", "order_by": ["at"]} | leaving | options)
 
     def _call(self, procedure: str) -> None:
         self.lake.spark.sql(f"CALL {self.lake.name}.system.{procedure}").collect()
@@ -109,7 +176,9 @@ class Walk:
 def test_a_walk(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, strategy: str, version: int, partition: list[str]
 ) -> None:
-    @settings(max_examples=WALKS, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=WALKS or 2, deadline=None, derandomize=not WALKS, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(walks)
     def walk(steps: list[tuple[str, int]]) -> None:
         folder: Path = tmp_path_factory.mktemp("walk")

@@ -129,6 +129,17 @@ def test_the_count_of_a_transaction_tells_nothing_of_another_one(kafka: Kafka, l
     assert lake.rows("id, v") == [(1, "new")]
 
 
+@pytest.mark.parametrize("way", [{"change_format": "debezium"}, {"transforms": [{"type": "unwrap_debezium"}]}], ids=str)
+def test_what_a_message_tells_beside_its_envelope_is_kept(kafka: Kafka, lake: Lake, way: dict[str, Any]) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [Message(json.dumps({"op": "c", "after": {"id": 1, "v": "a"}}), json.dumps({"id": 1}))])
+    told = {"format": {**JSON, "envelope": "debezium"}, "key_format": "json", "metadata": ["offset", "topic"]}
+    run(lake.pipeline(source_of(kafka, topic, **told, key_prefix="key_"), commit_mode="upsert", **way), once=True)
+    assert lake.table().columns == ["id", "v", "key_id", "kafka_offset", "kafka_topic"]
+    assert lake.rows() == [(1, "a", 1, 0, topic)]
+    assert len(lake.metadata()["schemas"][-1]["identifier-field-ids"]) == 1
+
+
 def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])

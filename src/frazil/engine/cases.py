@@ -16,13 +16,14 @@ from frazil.engine.coerce import json_text
 from frazil.engine.iceberg import fault_of
 from frazil.engine.schema import alignment, data_columns, hidden_columns, quoted, schema_of
 from frazil.engine.session import spark_session
-from frazil.engine.shape import shaped
+from frazil.engine.shape import source_rows
 from frazil.engine.staging_faults import explain_staging
+from frazil.engine.write.rows import IGNORE
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.cases import CaseResult, CaseSpec, Difference, Row, difference, plain
 from frazil.model.coercion import admitted, require_casts, with_error_columns
 from frazil.model.dead_letters import OnError
-from frazil.model.hidden import ERROR, ERROR_TYPE
+from frazil.model.hidden import DELETE, ERROR, ERROR_TYPE, OP
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import ColumnSpec, SinkSpec
@@ -66,7 +67,10 @@ def _complaint(case: CaseSpec, errors: Sequence[FrazilError]) -> str | None:
 def _outcome(spark: SparkSession, pipeline: PipelineSpec, case: CaseSpec) -> tuple[list[Row], Schema, list[FrazilError]]:
     """The rows that come out, their schema, and the errors of those that do not."""
     frame = _given(spark, pipeline, case)
-    frame = _as_the_sink_has_it(shaped(frame, pipeline.transforms), pipeline.sink)
+    frame = source_rows(frame, pipeline.sink, pipeline.transforms)
+    if OP in frame.columns:
+        frame = frame.where(~functions.col(OP).isin(DELETE, IGNORE))
+    frame = _as_the_sink_has_it(frame, pipeline.sink)
     schema = schema_of(frame)
     values = functions.struct(*[functions.col(quoted(name)) for name in data_columns(frame)])
     error = functions.col(ERROR) if ERROR in frame.columns else functions.lit(None).cast(ERROR_TYPE)

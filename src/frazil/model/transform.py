@@ -180,6 +180,20 @@ class HashFields(_Fields):
     salt: SecretStr = Field(min_length=8, description="Secret text that is hashed before each value.")
 
 
+class UnwrapDebezium(Transform):
+    """`{type: unwrap_debezium}` puts the rows that Debezium's envelopes tell of in their place, with what is done to them."""
+
+    type: Literal["unwrap_debezium"] = Field("unwrap_debezium", description="Kind of change.")
+    keys: tuple[FieldName, ...] = Field(
+        (),
+        description="Columns that identify a row, as the envelopes call them: one whose key changed leaves its old place. "
+        "Those of the messages' keys when left out, or else the sink's key_fields.",
+    )
+    add: dict[FieldName, FieldName] = Field(
+        default_factory=dict, description="Columns from the envelope itself: `{lsn: source.lsn, changed_ms: ts_ms}`."
+    )
+
+
 TRANSFORMS: tuple[type[Transform], ...] = (
     RenameField,
     RemoveField,
@@ -191,6 +205,7 @@ TRANSFORMS: tuple[type[Transform], ...] = (
     Flatten,
     Unnest,
     HashFields,
+    UnwrapDebezium,
 )
 
 
@@ -209,6 +224,7 @@ TransformSpec = Annotated[
     | Annotated[MapFields, Tag("map_fields")]
     | Annotated[Flatten, Tag("flatten")]
     | Annotated[Unnest, Tag("unnest")]
-    | Annotated[HashFields, Tag("hash_field")],
+    | Annotated[HashFields, Tag("hash_field")]
+    | Annotated[UnwrapDebezium, Tag("unwrap_debezium")],
     Discriminator(_tag),
 ]

@@ -353,6 +353,33 @@ def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
     assert door.sql("VALIDATE CONNECTION kafka")[0].message == f"connected to the Kafka cluster at {kafka.address()}"
 
 
+def test_changes_that_debezium_tells_are_followed_by_sinks_and_through_views(door: Door, kafka: Kafka) -> None:
+    def tell(key: int, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Message:
+        return Message(json.dumps({"op": op, "before": before, "after": after}), json.dumps({"id": key}))
+
+    topic = kafka.create_topic()
+    kafka.produce(topic, [tell(n, "c", None, {"id": n, "status": "paid", "n": n}) for n in range(4)])
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}');
+                 CREATE SOURCE orders (id bigint, status text, n int) FROM KAFKA CONNECTION kafka (TOPIC '{topic}')
+                 KEY FORMAT JSON VALUE FORMAT JSON INCLUDE OFFSET AS place ENVELOPE DEBEZIUM;
+                 CREATE VIEW paid AS SELECT id AS nr, n * 2 AS twice, place FROM orders WHERE status = 'paid';
+                 CREATE SINK all_orders FROM orders {into("all_orders")};
+                 CREATE SINK paid_orders FROM paid {into("paid_orders")};""")
+    door.run()
+    assert door.rows("SELECT * FROM all_orders ORDER BY id") == [(n, "paid", n, n) for n in range(4)]
+    moved = {"id": 30, "status": "paid", "n": 3}
+    changes = [
+        tell(0, "u", None, {"id": 0, "status": "open", "n": 0}),
+        tell(1, "d", {"id": 1}, None),
+        Message(None, json.dumps({"id": 1})),
+        tell(30, "u", {"id": 3}, moved),
+    ]
+    kafka.produce(topic, changes)
+    door.run()
+    assert door.rows("SELECT * FROM all_orders ORDER BY id") == [(0, "open", 0, 4), (2, "paid", 2, 2), (30, "paid", 3, 7)]
+    assert door.rows("SELECT * FROM paid_orders ORDER BY nr") == [(2, 4, 2), (30, 6, 7)]
+
+
 @pytest.fixture
 def database(postgres: Any) -> Iterator[Database]:
     with database_on(postgres) as made:

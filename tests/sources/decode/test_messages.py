@@ -11,14 +11,16 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import SparkSession
 
-from frazil.engine.shape import shaped
+from frazil.engine.shape import source_rows
 from frazil.errors import ConfigError
 from frazil.model.format import JsonFormat, MessageOptions
+from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 from frazil.sources.decode import decoder
 from sources.decode.records import WHEN, Decoded, decoded, decoder_of, records
 
 BROKEN = b"\xff\xfe"
+SINK = SinkSpec.model_validate({"catalog": {"type": "memory"}, "namespace": "n", "table": "t"})
 
 
 def test_text(spark: SparkSession) -> None:
@@ -136,7 +138,7 @@ def test_a_filter_knows_changes_of_rows_from_events(spark: SparkSession) -> None
     paid = TypeAdapter(list[TransformSpec]).validate_python([{"type": "filter", "field": "status", "equals": "paid"}])
 
     def kept(**options: Any) -> list[tuple[int, str]]:
-        found = Decoded(shaped(decoder_of(spark, told, **options).decode(records(spark, values, keys)), paid))
+        found = Decoded(source_rows(decoder_of(spark, told, **options).decode(records(spark, values, keys)), SINK, paid))
         return [(row["id"], op) for row, op in zip(found.rows, found.ops, strict=True)]
 
     changes = [(1, "update"), (1, "delete"), (2, "delete"), (3, "delete"), (None, "update")]

@@ -27,7 +27,7 @@ from frazil.doors.sql.statements import (
 )
 from frazil.doors.sql.view import Expression, view_query
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource, SourceSpec
-from frazil.model.transform import RenameField, SelectColumns, Transform, Way, WhereRows
+from frazil.model.transform import RenameField, SelectColumns, Transform, UnwrapDebezium, Way, WhereRows
 
 _FORMATS = {"JSON": "json", "AVRO": "avro", "TEXT": "string", "BYTES": "bytes", "CSV": "csv", "PROTOBUF": "protobuf"}
 
@@ -91,10 +91,6 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
     if query.keys and below.tells_operations:
         words = "rows of this source are updated and deleted, which sums over rows that only come cannot follow"
         raise view.wrong("sql-view", view.query.at + query.group_at, words, fix="Group when you read the table.")
-    if query.steps and isinstance(below.source, KafkaSource) and below.source.enveloped:
-        words = f"messages of {below.name!r} are envelopes of Debezium's, whose rows a view cannot look at"
-        fix = "Create the sink from the source itself, and the view when you read the table."
-        raise view.wrong("sql-view", query.item[0].at, words, fix=fix)
     if query.steps and below.guesses:
         words = f"the columns of {below.name!r} are not declared: a batch in which one is missing would stop the view"
         fix = f"Declare them: CREATE SOURCE {below.name} (id bigint, ...) FROM ..."
@@ -204,9 +200,10 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
         for one in reads.include
         if one.alias is not None and one.alias.text != one.what.text.lower()
     ]
+    unwrap = [UnwrapDebezium().placed({(): source.origin.script.location(reads.format.type.at)})] if debezium else []
     types = None if reads.include or keyed else _types(source)
     guesses = reads.format.type.text == "JSON" and not source.columns
-    return Stream(source.name.text, given.built(KafkaSource, values, places), tuple(renames), types=types, guesses=guesses)
+    return Stream(source.name.text, given.built(KafkaSource, values, places), (*unwrap, *renames), types=types, guesses=guesses)
 
 
 def _format(

@@ -4,7 +4,7 @@ Columns whose names begin with ``__frazil_`` pass through all of them. A row tha
 left out: nothing in it says that it should be.
 """
 
-from frazil.engine.shape.apply import shaped, sink_rows, source_rows
+from frazil.engine.shape.apply import sink_rows, source_rows
 from frazil.engine.shape.tally import Tally
 
-__all__ = ["Tally", "shaped", "sink_rows", "source_rows"]
+__all__ = ["Tally", "sink_rows", "source_rows"]

@@ -17,8 +17,9 @@ from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
 from frazil.engine.shape.unsent import following
 from frazil.engine.types import iceberg_type
-from frazil.engine.write.rows import UPDATE, with_operations, without_marks
-from frazil.model.changes import CommitMode
+from frazil.engine.write.rows import UPDATE, envelopes, from_debezium, keys_told, with_operations, without_marks
+from frazil.errors import ConfigError
+from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import CoercionOptions
 from frazil.model.hidden import DELETE, ERROR, HIDDEN, OP, ORDER
 from frazil.model.sink import SinkSpec
@@ -33,6 +34,7 @@ from frazil.model.transform import (
     SelectColumns,
     TransformSpec,
     Unnest,
+    UnwrapDebezium,
     Way,
     WhereRows,
 )
@@ -42,14 +44,6 @@ _TURN, _HOLDS = f"{HIDDEN}turn", f"{HIDDEN}holds"
 _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
-def shaped(frame: DataFrame, transforms: Sequence[TransformSpec], tally: Tally | None = None) -> DataFrame:
-    """The frame after all transforms, in order. With a tally the rows are counted that they take away and bring."""
-    watch = unwatched if tally is None else tally.watch
-    for transform in transforms:
-        frame = _apply(transform, following(frame, transform), watch)
-    return frame
-
-
 def sink_rows(
     frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec] = (), tally: Tally | None = None
 ) -> DataFrame:
@@ -57,16 +51,47 @@ def sink_rows(
     return with_operations(source_rows(frame, sink, transforms, tally), sink)
 
 
-def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], tally: Tally | None) -> DataFrame:
-    """The source's rows as transforms leave them for the sink."""
+def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], tally: Tally | None = None) -> DataFrame:
+    """The source's rows after all transforms, in order. With a tally the rows are counted that these take away and bring."""
+    watch = unwatched if tally is None else tally.watch
     frame = without_marks(frame, sink)
-    if sink.commit_mode is not CommitMode.APPEND and tells_changes(frame):
-        for transform in transforms:
-            if isinstance(transform, Unnest):
-                words = "rows of this source change: a delete has no list, and nothing says which elements an update took out"
-                fix = "Keep the list, and unnest it when you read the table; or append, with op_column."
-                raise refusal(transform, (), words, code="transform-changes", fix=fix)
-    return shaped(frame, transforms, tally)
+    for transform in transforms:
+        if isinstance(transform, UnwrapDebezium):
+            frame = without_marks(_unwrapped(transform, frame, sink), sink)
+        else:
+            if tells_changes(frame):
+                _require_for_changes(transform, sink)
+            frame = _apply(transform, following(frame, transform), watch)
+    return frame
+
+
+def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
+    """Refuses what cannot be done to rows that change."""
+    if isinstance(transform, Unnest) and sink.commit_mode is not CommitMode.APPEND:
+        words = "rows of this source change: a delete has no list, and nothing says which elements an update took out"
+        fix = "Keep the list, and unnest it when you read the table; or append, with op_column."
+    elif isinstance(transform, FilterRows | WhereRows) and sink.diff_column is not None:
+        words = "a row that is gone may say nothing but its key, so that it is not known whether it was counted"
+        fix = "Leave diff_column out of the sink, or filter when you read the table."
+    else:
+        return
+    raise refusal(transform, (), words, code="transform-changes", fix=fix)
+
+
+def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    if sink.change_format is not ChangeFormat.ROWS:
+        words = f"the sink would look for envelopes once more, as its change_format: {sink.change_format} says"
+        raise refusal(transform, (), words, code="transform-changes", fix="Leave change_format out of the sink.")
+    frame = envelopes(frame)
+    for name in ("op", "before", "after"):
+        spot(frame, name, transform, ())
+    added = {name: spot(frame, path, transform, ("add", name)).value for name, path in transform.add.items()}
+    keys = transform.keys or keys_told(frame) or sink.key_fields
+    try:
+        return from_debezium(frame, sink, keys, added)
+    except ConfigError as error:
+        fix = error.fix or "Name the columns by which the envelopes know a row: `keys: [id]`."
+        raise refusal(transform, ("keys",) if transform.keys else (), error.message, code=error.code, fix=fix) from None
 
 
 @singledispatch

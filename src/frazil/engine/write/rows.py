@@ -13,13 +13,29 @@ from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted
 from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat
-from frazil.model.hidden import DELETE, ERROR, EXTRA, KEY_MARK, KEYS_MARK, LANE, OP, ORDER, UNCHANGED
+from frazil.model.hidden import (
+    CHANGES_MARK,
+    DELETE,
+    ERROR,
+    EXTRA,
+    HIDDEN,
+    KEY_MARK,
+    KEYS_MARK,
+    LANE,
+    OP,
+    ORDER,
+    TURN,
+    UNCHANGED,
+)
 from frazil.model.sink import SinkSpec
 
 UPDATE, IGNORE = "update", "ignore"
+_STEP = f"{HIDDEN}step"
 
 # Debezium: the key moved; the row under the old key is deleted before the one under the new key is written.
 _BEFORE, _AFTER = 0, 1
+# What Debezium's envelopes have beside the images of the row. A column of another name was added to the envelope.
+_ENVELOPE = frozenset(["before", "after", "op", "source", "ts_ms", "ts_us", "ts_ns", "transaction"])
 
 
 def is_extra(frame: DataFrame) -> Column:
@@ -75,11 +91,11 @@ def _op(frame: DataFrame) -> Column:
 
 
 def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    if sink.change_format is ChangeFormat.DEBEZIUM and "payload" in frame.columns and "op" not in frame.columns:
-        frame = frame.select("payload.*", *hidden_columns(frame))
-    frame = under_new_names(frame, sink)
     if sink.change_format is ChangeFormat.DEBEZIUM:
-        return _from_debezium(frame, sink)
+        frame = under_new_names(envelopes(frame), sink)
+        require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
+        return from_debezium(_ordered(frame, sink), sink, sink.key_fields)
+    frame = under_new_names(frame, sink)
     if sink.change_format is ChangeFormat.TOMBSTONES:
         return _from_tombstones(frame, sink)
     if sink.op_field is not None:
@@ -149,39 +165,54 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     return frame.select(*columns, op.alias(OP), *[name for name in hidden_columns(frame) if name != OP])
 
 
-def _from_debezium(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+def envelopes(frame: DataFrame) -> DataFrame:
+    """Debezium's envelopes, taken out of the `payload` that its converter for JSON puts them into."""
+    if "payload" not in frame.columns or "op" in frame.columns:
+        return frame
+    return frame.select("payload.*", *hidden_columns(frame))
+
+
+def keys_told(frame: DataFrame) -> tuple[str, ...]:
+    """The names of the columns inside of envelopes by which the messages' keys know a row."""
+    return tuple(frame.schema[OP].metadata.get(KEYS_MARK, ())) if OP in frame.columns else ()
+
+
+def from_debezium(frame: DataFrame, sink: SinkSpec, keys: Sequence[str], added: Mapping[str, Column] | None = None) -> DataFrame:
     """Envelopes: the row is `after`, of a delete `before`; an update that moved the key deletes the row under the old one.
 
     An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not.
     """
-    require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
-    fields = _images(frame)
-    told = tuple(frame.schema[OP].metadata.get(KEYS_MARK, ())) if OP in frame.columns else ()
-    found = {key: sink.key_column(key, fields) for key in sink.key_fields or told}
-    keys = [name for name in found.values() if name is not None]
+    fields, told = _images(frame), keys_told(frame)
+    found = {key: sink.key_column(key, fields) for key in keys or told}
+    known_keys = [name for name in found.values() if name is not None]
     if missing := [key for key, name in found.items() if name is None]:
         known = ", ".join(fields)
         raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
+    others = {name: functions.col(quoted(name)) for name in data_columns(frame) if name not in _ENVELOPE} | dict(added or {})
+    if both_have := [name for name in others if name.lower() in {field.lower() for field in fields}]:
+        words = f"The column {both_have[0]!r}, which was added to Debezium's envelopes, is in their rows already."
+        raise ConfigError("column-exists", words, fix="Give it another name, or a prefix where it comes from the message.")
     before, after = _image(frame, "before", fields), _image(frame, "after", fields)
     empty = functions.col("op").isNull() & before.isNull() & after.isNull()
     frame = _with_op(frame, functions.col("op"), sink, nothing=empty)
     op = functions.col(OP)
     # A table that keeps count of rows that came and went is told of both images.
-    both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, keys)
+    both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, known_keys)
     moved = (op == UPDATE) & before.isNotNull() & both
     main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER)
     steps = functions.when(moved, functions.array(_step(before, DELETE, _BEFORE), main)).otherwise(functions.array(main))
-    frame = _ordered(frame, sink)
     made = (OP, EXTRA, ORDER)
     kept = [name for name in hidden_columns(frame) if name not in made]
     orders = [ORDER] if ORDER in frame.columns else []
-    frame = frame.select(*kept, *orders, functions.explode(steps).alias("step"))
-    hidden = [functions.col("step.op").alias(OP), (functions.col("step.turn") == _BEFORE).alias(EXTRA)]
+    beside = [column.alias(name) for name, column in others.items()]
+    frame = frame.select(*beside, *kept, *orders, functions.explode(steps).alias(_STEP))
+    step = functions.col(_STEP)
+    hidden = [step["op"].alias(OP, metadata={CHANGES_MARK: True}), (step["turn"] == _BEFORE).alias(EXTRA)]
     if orders:
-        hidden.append(functions.struct(functions.col(ORDER).alias("place"), functions.col("step.turn")).alias(ORDER))
+        hidden.append(functions.struct(functions.col(ORDER).alias("place"), step["turn"].alias(TURN)).alias(ORDER))
     marks = {name: {KEY_MARK: True} if name in told else None for name in fields}
-    row = functions.col("step.row")
-    return frame.select(*[row[name].alias(name, metadata=mark) for name, mark in marks.items()], *kept, *hidden)
+    rows = [step["row"][name].alias(name, metadata=mark) for name, mark in marks.items()]
+    return frame.select(*rows, *map(quoted, others), *kept, *hidden)
 
 
 def _images(frame: DataFrame) -> dict[str, DataType]:

@@ -87,9 +87,10 @@ class Messages:
     def _flat(self, frame: DataFrame) -> dict[str, Column]:
         kinds = {one.name: one.dataType for one in fields_of(frame, _VALUE)}
         columns = {name: field(column(_VALUE), name) for name in kinds}
-        if self._key is None:
-            return columns
         prefix = self._options.key_prefix or ""
+        # What is in the key is in the row of an envelope as well.
+        if self._key is None or (self._enveloped and not prefix):
+            return columns
         for one in fields_of(frame, _KEY):
             name, value = prefix + one.name, field(column(_KEY), one.name)
             if name in columns and prefix:

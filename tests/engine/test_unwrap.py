@@ -1,0 +1,123 @@
+"""Debezium's envelopes unwrapped by a transform: those after it see rows, and the table follows what is done to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import frazil
+from engine.lakes import Lake, commits, run
+from frazil.engine.cases import run_case
+from frazil.model.cases import CaseSpec
+
+IMAGE = "struct<id: long, v: string, n: int>"
+SCHEMA = {"before": IMAGE, "after": IMAGE, "op": "string", "source": "struct<lsn: long>"}
+UPSERT = {"commit_mode": "upsert", "key_fields": ["id"], "order_by": ["lsn"]}
+UNWRAP = {"type": "unwrap_debezium", "add": {"lsn": "source.lsn"}}
+FULL = {"type": "where", "condition": "n > 0"}
+
+
+def row(number: int, text: str | None = None, n: int | None = None) -> dict[str, Any]:
+    return {"id": number, "v": text, "n": n}
+
+
+def change(op: str, lsn: int, before: dict[str, Any] | None = None, after: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"op": op, "before": before, "after": after, "source": {"lsn": lsn}}
+
+
+class Log:
+    """A folder of changes, of which each batch is a file."""
+
+    def __init__(self, lake: Lake, folder: Path) -> None:
+        self.lake = lake.introduced()
+        self.folder = folder
+        folder.mkdir()
+
+    def tell(self, *changes: dict[str, Any]) -> None:
+        (self.folder / f"{len(list(self.folder.iterdir()))}.json").write_text("\n".join(map(json.dumps, changes)))
+
+    def pipeline(self, *transforms: dict[str, Any], **options: Any) -> Any:
+        source = {"connector": "files", "path": str(self.folder), "format": "json", "schema": SCHEMA}
+        return self.lake.pipeline(source, transforms=list(transforms), **options)
+
+    def run(self, *transforms: dict[str, Any], **options: Any) -> Any:
+        return commits(run(self.pipeline(*transforms, **options), once=True))[-1].counts
+
+
+@pytest.fixture
+def log(lake: Lake, tmp_path: Path) -> Log:
+    return Log(lake, tmp_path / "in")
+
+
+@pytest.mark.parametrize("strategy", ["equality_delete", "merge"])
+def test_the_table_holds_the_rows_of_a_filter_after_every_change(log: Log, lake: Lake, strategy: str) -> None:
+    steps = (UNWRAP, FULL, {"type": "add_field", "field": "loud", "expression": "upper(v)"})
+    options = UPSERT | {"upsert_strategy": strategy}
+    log.tell(*(change("r", 1, after=row(number, "a", number)) for number in range(5)))
+    counts = log.run(*steps, **options)
+    assert (counts.read, counts.written, counts.filtered) == (5, 4, 1)
+    log.tell(
+        change("u", 2, row(0, "a", 0), row(0, "comes", 7)),
+        change("u", 3, row(1, "a", 1), row(1, "goes", 0)),
+        change("d", 4, row(2)),
+        change("u", 5, row(3), row(30, "moves", 3)),
+        change("u", 6, row(4), row(40, "moves and goes", 0)),
+        change("c", 7, after=row(5, "never there", 0)),
+    )
+    counts = log.run(*steps, **options)
+    assert lake.rows("id, v, n, loud, lsn") == [(0, "comes", 7, "COMES", 2), (30, "moves", 3, "MOVES", 5)]
+    assert (counts.read, counts.filtered, counts.extra, counts.balanced) == (6, 1, 2, True)
+
+
+def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
+    steps = (UNWRAP | {"keys": ["id"]}, {"type": "rename_field", "from": "id", "to": "nr"})
+    options = UPSERT | {"key_fields": ["nr"]}
+    log.tell(change("c", 1, after=row(1, "a")), change("c", 2, after=row(2, "b")))
+    log.run(*steps, **options)
+    log.tell(change("u", 3, row(1), row(3, "a moved")), change("d", 4, row(2)))
+    log.run(*steps, **options)
+    assert lake.rows("nr, v") == [(3, "a moved")]
+    with pytest.raises(frazil.ConfigError, match="'nr' is not among the columns of `before` and `after`: id, v, n") as caught:
+        log.tell(change("d", 5, row(2)))
+        log.run(UNWRAP, steps[1], **options)
+    assert (caught.value.code, "keys: [id]" in (caught.value.fix or "")) == ("key-missing", True)
+
+
+def test_changes_are_appended_with_what_they_did(log: Log, lake: Lake) -> None:
+    log.tell(change("c", 1, after=row(1, "a")), change("u", 2, row(1, "a"), row(1, "b")), change("d", 3, row(1, "b")))
+    log.run(UNWRAP, op_column="did")
+    assert lake.rows("lsn, id, v, did") == [(1, 1, "a", "insert"), (2, 1, "b", "update"), (3, 1, "b", "delete")]
+
+
+def test_a_change_that_cannot_be_understood_is_a_dead_letter(log: Log, lake: Lake) -> None:
+    log.tell(change("c", 1, after=row(1, "a", 1)), change("?", 2, after=row(2, "b", 1)))
+    log.run(UNWRAP, FULL, **UPSERT, on_error="dead_letter")
+    assert lake.rows("id, v") == [(1, "a")]
+    assert lake.rows("code", "db.t__dead_letters") == [("operation-unknown",)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "options", "message"),
+    [
+        ([UNWRAP], {"change_format": "debezium"} | UPSERT, "the sink would look for envelopes once more"),
+        ([{"type": "remove_field", "field": "before"}, UNWRAP], UPSERT, "there is no column 'before'"),
+        ([{"type": "unwrap_debezium", "add": {"v": "op"}}], {"op_column": "did"}, "'v', which was added to Debezium's envelopes"),
+        ([{"type": "unwrap_debezium", "add": {"x": "source.pos"}}], {}, "there is no field 'pos' in 'source'"),
+        ([UNWRAP, FULL], {"diff_column": "diff"}, "it is not known whether it was counted"),
+    ],
+)
+def test_what_does_not_fit_is_refused(log: Log, lake: Lake, steps: Any, options: dict[str, Any], message: str) -> None:
+    log.tell(change("c", 1, after=row(1, "a", 1)))
+    with pytest.raises(frazil.ConfigError, match=message):
+        log.run(*steps, **options)
+    assert lake.nothing_written()
+
+
+def test_tests_of_a_pipeline_are_given_envelopes(log: Log) -> None:
+    given = [change("c", 1, after=row(1, "a", 1)), change("u", 2, row(2), row(2, "goes", 0)), change("d", 3, row(3))]
+    case = CaseSpec.model_validate({"name": "unwrapped", "given": given, "expect": [row(1, "a", 1) | {"lsn": 1}]})
+    result = run_case(log.lake.spark, log.pipeline(UNWRAP, FULL, **UPSERT), case)
+    assert (result.error, result.passed) == (None, True)
