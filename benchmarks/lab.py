@@ -72,10 +72,6 @@ class Lab:
         }
         return {f"spark.sql.catalog.{CATALOG}{name}": value for name, value in options.items()}
 
-    def collect_garbage(self) -> None:
-        """Ends what earlier work has left in Spark's memory, so that the next does not pay for it."""
-        self.spark.sparkContext._jvm.java.lang.System.gc()
-
     def cpu_seconds(self) -> float:
         """Processor time of this process and of Spark's, so far."""
         return cpu_seconds(os.getpid()) + cpu_seconds(int(self.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))

@@ -69,6 +69,17 @@ def test_a_write_with_a_name_counts_once(lake: Lake) -> None:
     assert lake.rows() == [(1,), (2,)]
 
 
+def test_a_name_outlives_the_snapshot_of_its_write(lake: Lake) -> None:
+    for day in ("monday", "tuesday", "wednesday"):
+        lake.sink(f"select '{day}' day").write(batch=day)
+    call = "expire_snapshots(table => 'db.t', older_than => timestamp'2100-01-01', retain_last => 1)"
+    lake.spark.sql(f"CALL {lake.name}.system.{call}").collect()
+    assert len(lake.meta("snapshots")) == 1
+    assert lake.sink("select 'monday' day").write(batch="monday").skipped
+    assert not lake.sink("select 'thursday' day").write(batch="thursday").skipped
+    assert lake.count() == 4
+
+
 def test_the_order_of_to_and_catalog_does_not_matter(lake: Lake) -> None:
     settings = {key: value for key, value in lake.catalog.items() if key != "name"}
     frazil.sink(lake.frame("select 1 id")).to(f"{lake.name}.db.t").catalog(**settings).write()

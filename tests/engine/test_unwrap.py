@@ -80,8 +80,8 @@ def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
     log.tell(change("u", 3, row(1), row(3, "a moved")), change("d", 4, row(2)))
     log.run(*steps, **options)
     assert lake.rows("nr, v") == [(3, "a moved")]
+    log.tell(change("d", 5, row(2)))
     with pytest.raises(frazil.ConfigError, match="'nr' is not among the columns of `before` and `after`: id, v, n") as caught:
-        log.tell(change("d", 5, row(2)))
         log.run(UNWRAP, steps[1], **options)
     assert (caught.value.code, "keys: [id]" in (caught.value.fix or "")) == ("key-missing", True)
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.model.commit import (
+    NAMES_KEPT,
     SUMMARY_RANGE_LIMIT,
     RowCounts,
     SinkState,
@@ -32,6 +33,7 @@ STATES = st.builds(
     snapshot=st.integers(0, 2**63 - 1),
     sequence=st.integers(0),
     at_ms=st.integers(0),
+    names=st.lists(st.text(max_size=11), max_size=3).map(tuple),
 )
 
 
@@ -45,6 +47,15 @@ def test_a_state_survives_the_table(state: SinkState) -> None:
 @given(STATES)
 def test_the_same_state_is_the_same_text(state: SinkState) -> None:
     assert SinkState.from_json(state.to_json()).to_json() == state.to_json()
+
+
+def test_the_last_names_are_remembered() -> None:
+    state = SinkState(1, "i")
+    for number in range(NAMES_KEPT + 1):
+        state = state.remembering(position({"write": str(number)}))
+    known = [state.remembers(position({"write": str(number)})) for number in (0, 1, NAMES_KEPT, NAMES_KEPT + 1)]
+    assert known == [False, True, True, False]
+    assert len(state.to_json()) < 16_000
 
 
 def test_a_ledger_of_another_version_is_refused() -> None:

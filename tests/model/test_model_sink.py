@@ -103,7 +103,8 @@ def test_commits_by_size_follow_what_rows_take() -> None:
     assert (by_rows.rows_wanted(10.0), by_rows.rows_planned(10.0)) == (500, 500)
     assert (by_bytes.rows_wanted(100.0), by_bytes.rows_planned(100.0)) == (20_000, 20_000)
     assert (by_bytes.rows_wanted(2_000.0), by_bytes.rows_planned(2_000.0)) == (1_000, 10_000)
-    assert by_bytes.rows_planned(0.001) == 1_000_000
+    assert by_bytes.rows_planned(0.001) == 2_000_000
+    assert sink(batch_bytes=10**10).rows_planned(1.0) == 100_000_000
     assert sink(batch_bytes=2_000_000, max_batch_size=15_000).rows_planned(1.0) == 15_000
 
 

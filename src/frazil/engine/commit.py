@@ -321,12 +321,15 @@ def next_state(view: TableView, intent: Intent) -> SinkState:
     if intent.followers is not None:
         claimed = replace(claimed, followers=intent.followers)
     if intent.moved is not None:
-        moved = replace(claimed, source=intent.moved.source, start=claimed.end, end=intent.moved.end)
+        # What is read once more is not to be taken for what was there.
+        moved = replace(claimed, source=intent.moved.source, start=claimed.end, end=intent.moved.end, names=())
         return moved if intent.moved.lead is None else replace(moved, lead=intent.moved.lead, rows=0)
     if intent.batch is None:
         return claimed
     batch = intent.batch
     claimed = replace(claimed, batch=claimed.batch + 1, source=batch.source, start=batch.start, end=batch.end)
+    if batch.named:
+        claimed = claimed.remembering(batch.end)
     return claimed if batch.lead is None else replace(claimed, lead=batch.lead, rows=batch.counts.written)
 
 

@@ -12,10 +12,14 @@ SINGLE_WRITES = "python"
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a source that a data frame holds. ``lead``: the batch's number at home, for a table that follows another."""
+    """The part of a source that a data frame holds. ``lead``: the batch's number at home, for a table that follows another.
+
+    ``named``: a user has named it, and may give it again.
+    """
 
     source: str
     start: Position | None
     end: Position
     rows: int | None = None
     lead: int | None = None
+    named: bool = False

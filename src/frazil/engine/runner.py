@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.pump import Pump, Totals
 from frazil.engine.route import RoutedWriter
-from frazil.engine.session import export_environment, session_for, spark_session
+from frazil.engine.session import export_environment, session_for, spark_session, with_settings
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
@@ -83,7 +83,7 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
 def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: Sequence[SourceSpec] = ()) -> SparkSession:
     """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
     export_environment([catalog_settings(pipeline.sink) for pipeline in pipelines])
-    return spark_session(settings.spark, sorted(components_of(pipelines, sources)))
+    return with_settings(spark_session(settings.spark, sorted(components_of(pipelines, sources))), settings.spark)
 
 
 def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:

@@ -77,7 +77,7 @@ def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
     maybe_there = key is not None
     while state is None or not (maybe_there and (state.end == end or writer.committed_before(end))):
         try:
-            return writer.write(frame, Part(SINGLE_WRITES, state.end if state else None, end))
+            return writer.write(frame, Part(SINGLE_WRITES, state.end if state else None, end, named=key is not None))
         except Halted as halted:
             if halted.code != "gap-or-overlap":
                 raise

@@ -138,8 +138,11 @@ class SinkWriter:
         return table.schema
 
     def committed_before(self, end: Position) -> bool:
-        """Whether a batch of this sink that ended there is in the table's history, as far as that has not expired."""
-        return self._table is not None and short_range(end) in self._table.committed_ends(self.sink_id)
+        """Whether a batch of this sink that ended there is in the table's history, or expired and is remembered by its name."""
+        if self._table is None:
+            return False
+        remembered = self.state is not None and self.state.remembers(end)
+        return remembered or short_range(end) in self._table.committed_ends(self.sink_id)
 
     def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
         """The same for a table that takes its columns from the data, but for those that are not meant for it."""
@@ -214,7 +217,7 @@ class SinkWriter:
             finally:
                 staging.let_go()
             self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
-        batch = Batch(part.source, part.start, part.end, counts, part.lead)
+        batch = Batch(part.source, part.start, part.end, counts, part.lead, part.named)
         result = self._commit(batch, change)
         self.unfinished = None
         committed = Committed(
@@ -404,7 +407,7 @@ class SinkWriter:
 
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:
         """Commits a batch that has no rows for this table: only that it is done."""
-        return self._commit(Batch(part.source, part.start, part.end, counts), None)
+        return self._commit(Batch(part.source, part.start, part.end, counts, named=part.named), None)
 
     def _commit(self, batch: Batch, change: Change | None) -> CommitResult:
         return self._run(replace(self._intent(change), batch=batch))

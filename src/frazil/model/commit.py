@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,9 @@ STATE_VERSION = 1
 
 # A summary is copied into every metadata file, so that a long range is represented there by its digest.
 SUMMARY_RANGE_LIMIT = 512
+
+# Writes that users have named are remembered beyond the expiry of their snapshots, each by eight bytes.
+NAMES_KEPT = 1_000
 
 DIGEST = "sha256:"
 # Counts that stand in a summary only where there are any.
@@ -33,6 +37,7 @@ class SinkState:
 
     A sink that writes to several tables has a home: the table whose ledger says how far it is. ``followers`` are its other
     tables. In the ledger of a follower ``lead`` is the number that its last batch has at home, and ``rows`` how many it got.
+    ``names``: the digests of the last batches that users have named.
     """
 
     epoch: int
@@ -47,6 +52,7 @@ class SinkState:
     followers: tuple[str, ...] = ()
     lead: int = 0
     rows: int = 0
+    names: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """As it stands in the table's property."""
@@ -66,6 +72,8 @@ class SinkState:
             fields["followers"] = list(self.followers)
         if self.lead:
             fields |= {"lead": self.lead, "rows": self.rows}
+        if self.names:
+            fields["names"] = list(self.names)
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -87,7 +95,16 @@ class SinkState:
             followers=tuple(raw.get("followers", ())),
             lead=raw.get("lead", 0),
             rows=raw.get("rows", 0),
+            names=tuple(raw.get("names", ())),
         )
+
+    def remembers(self, end: Position) -> bool:
+        """Whether a batch that a user has named, and that ended there, is among the last ones."""
+        return _name_digest(end) in self.names
+
+    def remembering(self, end: Position) -> SinkState:
+        """The same state, after such a batch."""
+        return replace(self, names=(*self.names, _name_digest(end))[-NAMES_KEPT:])
 
     def in_snapshot(self, snapshot: int, sequence: int) -> SinkState:
         """The same state, in the snapshot that will carry it."""
@@ -126,6 +143,7 @@ class Batch:
     """One batch of a sink: which part of which source, and what became of its rows.
 
     ``lead`` is its number in the ledger of the sink's home, given in a table that follows: not every batch has rows for that.
+    ``named``: its end is a name that a user has given to it, and may come again at any time.
     """
 
     source: str
@@ -133,6 +151,7 @@ class Batch:
     end: Position
     counts: RowCounts = field(default_factory=lambda: RowCounts(0, 0))
     lead: int | None = None
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,6 +191,10 @@ def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version
         "frazil.rows-filtered": str(counts.filtered),
         **{f"frazil.rows-{name}": str(getattr(counts, name)) for name in _RARE_COUNTS if getattr(counts, name)},
     }
+
+
+def _name_digest(end: Position) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(end.encode()).digest()[:8]).decode().rstrip("=")
 
 
 def short_range(text: Position | None) -> str:

@@ -25,6 +25,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 MAX_FILE_MB = 512
 MOST_ROWS = 1_000_000
+# Of a commit that is made by its size: what a row takes is an estimate.
+MOST_ROWS_BY_SIZE = 100_000_000
 
 
 class PartitionStrategy(StrEnum):
@@ -241,7 +243,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         """Most rows of one commit, when a row takes so many bytes."""
         if self.batch_bytes is None:
             return self.rows_per_batch
-        return max(self.rows_per_batch, min(self.rows_wanted(row_bytes), self.max_batch_size or MOST_ROWS))
+        return max(self.rows_per_batch, min(self.rows_wanted(row_bytes), self.max_batch_size or MOST_ROWS_BY_SIZE))
 
     @property
     def partition(self) -> tuple[PartitionField, ...]:

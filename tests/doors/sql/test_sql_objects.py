@@ -179,14 +179,14 @@ def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
     assert "NOT ENFORCED" in render(here.world.objects["k"])
 
 
-@pytest.mark.parametrize(("size", "told"), [("1MiB", ""), ("2GB", "where a row takes 2,148 bytes or more")])
+@pytest.mark.parametrize(("size", "told"), [("1GB", ""), ("2GB", "where a row takes 22 bytes or more")])
 def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_told(tmp_path: Path, size: str, told: str) -> None:
     here = session(tmp_path)
     run(here, SCRIPT)
     sink = "CREATE SINK k FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k')"
     for statement in (f"{sink} WITH (MINIMUM SIZE = '{size}')", f"ALTER SINK odds SET (MINIMUM SIZE = '{size}')"):
         (answer,) = run(here, statement)
-        assert ["1,000,000 rows at most" in note and told in note for note in answer.notes] == ([True] if told else [])
+        assert ["100,000,000 rows at most" in note and told in note for note in answer.notes] == ([True] if told else [])
 
 
 @pytest.mark.parametrize(

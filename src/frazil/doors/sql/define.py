@@ -30,7 +30,7 @@ from frazil.doors.sql.statements import (
     Word,
 )
 from frazil.errors import ConfigError
-from frazil.model.sink import MOST_ROWS
+from frazil.model.sink import MOST_ROWS_BY_SIZE
 from frazil.model.source import PostgresCdcSource
 
 DEFINING = (Create, Alter, Drop)
@@ -156,11 +156,11 @@ def _notes(world: World, statement: Create) -> tuple[str, ...]:
             "NOT ENFORCED changes nothing: frazil looks at the keys of each batch, and stops where two rows have the same one"
         )
     least = pipeline(world, statement).sink.batch_bytes or 0
-    if least > MOST_ROWS * SMALL_ROW_BYTES:
-        size = f"{math.ceil(least / MOST_ROWS):,}"
+    if least > MOST_ROWS_BY_SIZE * SMALL_ROW_BYTES:
+        size = f"{math.ceil(least / MOST_ROWS_BY_SIZE):,}"
         notes.append(
-            f"a commit has {MOST_ROWS:,} rows at most: MINIMUM SIZE is reached where a row takes {size} bytes or more, and "
-            "otherwise commits of so many rows are smaller"
+            f"a commit has {MOST_ROWS_BY_SIZE:,} rows at most: MINIMUM SIZE is reached where a row takes {size} bytes or more, "
+            "and otherwise commits of so many rows are smaller"
         )
     return tuple(notes)
 
