@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -176,8 +176,14 @@ class Walk:
 def test_a_walk(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, strategy: str, version: int, partition: list[str]
 ) -> None:
+    # A walk takes seconds, and a failed one is told as it was: to look for a shorter one would take many.
     @settings(
-        max_examples=WALKS or 2, deadline=None, derandomize=not WALKS, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=WALKS or 2,
+        deadline=None,
+        derandomize=not WALKS,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
     @given(walks)
     def walk(steps: list[tuple[str, int]]) -> None:
