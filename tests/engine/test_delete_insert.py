@@ -50,6 +50,14 @@ def test_a_delete_takes_away_and_adds_nothing(lake: Lake, way: str) -> None:
     assert lake.rows() == [(4, 2), (5, 2), (50, 0), (6, None)]
 
 
+def test_an_image_from_before_adds_nothing(lake: Lake) -> None:
+    options = {"commit_mode": "delete_insert", "replace_by": ["id"], "op_field": "op"}
+    lake.sink("select 1L id, 'old' v, '+i' op", **options).write()
+    done = lake.sink("select * from values (1L, 'old', '-u'), (1L, 'new', '+u') t(id, v, op)", **options).write()
+    assert lake.rows("id, v") == [(1, "new")]
+    assert (done.counts.read, done.counts.written, done.counts.filtered) == (2, 1, 1)
+
+
 def test_a_batch_is_written_once(lake: Lake) -> None:
     filled(lake)
     sink = replacing(lake, "select 9L id, 0 day", "day")

@@ -8,6 +8,9 @@ import pytest
 
 import frazil
 from engine.lakes import Lake
+from frazil.engine.part import Part
+from frazil.model.commit import position
+from frazil.model.hidden import OP
 
 PARTITIONED = {"partition_by": ["p"]}
 
@@ -32,6 +35,18 @@ def test_a_table_without_partitions_is_replaced_as_a_whole(lake: Lake) -> None:
     filled(lake)
     overwriting(lake, "select id, 1L p from range(100, 102)").write()
     assert lake.rows() == [(100, 1), (101, 1)]
+
+
+def test_what_is_gone_or_says_nothing_is_not_among_the_rows(lake: Lake) -> None:
+    """Kafka's records without a value and the deletes of a database come as rows that say so."""
+    filled(lake)
+    told = f"select 1L id, 1L p, 'insert' {OP} union all select 2L, 2L, 'delete' union all select 3L, null, 'ignore'"
+    frame = lake.frame(told)
+    writer = overwriting(lake, "select 1L id, 1L p").id("other")._writer(lake.frame("select 1L id, 1L p"))
+    writer.open()
+    done = writer.write(frame, Part("test", None, position(1)))
+    assert lake.rows() == [(1, 1)]
+    assert (done.counts.read, done.counts.written, done.counts.filtered) == (3, 1, 2)
 
 
 def test_history_stays(lake: Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def test_the_table_holds_the_rows_of_a_filter_after_every_change(log: Log, lake:
     options = UPSERT | {"upsert_strategy": strategy}
     log.tell(*(change("r", 1, after=row(number, "a", number)) for number in range(5)))
     counts = log.run(*steps, **options)
-    assert (counts.read, counts.written, counts.filtered) == (5, 4, 1)
+    assert (counts.read, counts.written, counts.deleted) == (5, 4, 1)
+    assert lake.meta("delete_files") == [], "there is nothing in a new table that could be deleted"
     log.tell(
         change("u", 2, row(0, "a", 0), row(0, "comes", 7)),
         change("u", 3, row(1, "a", 1), row(1, "goes", 0)),
@@ -66,10 +68,11 @@ def test_the_table_holds_the_rows_of_a_filter_after_every_change(log: Log, lake:
         change("u", 5, row(3), row(30, "moves", 3)),
         change("u", 6, row(4), row(40, "moves and goes", 0)),
         change("c", 7, after=row(5, "never there", 0)),
+        change("r", 8, after=row(30, "read once more", 0)),
     )
     counts = log.run(*steps, **options)
-    assert lake.rows("id, v, n, loud, lsn") == [(0, "comes", 7, "COMES", 2), (30, "moves", 3, "MOVES", 5)]
-    assert (counts.read, counts.filtered, counts.extra, counts.balanced) == (6, 1, 2, True)
+    assert lake.rows("id, v, n, loud, lsn") == [(0, "comes", 7, "COMES", 2)]
+    assert (counts.read, counts.filtered, counts.extra, counts.balanced) == (7, 1, 2, True)
 
 
 def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
@@ -84,12 +87,34 @@ def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match="'nr' is not among the columns of `before` and `after`: id, v, n") as caught:
         log.run(UNWRAP, steps[1], **options)
     assert (caught.value.code, "keys: [id]" in (caught.value.fix or "")) == ("key-missing", True)
+    other = {"type": "select", "expressions": ["n AS id", "v", "lsn"]}
+    with pytest.raises(frazil.ConfigError, match="'id' of key_fields is another column") as caught:
+        log.run(UNWRAP, other, **UPSERT)
+    assert caught.value.code == "key-differs"
+
+
+def test_a_key_of_which_a_part_is_lost_is_refused(log: Log) -> None:
+    log.tell(change("c", 1, after=row(1, "a")))
+    unwrap = UNWRAP | {"keys": ["id", "v"]}
+    upsert = {"commit_mode": "upsert"}
+    shorter = {"type": "select", "expressions": ["id", "upper(v) AS v", "lsn"]}
+    with pytest.raises(frazil.ConfigError, match="by 2 columns, of which only id is left") as caught:
+        log.run(unwrap, shorter, **upsert)
+    assert caught.value.code == "key-lost"
+    hashed = {"type": "hash_field", "field": "v", "salt": "a long salt"}
+    assert log.run(unwrap, hashed, **upsert).written == 1
 
 
 def test_changes_are_appended_with_what_they_did(log: Log, lake: Lake) -> None:
     log.tell(change("c", 1, after=row(1, "a")), change("u", 2, row(1, "a"), row(1, "b")), change("d", 3, row(1, "b")))
     log.run(UNWRAP, op_column="did")
     assert lake.rows("lsn, id, v, did") == [(1, 1, "a", "insert"), (2, 1, "b", "update"), (3, 1, "b", "delete")]
+
+
+def test_rows_that_went_are_counted_with_all_their_values(log: Log, lake: Lake) -> None:
+    log.tell(change("c", 1, after=row(1, "7", 1)), change("u", 2, row(1, "7", 1), row(1, "8", 1)), change("d", 3, row(1, "8", 1)))
+    log.run({"type": "unwrap_debezium"}, diff_column="diff", schema={"id": "long", "v": "decimal(5, 2)", "n": "string"})
+    assert lake.rows("v, n, diff") == [(Decimal(text), "1", diff) for text in ("7.00", "8.00") for diff in (-1, 1)]
 
 
 def test_a_change_that_cannot_be_understood_is_a_dead_letter(log: Log, lake: Lake) -> None:
@@ -107,6 +132,8 @@ def test_a_change_that_cannot_be_understood_is_a_dead_letter(log: Log, lake: Lak
         ([{"type": "unwrap_debezium", "add": {"v": "op"}}], {"op_column": "did"}, "'v', which was added to Debezium's envelopes"),
         ([{"type": "unwrap_debezium", "add": {"x": "source.pos"}}], {}, "there is no field 'pos' in 'source'"),
         ([UNWRAP, FULL], {"diff_column": "diff"}, "it is not known whether it was counted"),
+        ([UNWRAP], {"commit_mode": "overwrite"}, "the rows are changes, which commit_mode: overwrite does not follow"),
+        ([UNWRAP | {"add": {"did": "op"}}], {"op_field": "did"}, "and so would op_field"),
     ],
 )
 def test_what_does_not_fit_is_refused(log: Log, lake: Lake, steps: Any, options: dict[str, Any], message: str) -> None:

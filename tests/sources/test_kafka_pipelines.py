@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from frazil.engine.verify import verify
 from frazil.errors import FrazilError
+from frazil.model.commit import RowCounts
 from frazil.model.events import Event, Lagged, Restarting, Stopped
 from frazil.model.pipeline import LetterTopic
 from frazil.model.settings import RestartSettings, RetrySettings
@@ -138,6 +139,21 @@ def test_what_a_message_tells_beside_its_envelope_is_kept(kafka: Kafka, lake: La
     assert lake.table().columns == ["id", "v", "key_id", "kafka_offset", "kafka_topic"]
     assert lake.rows() == [(1, "a", 1, 0, topic)]
     assert len(lake.metadata()["schemas"][-1]["identifier-field-ids"]) == 1
+
+
+@pytest.mark.parametrize("way", [{"change_format": "debezium"}, {"transforms": [{"type": "unwrap_debezium"}]}], ids=str)
+def test_a_record_that_lets_kafka_forget_a_key_belongs_to_no_table(kafka: Kafka, lake: Lake, way: dict[str, Any]) -> None:
+    topic, key = kafka.create_topic(), json.dumps({"id": 1})
+    origin = {"source": {"schema": "public", "table": "orders"}}
+    told = [{"op": "c", "after": {"id": 2, "v": "b"}}, {"op": "d", "before": {"id": 1}}]
+    kafka.produce(topic, [*(Message(json.dumps(one | origin), key) for one in told), Message(None, key)])
+    source = source_of(kafka, topic, format={**JSON, "envelope": "debezium"}, key_format="json")
+    done = commits(run(lake.pipeline(source, commit_mode="upsert", route={"source": True}, **way), once=True))
+    assert sum((one.counts for one in done), RowCounts(0, 0)) == RowCounts(3, 1, deleted=1, filtered=1)
+    assert [row.tableName for row in lake.spark.sql(f"show tables in {lake.name}.db").collect()] == [
+        "frazil__ledger",
+        "public_orders",
+    ]
 
 
 def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:

@@ -67,9 +67,10 @@ def _complaint(case: CaseSpec, errors: Sequence[FrazilError]) -> str | None:
 def _outcome(spark: SparkSession, pipeline: PipelineSpec, case: CaseSpec) -> tuple[list[Row], Schema, list[FrazilError]]:
     """The rows that come out, their schema, and the errors of those that do not."""
     frame = _given(spark, pipeline, case)
-    frame = source_rows(frame, pipeline.sink, pipeline.transforms)
+    # Which rows moved is of no matter for those that come out, and the messages that may tell their keys are not there.
+    frame = source_rows(frame, pipeline.sink.model_copy(update={"key_fields": ()}), pipeline.transforms)
     if OP in frame.columns:
-        frame = frame.where(~functions.col(OP).isin(DELETE, IGNORE))
+        frame = frame.where(~functions.col(OP).isin([IGNORE] if pipeline.sink.keeps_deletes else [IGNORE, DELETE]))
     frame = _as_the_sink_has_it(frame, pipeline.sink)
     schema = schema_of(frame)
     values = functions.struct(*[functions.col(quoted(name)) for name in data_columns(frame)])

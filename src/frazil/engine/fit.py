@@ -125,7 +125,7 @@ def fit_of(
     have, before, data = table.schema, table.partition, schema_of(frame)
     ids = told_ids(frame)
     known = table.property_text(columns_property(sink_id)) if ids else None
-    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame), ids, known)
+    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame, sink), ids, known)
     if last is not None and last.met == met:
         return last
     require_distinct(data)
@@ -146,7 +146,9 @@ def fit_of(
     keys = keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
     compared = keys or tuple(name for columns in sink.replace_by for name in columns)
-    aligned = alignment(data, schema, sink, keys=compared, unless=_meaningless(met.hidden), hidden=met.hidden, rejects=rejects)
+    aligned = alignment(
+        data, schema, sink, keys=compared, unless=_meaningless(met.hidden, sink), hidden=met.hidden, rejects=rejects
+    )
     kept = ColumnIds(columns_property(sink_id), following.known, following.new)
     news = kept if following.new or following.known != known_from_json(known) else None
     partition_then = partition_after(before, changes)
@@ -182,13 +184,14 @@ def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, met: Meeting) 
     return following
 
 
-def _meaningless(hidden: Collection[str]) -> Callable[[str], SparkColumn] | None:
-    """Which values of a row nobody is to look at: all but the key of a row that only deletes, and those that were not sent."""
-    if not {OP, UNCHANGED} & set(hidden):
+def _meaningless(hidden: Collection[str], sink: SinkSpec) -> Callable[[str], SparkColumn] | None:
+    """Which values of a row nobody is to look at: those that were not sent, and of a row that only deletes all but the key."""
+    only_deletes = OP in hidden and not sink.keeps_deletes
+    if not only_deletes and UNCHANGED not in hidden:
         return None
 
     def said(column: str) -> SparkColumn:
-        deletes = functions.col(OP) == DELETE if OP in hidden else functions.lit(False)
+        deletes = functions.col(OP) == DELETE if only_deletes else functions.lit(False)
         return deletes | unchanged(column) if UNCHANGED in hidden else deletes
 
     return said

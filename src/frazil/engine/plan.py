@@ -143,7 +143,7 @@ def _columns(
 def _keys(sink: SinkSpec, frame: DataFrame | None) -> tuple[str, ...]:
     if frame is None:
         return sink.key_fields
-    return key_columns(sink, sink.declared_schema or frame_schema(frame), told_keys(frame))
+    return key_columns(sink, sink.declared_schema or frame_schema(frame), told_keys(frame, sink))
 
 
 def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:

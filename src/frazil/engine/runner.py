@@ -83,7 +83,9 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
 def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: Sequence[SourceSpec] = ()) -> SparkSession:
     """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
     export_environment([catalog_settings(pipeline.sink) for pipeline in pipelines])
-    return with_settings(spark_session(settings.spark, sorted(components_of(pipelines, sources))), settings.spark)
+    spark = spark_session(settings.spark, sorted(components_of(pipelines, sources)))
+    # The same file may start its own Spark here, and run on that of a notebook or a cluster there.
+    return with_settings(spark, settings.spark, insist=False)
 
 
 def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:

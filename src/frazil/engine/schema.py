@@ -12,9 +12,23 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.engine.coerce import JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
 from frazil.engine.types import iceberg_schema, spark_type
-from frazil.errors import DataError
+from frazil.errors import ConfigError, DataError
+from frazil.model.changes import CommitMode
 from frazil.model.coercion import CoercionOptions, extra_paths
-from frazil.model.hidden import CHANGES_MARK, COLUMN_MARK, ERROR, ERROR_TYPE, HIDDEN, KEY, KEY_MARK, OP, RAW, UNCHANGED
+from frazil.model.hidden import (
+    CHANGES_MARK,
+    COLUMN_MARK,
+    ERROR,
+    ERROR_TYPE,
+    HIDDEN,
+    KEY,
+    KEY_COUNT_MARK,
+    KEY_MARK,
+    OP,
+    RAW,
+    UNCHANGED,
+)
+from frazil.model.sink import SinkSpec
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import ListType, MapType, StructType, Type
 
@@ -46,9 +60,26 @@ def require_data(names: Iterable[str], what: str) -> None:
         )
 
 
-def told_keys(frame: DataFrame) -> tuple[str, ...]:
+def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
     """The columns that identify a row, as far as the source says so."""
-    return tuple(name for name in data_columns(frame) if frame.schema[name].metadata.get(KEY_MARK))
+    marked = tuple(name for name in data_columns(frame) if is_key(frame, name))
+    count = frame.schema[OP].metadata.get(KEY_COUNT_MARK, len(marked)) if OP in frame.columns else len(marked)
+    if len(marked) == count or sink.commit_mode is not CommitMode.UPSERT:
+        return marked
+    if sink.key_fields:
+        return ()
+    left = f"only {', '.join(marked)} is left" if marked else "none is left"
+    raise ConfigError(
+        "key-lost",
+        f"{sink.full_name}: the source identifies its rows by {count} columns, of which {left} after the transforms: "
+        "different rows would be taken for one.",
+        fix="Keep these columns, under whatever names, or say in key_fields what identifies a row.",
+    )
+
+
+def is_key(frame: DataFrame, name: str) -> bool:
+    """Whether the source says of a column that it is one of those that identify a row."""
+    return bool(frame.schema[name].metadata.get(KEY_MARK))
 
 
 def tells_changes(frame: DataFrame) -> bool:

@@ -30,6 +30,8 @@ from frazil.model.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger("frazil")
+
 # Pipelines run in threads of their own; two of them must not describe their catalogs in the same session at once.
 _choosing = threading.Lock()
 
@@ -99,8 +101,11 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     return spark
 
 
-def with_settings(session: SparkSession, settings: SparkSettings) -> SparkSession:
-    """The session with what was asked for, as far as that can be set while Spark runs; the rest must be what Spark has."""
+def with_settings(session: SparkSession, settings: SparkSettings, *, insist: bool = True) -> SparkSession:
+    """The session with what was asked for, as far as that can be set while Spark runs.
+
+    The rest must be what Spark has; where nobody insists on it, that it is not is told.
+    """
     wanted = settings.conf | ({} if settings.master is None else {"spark.master": settings.master})
     for name, given in wanted.items():
         value = _with_secret_names(given) if name in (REDACTION, SQL_REDACTION) else given
@@ -109,11 +114,12 @@ def with_settings(session: SparkSession, settings: SparkSettings) -> SparkSessio
             continue
         if not session.conf.isModifiable(name):
             has = f"without {name}" if have is None else f"with {name}={masked(have, name)}"
-            raise ConfigError(
-                "spark-runs-already",
-                f"Spark runs in this process already, {has}, and {masked(value, name)} is asked for.",
-                fix="Ask for the same everywhere in a process, or leave it out.",
-            )
+            words = f"Spark runs in this process already, {has}, and {masked(value, name)} is asked for."
+            if insist:
+                fix = "Ask for the same everywhere in a process, or leave it out."
+                raise ConfigError("spark-runs-already", words, fix=fix)
+            _log.warning("%s It stays as it is.", words)
+            continue
         session.conf.set(name, value)
     return session
 

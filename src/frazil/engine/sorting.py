@@ -15,10 +15,11 @@ from frazil.engine.shape import Tally, source_rows
 from frazil.engine.stager import Explain
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.write import is_extra
+from frazil.engine.write.rows import IGNORE
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.dead_letters import OnError
-from frazil.model.hidden import ERROR, HEADERS, HIDDEN, ORIGIN
+from frazil.model.hidden import ERROR, HEADERS, HIDDEN, OP, ORIGIN
 from frazil.model.route import RouteSpec
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
@@ -94,6 +95,11 @@ class Sorter:
     def routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
         """The rows as transforms leave them, each with the value that decides."""
         frame = source_rows(frame, self.sink, self.transforms, tally)
+        if OP in frame.columns:
+            # What says nothing of a row is none of a table's, as a record that only lets Kafka forget a key.
+            says = functions.col(OP) != IGNORE
+            says = says | functions.col(ERROR).isNotNull() if ERROR in frame.columns else says
+            frame = tally.watch(frame, None).where(says)
         value = _deciding(frame, self.route).cast("string")
         frame = frame.withColumn(
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)

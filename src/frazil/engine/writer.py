@@ -150,7 +150,7 @@ class SinkWriter:
             shaped_frame = self._stager.shaped(frame)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
             schema = self.sink.declared_schema or frame_schema(shaped_frame, unfilled - needed)
-            self._take(target.created(self._lake, self.sink, schema, told_keys(shaped_frame)), claim)
+            self._take(target.created(self._lake, self.sink, schema, told_keys(shaped_frame, self.sink)), claim)
         return self.state
 
     def look(self) -> SinkState | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
 from frazil.errors import SourceLocation
@@ -11,7 +13,7 @@ from frazil.model.dead_letters import OnError
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
-from frazil.model.transform import TransformSpec
+from frazil.model.transform import Transform, TransformSpec, UnwrapDebezium
 
 
 class LetterTopic(Model):
@@ -46,13 +48,14 @@ class PipelineSpec(Model):
         return self.sink.id or f"{self.name}/{self.sink_name}"
 
 
-def pipeline_problems(source: SourceSpec, sink: SinkSpec) -> list[Problem]:
-    """What the sink needs that the source does not give; each at its key in the sink."""
+def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[Transform]) -> list[Problem]:
+    """What the sink needs that the source, and what is done to its rows, does not give; each at its key in the sink."""
+    unwraps = any(isinstance(transform, UnwrapDebezium) for transform in transforms)
     database = isinstance(source, PostgresCdcSource)
     messages = source if isinstance(source, KafkaSource) else None
     problems = sink.unmet_by(
         keys=database or (messages is not None and messages.tells_keys),
-        operations=database or (messages is not None and messages.tells_operations),
+        operations=database or unwraps or (messages is not None and messages.tells_operations),
     )
     if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"

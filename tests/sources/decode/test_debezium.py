@@ -89,7 +89,7 @@ def test_the_engine_takes_over(spark: SparkSession) -> None:
         }
     )  # fmt: skip
     rows = [(row[OP], row["id"]) for row in with_operations(frame, sink).collect() if row[OP] != "ignore"]
-    assert sorted(rows) == sorted([("insert", 1), ("insert", 2), ("update", 1), ("delete", 2), ("update", 3), ("delete", 1)])
+    assert sorted(rows) == sorted([("update", 1), ("insert", 2), ("update", 1), ("delete", 2), ("update", 3), ("delete", 1)])
 
 
 def test_a_batch_of_inserts_has_both_images(spark: SparkSession) -> None:

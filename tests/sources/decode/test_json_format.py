@@ -305,6 +305,8 @@ def same(got: Any, sent: Any) -> bool:
     """Whether a value came through: as itself, or, where types differ between messages, as its JSON."""
     if hollow(sent):
         # Nothing in it says what it is: there may be no column for it, or one whose parts are null.
+        if isinstance(got, list) and isinstance(sent, list) and len(got) == len(sent):
+            return all(same(one, other) for one, other in zip(got, sent, strict=True))
         return same_json(json.loads(got), sent) if isinstance(got, str) else hollow(got)
     if isinstance(got, str) and not isinstance(sent, str):
         return same_json(json.loads(got, parse_float=Decimal), sent)

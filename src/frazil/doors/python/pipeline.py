@@ -57,7 +57,8 @@ class Pipeline:
     ) -> None:
         made_source, made_sink = _source(source), _sink(sink)
         made_sink, topic = _letters(dead_letter_topic, made_source, made_sink)
-        if problems := pipeline_problems(made_source, made_sink):
+        changes = tuple(_transform(number, one) for number, one in enumerate(transforms))
+        if problems := pipeline_problems(made_source, made_sink, changes):
             raise ConfigErrors([ConfigError(CODE, f"{'.'.join(('sink', *one.at))}: {one}") for one in problems])
         given = {
             "name": name if name is not None else made_sink.full_name,
@@ -65,7 +66,7 @@ class Pipeline:
             "source": made_source,
             "sink_name": "python",
             "sink": made_sink,
-            "transforms": tuple(_transform(number, one) for number, one in enumerate(transforms)),
+            "transforms": changes,
             "tests": tuple(_value(CaseSpec, one, f"tests[{number}]") for number, one in enumerate(tests)),
             "rate_limit": rate_limit or None,
             "dead_letter_topic": topic,

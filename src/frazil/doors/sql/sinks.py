@@ -73,7 +73,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "order_by": given.place("LATEST BY"),
     }
     made = built(sink, SinkSpec, values, places, sink.name.at)
-    for problem in pipeline_problems(read.source, made):
+    for problem in pipeline_problems(read.source, made, read.transforms):
         place = next((places[name] for name in problem.at if name in places), sink.name.at)
         raise sink.wrong("sql-sink", place, str(problem))
     _require_columns(sink, read)

@@ -203,7 +203,7 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
     unwrap = [UnwrapDebezium().placed({(): source.origin.script.location(reads.format.type.at)})] if debezium else []
     types = None if reads.include or keyed else _types(source)
     guesses = reads.format.type.text == "JSON" and not source.columns
-    return Stream(source.name.text, given.built(KafkaSource, values, places), (*unwrap, *renames), types=types, guesses=guesses)
+    return Stream(source.name.text, given.built(KafkaSource, values, places), (*renames, *unwrap), types=types, guesses=guesses)
 
 
 def _format(

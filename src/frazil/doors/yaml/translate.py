@@ -177,7 +177,8 @@ def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
     entries = [entry for _, entry in written if entry is not None]
     limits = [entry.rate_limit for entry in entries if entry.rate_limit]
     sink, topic = _with_letters(document, parts, join, source)
-    for problem in pipeline_problems(source, sink):
+    transforms = tuple(t for path, entry in written if entry is not None for t in _transforms(document, path, entry))
+    for problem in pipeline_problems(source, sink, transforms):
         _tell(document, join.sink, problem)
     return PipelineSpec(
         name=join.name,
@@ -185,7 +186,7 @@ def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
         source=source,
         sink_name=join.sink,
         sink=sink,
-        transforms=tuple(t for path, entry in written if entry is not None for t in _transforms(document, path, entry)),
+        transforms=transforms,
         tests=join.entry.tests if join.entry is not None else (),
         enabled=all(entry.enabled for entry in entries),
         rate_limit=min(limits) if limits else None,

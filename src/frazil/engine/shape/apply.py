@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from frazil.engine.coerce import Casting, converted
-from frazil.engine.schema import data_columns, hidden_columns, quoted, tells_changes
+from frazil.engine.schema import data_columns, hidden_columns, is_key, quoted, tells_changes
 from frazil.engine.shape.expressions import require_sound, understood
 from frazil.engine.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
@@ -21,7 +21,7 @@ from frazil.engine.write.rows import UPDATE, envelopes, from_debezium, keys_told
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import CoercionOptions
-from frazil.model.hidden import DELETE, ERROR, HIDDEN, OP, ORDER
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, KEY_MARK, OP, ORDER
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
     AddField,
@@ -41,6 +41,12 @@ from frazil.model.transform import (
 from frazil.model.types import Primitive
 
 _TURN, _HOLDS = f"{HIDDEN}turn", f"{HIDDEN}holds"
+# Options by which rows are taken out of envelopes.
+_PER_ROW = ("key_fields", "case_sensitive", "commit_mode", "diff_column", "op_values")
+_NAME_KEYS = (
+    "Name the columns by which the envelopes know a row: `keys: [id]`; or let the messages' keys tell them (key_format; in SQL "
+    "KEY FORMAT)."
+)
 _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -55,22 +61,27 @@ def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[Transform
     """The source's rows after all transforms, in order. With a tally the rows are counted that these take away and bring."""
     watch = unwatched if tally is None else tally.watch
     frame = without_marks(frame, sink)
+    relying: UnwrapDebezium | None = None
     for transform in transforms:
         if isinstance(transform, UnwrapDebezium):
+            relying = None if transform.keys or keys_told(frame) else transform
             frame = without_marks(_unwrapped(transform, frame, sink), sink)
         else:
             if tells_changes(frame):
                 _require_for_changes(transform, sink)
             frame = _apply(transform, following(frame, transform), watch)
+    if relying is not None:
+        _require_keys_of_the_sink(relying, frame, sink)
     return frame
 
 
 def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
     """Refuses what cannot be done to rows that change."""
-    if isinstance(transform, Unnest) and sink.commit_mode is not CommitMode.APPEND:
+    sinks = _tables(sink)
+    if isinstance(transform, Unnest) and any(one.commit_mode is not CommitMode.APPEND for one in sinks):
         words = "rows of this source change: a delete has no list, and nothing says which elements an update took out"
         fix = "Keep the list, and unnest it when you read the table; or append, with op_column."
-    elif isinstance(transform, FilterRows | WhereRows) and sink.diff_column is not None:
+    elif isinstance(transform, FilterRows | WhereRows) and any(one.diff_column is not None for one in sinks):
         words = "a row that is gone may say nothing but its key, so that it is not known whether it was counted"
         fix = "Leave diff_column out of the sink, or filter when you read the table."
     else:
@@ -78,20 +89,53 @@ def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
     raise refusal(transform, (), words, code="transform-changes", fix=fix)
 
 
+def _tables(sink: SinkSpec) -> list[SinkSpec]:
+    """The sink, and what it is for those of its tables that have options of their own."""
+    given = sink.route.tables if sink.route is not None else {}
+    return [sink, *(sink.routed(str(own.get("table", value))) for value, own in given.items() if isinstance(own, dict))]
+
+
 def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    if sink.change_format is not ChangeFormat.ROWS:
-        words = f"the sink would look for envelopes once more, as its change_format: {sink.change_format} says"
-        raise refusal(transform, (), words, code="transform-changes", fix="Leave change_format out of the sink.")
+    _require_for_unwrapping(transform, sink)
     frame = envelopes(frame)
     for name in ("op", "before", "after"):
         spot(frame, name, transform, ())
     added = {name: spot(frame, path, transform, ("add", name)).value for name, path in transform.add.items()}
     keys = transform.keys or keys_told(frame) or sink.key_fields
     try:
-        return from_debezium(frame, sink, keys, added)
+        return from_debezium(frame, sink, keys, marked=keys, added=added)
     except ConfigError as error:
-        fix = error.fix or "Name the columns by which the envelopes know a row: `keys: [id]`."
+        fix = error.fix or _NAME_KEYS
         raise refusal(transform, ("keys",) if transform.keys else (), error.message, code=error.code, fix=fix) from None
+
+
+def _require_for_unwrapping(transform: UnwrapDebezium, sink: SinkSpec) -> None:
+    """Refuses sinks that would take the rows for something else than changes."""
+    differing = [name for name in _PER_ROW if len({str(getattr(one, name)) for one in _tables(sink)}) > 1]
+    if sink.change_format is not ChangeFormat.ROWS:
+        words = f"the sink would look for envelopes once more, as its change_format: {sink.change_format} says"
+        fix = "Leave change_format out of the sink."
+    elif sink.op_field is not None:
+        words = "the envelopes say what is done to a row, and so would op_field"
+        fix = "Leave op_field out of the sink."
+    elif sink.commit_mode not in (CommitMode.APPEND, CommitMode.UPSERT):
+        words = f"the rows are changes, which commit_mode: {sink.commit_mode} does not follow"
+        fix = "Set commit_mode: upsert, or append."
+    elif differing:
+        words = f"rows are taken out of their envelopes before it is known which table they go into, and {differing[0]} differs"
+        fix = "Set change_format: debezium in the sink instead: envelopes are then unwrapped for each table by itself."
+    else:
+        return
+    raise refusal(transform, (), words, code="transform-changes", fix=fix)
+
+
+def _require_keys_of_the_sink(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> None:
+    """Where key_fields have told which rows of envelopes moved, they must still be the columns that they were inside of them."""
+    names = {key: sink.key_column(key, data_columns(frame)) for key in sink.key_fields}
+    for key, name in names.items():
+        if sink.commit_mode is CommitMode.UPSERT and name is not None and not is_key(frame, name):
+            words = f"{key!r} of key_fields is another column than the {key!r} of the envelopes, by which moves were told"
+            raise refusal(transform, (), words, code="key-differs", fix=_NAME_KEYS)
 
 
 @singledispatch
@@ -278,7 +322,10 @@ def _hash(transform: HashFields, frame: DataFrame, _watch: Watch) -> DataFrame:
         if isinstance(found.kind, _PARTS):
             words = f"{path!r} is {found.kind.simpleString()}, and only single values are hashed"
             raise refusal(transform, way, words, fix="Name its fields, or flatten it first.")
+        key = len(found.names) == 1 and is_key(frame, found.names[0])
         frame = placed(frame, found, _hashed(transform, found, salt))
+        if key:  # hashes tell rows apart as well
+            frame = frame.withMetadata(found.names[0], {KEY_MARK: True})
     return frame
 
 

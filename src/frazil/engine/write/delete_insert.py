@@ -20,7 +20,7 @@ from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratc
 from frazil.engine.schema import quoted
 from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, why_misread
 from frazil.engine.write.ground import Ground, Written, together
-from frazil.engine.write.rows import require_columns
+from frazil.engine.write.rows import IGNORE, require_columns
 from frazil.engine.write.upsert import deletes_everywhere_by
 from frazil.errors import ConfigError
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES
@@ -36,13 +36,16 @@ def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and what takes away those that they replace."""
     _require_comparable(ground, frame, fit)
     applied = fit.applied(frame)
-    gone = functions.col(OP) == DELETE if OP in applied.columns else functions.lit(False)
-    seen = Counted(applied, functions.count_if(gone).alias("deletes"))
-    rows = seen.frame.where(~gone).select(*_with_required(ground, fit))
+    op = functions.col(OP) if OP in applied.columns else functions.lit("")
+    gone, ignored = op == DELETE, op == IGNORE
+    seen = Counted(applied, functions.count_if(gone).alias("deletes"), functions.count_if(ignored).alias("ignored"))
+    applied = applied.where(~ignored)
+    rows = seen.frame.where(~gone & ~ignored).select(*_with_required(ground, fit))
     choice = _choice(ground, fit)
     change, added = (_in_copy if choice.way == MERGE else _by_values)(ground, rows, applied, fit, choice)
-    deleted = int(seen.get()["deletes"]) if OP in applied.columns else 0
-    return Written(change, RowCounts(read=added + deleted, written=added, deleted=deleted))
+    told = seen.get() if OP in applied.columns else None
+    deleted, filtered = (int(told["deletes"]), int(told["ignored"])) if told is not None else (0, 0)
+    return Written(change, RowCounts(read=added + deleted + filtered, written=added, deleted=deleted, filtered=filtered))
 
 
 def _with_required(ground: Ground, fit: Fit) -> list[Column]:

@@ -13,9 +13,11 @@ from frazil.engine import target
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
 from frazil.engine.write.ground import Ground, Written
+from frazil.engine.write.plain import PlainRows
+from frazil.engine.write.rows import IGNORE
 from frazil.errors import Halted
-from frazil.model.commit import RowCounts
 from frazil.model.evolution import RenameColumn, dividing, partition_after
+from frazil.model.hidden import DELETE
 
 
 def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
@@ -24,7 +26,8 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     base = replace(table.base, head=ground.seen.head)
     if condition is None:
         _require_one_partitioning(ground, fit)
-    rows = fit.rows(frame)
+    plain = PlainRows(frame, IGNORE, DELETE)
+    rows = fit.rows(plain.frame)
     staged = ground.stage(rows if condition is None else _within(rows, condition), fit.evolution)
     operation: Operation
     if condition is not None:
@@ -37,7 +40,7 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
         operation = Replace(staged, None if fit.partition else table.everything)
     else:
         operation = Append()  # no rows, no partitions that they could replace
-    return Written(Change(operation, base, fit.evolution), RowCounts(read=staged.rows, written=staged.rows))
+    return Written(Change(operation, base, fit.evolution), plain.counts(staged.rows))
 
 
 def deleted_where(table: IcebergTable, condition: str, among: str | None = None) -> RowChanges:

@@ -12,13 +12,14 @@ from frazil.engine.aliases import under_new_names
 from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted
 from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
-from frazil.model.changes import ChangeFormat
+from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.hidden import (
     CHANGES_MARK,
     DELETE,
     ERROR,
     EXTRA,
     HIDDEN,
+    KEY_COUNT_MARK,
     KEY_MARK,
     KEYS_MARK,
     LANE,
@@ -29,11 +30,12 @@ from frazil.model.hidden import (
 )
 from frazil.model.sink import SinkSpec
 
-UPDATE, IGNORE = "update", "ignore"
+INSERT, UPDATE, IGNORE = "insert", "update", "ignore"
 _STEP = f"{HIDDEN}step"
 
 # Debezium: the key moved; the row under the old key is deleted before the one under the new key is written.
 _BEFORE, _AFTER = 0, 1
+_READS = ("r", "read")
 # What Debezium's envelopes have beside the images of the row. A column of another name was added to the envelope.
 _ENVELOPE = frozenset(["before", "after", "op", "source", "ts_ms", "ts_us", "ts_ns", "transaction"])
 
@@ -83,7 +85,11 @@ def _without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         name: functions.when(~functions.coalesce(held, functions.lit(False)), functions.col(quoted(name)))
         for name, held in marked.items()
     }
-    return frame.withColumns(sent | {UNCHANGED: functions.when(functions.size(found) > 0, found)})
+    without = frame.withColumns(sent | {UNCHANGED: functions.when(functions.size(found) > 0, found)})
+    for name in names:
+        if told := frame.schema[name].metadata:
+            without = without.withMetadata(name, told)
+    return without
 
 
 def _op(frame: DataFrame) -> Column:
@@ -94,7 +100,8 @@ def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if sink.change_format is ChangeFormat.DEBEZIUM:
         frame = under_new_names(envelopes(frame), sink)
         require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
-        return from_debezium(_ordered(frame, sink), sink, sink.key_fields)
+        told = keys_told(frame)
+        return from_debezium(_ordered(frame, sink), sink, sink.key_fields or told, marked=told or sink.key_fields)
     frame = under_new_names(frame, sink)
     if sink.change_format is ChangeFormat.TOMBSTONES:
         return _from_tombstones(frame, sink)
@@ -121,6 +128,8 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         return frame
     require_columns(frame, sink.order_by, "order_by")
     named = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]
+    if TURN in fields_of(frame, ORDER):
+        named.append(functions.col(ORDER)[TURN].alias(TURN))
     return frame.withColumn(ORDER, functions.struct(*named)).drop(LANE)
 
 
@@ -169,7 +178,8 @@ def envelopes(frame: DataFrame) -> DataFrame:
     """Debezium's envelopes, taken out of the `payload` that its converter for JSON puts them into."""
     if "payload" not in frame.columns or "op" in frame.columns:
         return frame
-    return frame.select("payload.*", *hidden_columns(frame))
+    beside = [name for name in data_columns(frame) if name not in ("schema", "payload")]
+    return frame.select("payload.*", *map(quoted, beside), *hidden_columns(frame))
 
 
 def keys_told(frame: DataFrame) -> tuple[str, ...]:
@@ -177,13 +187,21 @@ def keys_told(frame: DataFrame) -> tuple[str, ...]:
     return tuple(frame.schema[OP].metadata.get(KEYS_MARK, ())) if OP in frame.columns else ()
 
 
-def from_debezium(frame: DataFrame, sink: SinkSpec, keys: Sequence[str], added: Mapping[str, Column] | None = None) -> DataFrame:
+def from_debezium(
+    frame: DataFrame,
+    sink: SinkSpec,
+    keys: Sequence[str],
+    *,
+    marked: Sequence[str],
+    added: Mapping[str, Column] | None = None,
+) -> DataFrame:
     """Envelopes: the row is `after`, of a delete `before`; an update that moved the key deletes the row under the old one.
 
-    An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not.
+    An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not. ``marked``
+    are the columns that are said to identify a row.
     """
-    fields, told = _images(frame), keys_told(frame)
-    found = {key: sink.key_column(key, fields) for key in keys or told}
+    fields = _images(frame)
+    found = {key: sink.key_column(key, fields) for key in keys}
     known_keys = [name for name in found.values() if name is not None]
     if missing := [key for key, name in found.items() if name is None]:
         known = ", ".join(fields)
@@ -195,6 +213,10 @@ def from_debezium(frame: DataFrame, sink: SinkSpec, keys: Sequence[str], added: 
     before, after = _image(frame, "before", fields), _image(frame, "after", fields)
     empty = functions.col("op").isNull() & before.isNull() & after.isNull()
     frame = _with_op(frame, functions.col("op"), sink, nothing=empty)
+    if sink.commit_mode is CommitMode.UPSERT:
+        # A snapshot may be taken again: what it reads may be in the table already, as it was before.
+        read = functions.lower(functions.col("op")).isin(*_READS) & (functions.col(OP) == INSERT)
+        frame = frame.withColumn(OP, functions.when(read, UPDATE).otherwise(functions.col(OP)))
     op = functions.col(OP)
     # A table that keeps count of rows that came and went is told of both images.
     both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, known_keys)
@@ -207,10 +229,12 @@ def from_debezium(frame: DataFrame, sink: SinkSpec, keys: Sequence[str], added: 
     beside = [column.alias(name) for name, column in others.items()]
     frame = frame.select(*beside, *kept, *orders, functions.explode(steps).alias(_STEP))
     step = functions.col(_STEP)
-    hidden = [step["op"].alias(OP, metadata={CHANGES_MARK: True}), (step["turn"] == _BEFORE).alias(EXTRA)]
+    identify = {sink.key_column(name, fields) for name in marked}
+    told = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)}
+    hidden = [step["op"].alias(OP, metadata=told), (step["turn"] == _BEFORE).alias(EXTRA)]
     if orders:
         hidden.append(functions.struct(functions.col(ORDER).alias("place"), step["turn"].alias(TURN)).alias(ORDER))
-    marks = {name: {KEY_MARK: True} if name in told else None for name in fields}
+    marks = {name: {KEY_MARK: True} if name in identify else None for name in fields}
     rows = [step["row"][name].alias(name, metadata=mark) for name, mark in marks.items()]
     return frame.select(*rows, *map(quoted, others), *kept, *hidden)
 
@@ -242,6 +266,6 @@ def _step(row: Column, op: Column | str, turn: int) -> Column:
 
 
 def fields_of(frame: DataFrame, column: str) -> list[str]:
-    """The names of a struct's fields; none of another column."""
-    kind = frame.schema[column].dataType
+    """The names of a struct's fields; none of another column, or of one that is not there."""
+    kind = frame.schema[column].dataType if column in frame.columns else None
     return list(kind.names) if isinstance(kind, StructType) else []

@@ -131,7 +131,7 @@ class Messages:
         elif "offset" in frame.columns:
             kept.append(sf.struct(column("offset").alias("offset")).alias(ORDER))
         if self._enveloped:
-            keys = [one.name for one in fields_of(frame, _KEY)] if self._key is not None else []
+            keys = [one.name for one in fields_of(frame, _KEY)] if self._options.tells_keys else []
             kept.append(column(OP).alias(OP, metadata={KEYS_MARK: keys}))
         elif not self._options.key_and_value:
             gone = column(_VALUE).isNull() & column(ERROR).isNull()

@@ -21,6 +21,7 @@ from frazil.model.hidden import (
     COLUMN_MARK,
     ERROR,
     EXTRA,
+    KEY_COUNT_MARK,
     KEY_MARK,
     MOVED,
     OP,
@@ -119,8 +120,9 @@ class Shown:
         raw = sf.coalesce(sf.col("raw"), sf.to_json(change, {"ignoreNullFields": "false"}).cast("binary"))
         place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(self.table).alias("table"))
         turn = sf.when(sf.col("extra"), 0).otherwise(1)
+        told = {CHANGES_MARK: True, KEY_COUNT_MARK: sum(KEY_MARK in marks for marks in self.marks.values())}
         hidden = {
-            OP: sf.col("op").alias(OP, metadata={CHANGES_MARK: True}),
+            OP: sf.col("op").alias(OP, metadata=told),
             ORDER: sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias(TURN)),
             EXTRA: sf.col("extra"),
             AT: sf.to_json(place),
