@@ -29,7 +29,7 @@ WEIGHTS = {
 kinds = st.sampled_from([kind for kind, times in WEIGHTS.items() for _ in range(times)])
 walks = st.lists(st.tuples(kinds, st.integers(0, 9_999)), min_size=STEPS, max_size=STEPS)
 
-PARTITIONS: tuple[list[str], ...] = ([], ["p"], ["bucket(2, id)"], ["p", "truncate(4, id)"], ["bucket(3, p)"])
+PARTITIONS: tuple[list[str], ...] = (["void(id)"], ["p"], ["bucket(2, id)"], ["p", "truncate(4, id)"], ["bucket(3, p)"])
 
 Row = tuple[Any, ...]
 
@@ -117,8 +117,7 @@ class Walk:
 
     def repartition(self, number: int) -> None:
         """New rows are divided in another way than those that are there."""
-        fields = PARTITIONS[number % len(PARTITIONS)]
-        self.change(number, **({"partition_by": fields} if fields else {"partitioning": "none"}))
+        self.change(number, partition_by=PARTITIONS[number % len(PARTITIONS)])
 
     def upgrade(self, _number: int) -> None:
         """The table gets the newer version of the format, in which positions are vectors."""

@@ -187,6 +187,13 @@ def test_a_name_that_could_be_several_columns_is_refused(table: str) -> None:
     assert refusal(table, "email: string", FULL, aliases={"email": ("mail", "post")}).code == "alias-ambiguous"
 
 
+def test_a_field_within_a_struct_has_no_alias() -> None:
+    nested = "s: struct<old: struct<deep: int>>"
+    assert refusal(nested, nested, FULL, aliases={"s.new": ("s.old",)}).code == "alias-nested"
+    assert refusal(nested, nested, FULL, aliases={"s.old.new": ("s.old.deep",)}).code == "alias-nested"
+    assert changes("s: struct<new: int>", "s: struct<new: int>", FULL, aliases={"s.new": ("s.old",)}) == ()
+
+
 # Columns that go.
 
 

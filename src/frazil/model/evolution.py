@@ -175,6 +175,12 @@ def alias_renames(table: StructType, aliases: Mapping[str, tuple[str, ...]]) -> 
     names = {column.name for column in table.fields}
     renames = []
     for name, several in aliases.items():
+        if nested := [old for old in several if old not in names and _is_within(table, old)]:
+            raise DataError(
+                "alias-nested",
+                f"aliases: {nested[0]!r} is a field within a struct, and only columns are renamed.",
+                fix="Rename the field in the table (ALTER TABLE ... RENAME COLUMN), and take the alias out.",
+            )
         earlier = [old for old in several if old in names]
         if len(earlier) > (0 if name in names else 1):
             both = ", ".join(repr(known) for known in (*earlier, name) if known in names)
@@ -185,6 +191,13 @@ def alias_renames(table: StructType, aliases: Mapping[str, tuple[str, ...]]) -> 
             )
         renames += [RenameColumn(old, name) for old in earlier]
     return tuple(renames)
+
+
+def _is_within(kind: Type, path: str) -> bool:
+    """Whether a path leads to a field of a struct."""
+    first, _, rest = path.partition(".")
+    inner = next((column.type for column in kind.fields if column.name == first), None) if isinstance(kind, StructType) else None
+    return inner is not None and (not rest or _is_within(inner, rest))
 
 
 def _drops(table: StructType, data: StructType, rules: Rules) -> tuple[DropColumn, ...]:
