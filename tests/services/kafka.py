@@ -163,7 +163,9 @@ class Kafka:
         """A producer of its own, e.g. one with transactions."""
         from confluent_kafka import Producer  # type: ignore[import-untyped]
 
-        return Producer({"bootstrap.servers": self.address(), "linger.ms": 1, "log_level": 0, **settings})
+        # One request at a time: one that is sent again must not come after the next.
+        own = {"bootstrap.servers": self.address(), "linger.ms": 1, "log_level": 0, "max.in.flight.requests.per.connection": 1}
+        return Producer(own | settings)
 
     def start(self) -> None:
         """Starts the broker, and waits until it takes connections."""

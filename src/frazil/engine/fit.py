@@ -214,7 +214,7 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following
         # Files are read for this: it is asked for where columns may be dropped.
         compared=frozenset(renamed(name, renames) for name in table.compared_columns) if drops else frozenset(),
         nulls=nulls,
-        row_by_row=sink.error_handling is OnError.DEAD_LETTER,
+        row_by_row=sink.error_handling in (OnError.DEAD_LETTER, OnError.COLUMNS),
         renames=following.renames,
         apart=following.apart,
     )

@@ -103,7 +103,7 @@ class Rules:
     ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
     ``held``: paths of those that the table is partitioned or sorted by, or was; ``compared``: those that deletes of rows compare,
     which readers look up until the deletes are settled. ``nulls``: paths at which the data has nulls.
-    ``row_by_row``: rows whose values do not fit are left out, so that types which do not fit are no reason to stop.
+    ``row_by_row``: of rows whose values do not fit that is told, so that types which do not fit are no reason to stop.
     ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those that it has
     renamed and the table does not follow, by their new names.
     """
