@@ -18,12 +18,12 @@ from frazil.engine.schema import alignment, data_columns, hidden_columns, quoted
 from frazil.engine.session import spark_session
 from frazil.engine.shape import source_rows
 from frazil.engine.staging_faults import explain_staging
-from frazil.engine.write.rows import IGNORE
+from frazil.engine.write.plain import unwritten
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.cases import CaseResult, CaseSpec, Difference, Row, difference, plain
 from frazil.model.coercion import admitted, require_casts, with_error_columns
 from frazil.model.dead_letters import OnError
-from frazil.model.hidden import DELETE, ERROR, ERROR_TYPE, OP
+from frazil.model.hidden import ERROR, ERROR_TYPE, OP
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import ColumnSpec, SinkSpec
@@ -70,7 +70,7 @@ def _outcome(spark: SparkSession, pipeline: PipelineSpec, case: CaseSpec) -> tup
     # Which rows moved is of no matter for those that come out, and the messages that may tell their keys are not there.
     frame = source_rows(frame, pipeline.sink.model_copy(update={"key_fields": ()}), pipeline.transforms)
     if OP in frame.columns:
-        frame = frame.where(~functions.col(OP).isin([IGNORE] if pipeline.sink.keeps_deletes else [IGNORE, DELETE]))
+        frame = frame.where(~functions.col(OP).isin(*unwritten(pipeline.sink)))
     frame = _as_the_sink_has_it(frame, pipeline.sink)
     schema = schema_of(frame)
     values = functions.struct(*[functions.col(quoted(name)) for name in data_columns(frame)])

@@ -15,7 +15,7 @@ from pyspark.sql import Column, functions
 from pyspark.sql.types import DataType
 
 from frazil.engine.types import spark_type
-from frazil.model.coercion import CoercionOptions, EpochUnit, Way, way
+from frazil.model.coercion import MICROS, CoercionOptions, EpochUnit, Way, way
 from frazil.model.types import Decimal, Fixed, ListType, MapType, StructType, Type
 
 CAST_MARK = "[frazil-cast] "
@@ -36,7 +36,6 @@ JSON_OPTIONS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 
-_MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
 _FIRST_MICRO, _LAST_MICRO = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999. A number outside of them counts something else than it was said to."""
 
@@ -250,7 +249,7 @@ def _epoch_micros(value: Column, data: Type, unit: EpochUnit, *, exactly: bool) 
         nanos = value.try_cast("decimal(38, 0)")
         micros = functions.floor(nanos / functions.lit(decimal.Decimal(1000))).try_cast("long")
         return _only((micros * 1000).cast("decimal(38, 0)") == value.try_cast("decimal(38, 0)"), micros) if exactly else micros
-    factor = _MICROS[unit]
+    factor = MICROS[unit]
     if data.name in ("int", "long"):
         return functions.try_multiply(value.cast("long"), functions.lit(factor).cast("long"))
     if isinstance(data, Decimal):

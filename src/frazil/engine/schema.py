@@ -60,6 +60,11 @@ def require_data(names: Iterable[str], what: str) -> None:
         )
 
 
+def or_unread(frame: DataFrame, condition: Column) -> Column:
+    """The condition, which holds for records that could not be read, too: nothing in them says that they should be left out."""
+    return functions.col(ERROR).isNotNull() | condition if ERROR in frame.columns else condition
+
+
 def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
     """The columns that identify a row, as far as the source says so."""
     marked = tuple(name for name in data_columns(frame) if is_key(frame, name))

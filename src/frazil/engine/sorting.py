@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine.deadletters import Rejected
 from frazil.engine.iceberg import fault_of
-from frazil.engine.schema import data_columns, error_of, quoted
+from frazil.engine.schema import data_columns, error_of, or_unread, quoted
 from frazil.engine.shape import Tally, source_rows
 from frazil.engine.stager import Explain
 from frazil.engine.staging_faults import explain_staging
@@ -97,9 +97,7 @@ class Sorter:
         frame = source_rows(frame, self.sink, self.transforms, tally)
         if OP in frame.columns:
             # What says nothing of a row is none of a table's, as a record that only lets Kafka forget a key.
-            says = functions.col(OP) != IGNORE
-            says = says | functions.col(ERROR).isNotNull() if ERROR in frame.columns else says
-            frame = tally.watch(frame, None).where(says)
+            frame = tally.watch(frame, None).where(or_unread(frame, functions.col(OP) != IGNORE))
         value = _deciding(frame, self.route).cast("string")
         frame = frame.withColumn(
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)

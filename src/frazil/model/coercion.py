@@ -22,6 +22,10 @@ class EpochUnit(StrEnum):
     NANOS = "nanos"
 
 
+MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
+"""How many microseconds each unit has; a nanosecond has not one."""
+
+
 class ExtraColumns(StrEnum):
     """What becomes of columns that the table does not have."""
 

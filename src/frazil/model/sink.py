@@ -203,11 +203,17 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     def unmet_by(self, *, keys: bool, operations: bool) -> list[Problem]:
         """What the sink, or one of its tables, needs of a source that tells keys and operations, or does not."""
         problems = unmet_by(self, keys=keys, operations=operations)
-        for value, given in self.route.tables.items() if self.route is not None else ():
-            if isinstance(given, dict) and not problems:
-                told = unmet_by(self.routed(str(given.get("table", value))), keys=keys, operations=operations)
+        for value, sink in self.apart.items():
+            if not problems:
+                told = unmet_by(sink, keys=keys, operations=operations)
                 problems += [Problem(f"the table of {value!r}: {one}", "route", "tables", value) for one in told]
         return problems
+
+    @property
+    def apart(self) -> dict[str, SinkSpec]:
+        """What the sink is for those tables of its route that have options of their own, by the value that leads there."""
+        given = self.route.tables if self.route is not None else {}
+        return {value: self.routed(str(own.get("table", value))) for value, own in given.items() if isinstance(own, dict)}
 
     @property
     def namespace_levels(self) -> tuple[str, ...]:

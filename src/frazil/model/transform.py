@@ -13,8 +13,6 @@ from frazil.model.hidden import HIDDEN
 
 Scalar = str | int | float | bool | None
 
-"""How the names of columns begin that are frazil's own."""
-
 Way = tuple[str | int, ...]
 """The keys that lead to a value within a transform."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frazil.doors.bizon.destination import SchemaField, TimePartition
-from frazil.model.coercion import EpochUnit
+from frazil.model.coercion import MICROS, EpochUnit
 from frazil.model.types import parse_type
 
 PREFIX = "__record_"
@@ -44,7 +44,6 @@ TIME = "time"
 TIME_AS = "long"
 
 _MOMENTS = ("date", "timestamp", "timestamptz")
-_MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
 _DAY = 86_400_000_000
 # The years 1 to 9999.
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -342,7 +341,7 @@ def _moment(name: str, kind: str, unit: EpochUnit) -> str:
     if unit is EpochUnit.NANOS:
         micros = f"try_subtract({number}, pmod({number}, 1000)) div 1000"  # no column can hold the rest
     else:
-        micros = f"try_multiply({number}, {_MICROS[unit]})"
+        micros = f"try_multiply({number}, {MICROS[unit]})"
     if kind == "date":
         held = f"pmod({micros}, {_DAY}) = 0"
         text = f"date_add(DATE'1970-01-01', CAST({micros} div {_DAY} AS INT))"

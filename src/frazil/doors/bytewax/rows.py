@@ -21,12 +21,11 @@ import pyarrow as pa
 
 from frazil.doors.bytewax.schema import arrow_type, to_arrow
 from frazil.errors import DataError
-from frazil.model.coercion import EpochUnit
+from frazil.model.coercion import MICROS, EpochUnit
 from frazil.model.types import Column, Decimal, Fixed, ListType, MapType, StructType, Type
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
-_MICROS = {EpochUnit.SECONDS: 1_000_000, EpochUnit.MILLIS: 1_000, EpochUnit.MICROS: 1}
 # More digits than any decimal of Iceberg has.
 _EXACT = Context(prec=400)
 _BOUNDS = {"int": 2**31, "long": 2**63}
@@ -193,7 +192,7 @@ def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
             raise Misfit(f"{_shown(value)} is in UTC not a moment that there is a date for") from None
     if isinstance(value, bool) or not isinstance(value, int):
         raise Misfit(f"{_shown(value)} is neither a datetime nor a whole number of {unit.value} since 1970")
-    micros, rest = (value * _MICROS[unit], 0) if unit is not EpochUnit.NANOS else divmod(value, 1000)
+    micros, rest = (value * MICROS[unit], 0) if unit is not EpochUnit.NANOS else divmod(value, 1000)
     if rest:
         raise Misfit(f"{value} nanoseconds are not a whole number of microseconds")
     try:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from frazil.engine.coerce import Casting, converted
-from frazil.engine.schema import data_columns, hidden_columns, is_key, quoted, tells_changes
+from frazil.engine.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
 from frazil.engine.shape.expressions import require_sound, understood
 from frazil.engine.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
@@ -77,7 +77,7 @@ def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[Transform
 
 def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
     """Refuses what cannot be done to rows that change."""
-    sinks = _tables(sink)
+    sinks = (sink, *sink.apart.values())
     if isinstance(transform, Unnest) and any(one.commit_mode is not CommitMode.APPEND for one in sinks):
         words = "rows of this source change: a delete has no list, and nothing says which elements an update took out"
         fix = "Keep the list, and unnest it when you read the table; or append, with op_column."
@@ -87,12 +87,6 @@ def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
     else:
         return
     raise refusal(transform, (), words, code="transform-changes", fix=fix)
-
-
-def _tables(sink: SinkSpec) -> list[SinkSpec]:
-    """The sink, and what it is for those of its tables that have options of their own."""
-    given = sink.route.tables if sink.route is not None else {}
-    return [sink, *(sink.routed(str(own.get("table", value))) for value, own in given.items() if isinstance(own, dict))]
 
 
 def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> DataFrame:
@@ -111,7 +105,7 @@ def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> D
 
 def _require_for_unwrapping(transform: UnwrapDebezium, sink: SinkSpec) -> None:
     """Refuses sinks that would take the rows for something else than changes."""
-    differing = [name for name in _PER_ROW if len({str(getattr(one, name)) for one in _tables(sink)}) > 1]
+    differing = [name for name in _PER_ROW if len({str(getattr(one, name)) for one in (sink, *sink.apart.values())}) > 1]
     if sink.change_format is not ChangeFormat.ROWS:
         words = f"the sink would look for envelopes once more, as its change_format: {sink.change_format} says"
         fix = "Leave change_format out of the sink."
@@ -199,7 +193,7 @@ def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFra
 
 
 def _where(frame: DataFrame, condition: Column) -> DataFrame:
-    wanted = condition if ERROR not in frame.columns else functions.col(ERROR).isNotNull() | condition
+    wanted = or_unread(frame, condition)
     return _changes_within(frame, wanted) if tells_changes(frame) else frame.where(wanted)
 
 

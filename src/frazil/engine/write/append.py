@@ -8,13 +8,11 @@ from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.plain import PlainRows
-from frazil.engine.write.rows import IGNORE
-from frazil.model.hidden import DELETE
 
 
 def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows of an append."""
     base = ground.table.base
-    plain = PlainRows(frame, *([IGNORE] if ground.sink.keeps_deletes else [IGNORE, DELETE]))
+    plain = PlainRows(frame, ground.sink)
     staged = ground.stage(fit.rows(plain.frame), fit.evolution)
     return Written(Change(Append(staged), base, fit.evolution), plain.counts(staged.rows))

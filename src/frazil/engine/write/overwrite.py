@@ -14,10 +14,8 @@ from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.plain import PlainRows
-from frazil.engine.write.rows import IGNORE
 from frazil.errors import Halted
 from frazil.model.evolution import RenameColumn, dividing, partition_after
-from frazil.model.hidden import DELETE
 
 
 def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
@@ -26,7 +24,7 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     base = replace(table.base, head=ground.seen.head)
     if condition is None:
         _require_one_partitioning(ground, fit)
-    plain = PlainRows(frame, IGNORE, DELETE)
+    plain = PlainRows(frame, ground.sink)
     rows = fit.rows(plain.frame)
     staged = ground.stage(rows if condition is None else _within(rows, condition), fit.evolution)
     operation: Operation

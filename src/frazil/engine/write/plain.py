@@ -5,19 +5,25 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.counting import Counted
-from frazil.engine.write.rows import is_extra
+from frazil.engine.write.rows import IGNORE, is_extra
 from frazil.model.commit import RowCounts
-from frazil.model.hidden import OP
+from frazil.model.hidden import DELETE, OP
+from frazil.model.sink import SinkSpec
+
+
+def unwritten(sink: SinkSpec) -> tuple[str, ...]:
+    """The operations whose rows are not among those of a table that rows are written into as they come."""
+    return (IGNORE,) if sink.keeps_deletes else (IGNORE, DELETE)
 
 
 class PlainRows:
-    """The rows of a batch without those whose operation is one of ``left_out``, and what becomes of all of them."""
+    """The rows of a batch without those that are not written, and what becomes of all of them."""
 
-    def __init__(self, frame: DataFrame, *left_out: str) -> None:
+    def __init__(self, frame: DataFrame, sink: SinkSpec) -> None:
         self.frame = frame
         self._seen: Counted | None = None
         if OP in frame.columns:
-            extra, wanted = is_extra(frame), ~functions.col(OP).isin(*left_out)
+            extra, wanted = is_extra(frame), ~functions.col(OP).isin(*unwritten(sink))
             counts = functions.count_if(~extra).alias("records"), functions.count_if(extra & wanted).alias("extra")
             self._seen = Counted(frame, *counts)
             self.frame = self._seen.frame.where(wanted)
