@@ -35,6 +35,15 @@ def test_rows_are_appended_and_overwritten(lake: Lake) -> None:
     assert lake.rows() == [(9, "c")]
 
 
+def test_two_names_are_refused(lake: Lake) -> None:
+    table = f"{lake.name}.db.t"
+    with pytest.raises(IllegalArgumentException, match=rf"table: {table} and {lake.name}\.db\.other are given"):
+        writer(lake, "select 1L id", table=table).save(f"{lake.name}.db.other")
+    assert lake.nothing_written()
+    writer(lake, "select 1L id", table=table).save(table)
+    assert lake.count() == 1
+
+
 def test_an_overwrite_replaces_what_spark_s_own_would(lake: Lake) -> None:
     """All rows of a partitioned table; those of the touched partitions alone where the session or the write says dynamic."""
     name = f"{lake.name}.db.t"

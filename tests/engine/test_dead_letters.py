@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import frazil
-from engine.lakes import Lake, run
+from engine.lakes import IMPATIENT, Lake, run
 from frazil.engine.iceberg import Change
+from frazil.engine.rewind import ToSnapshot, reset, rewind
+from frazil.engine.stream import QUERY_ID
 from frazil.engine.writer import SinkWriter
 from frazil.model.commit import Batch, CommitResult, RowCounts
 from frazil.model.pipeline import PipelineSpec
@@ -33,6 +35,24 @@ def test_rows_that_do_not_fit_are_kept_with_the_record_and_the_reason(lake: Lake
         ("cast", "value-not-convertible", why, '{"id":7,"n":"x"}'),
     ]
     assert {row[:2] for row in lake.rows("table, batch", LETTERS)} == {("db.t", 1)}
+
+
+@pytest.mark.parametrize("columns", ["id, n", "n, id"])
+def test_a_row_without_its_key_is_kept_whatever_the_order_of_columns(lake: Lake, columns: str) -> None:
+    lake.sink("select 1L id, 1 n").write()
+    rows = f"select {columns} from values (2L, 2), (null, 3) t(id, n)"
+    done = lake.sink(rows, on_error="dead_letter", commit_mode="upsert", key_fields=["id"]).write()
+    assert (done.counts.written, done.counts.dead_lettered) == (1, 1)
+    assert lake.rows() == [(1, 1), (2, 2)]
+    assert [error for (error,) in letters(lake, "error")] == ["column 'id' is required, and a row has no value for it"]
+
+
+@pytest.mark.parametrize("columns", ["day, n", "n, day"])
+def test_a_row_that_replaces_none_is_no_dead_letter(lake: Lake, columns: str) -> None:
+    options = {"commit_mode": "delete_insert", "replace_by": ["day"], "on_error": "dead_letter"}
+    lake.sink("select 1L day, 1 n", **options).write()
+    lake.sink(f"select {columns} from values (1L, 2), (null, 3) t(day, n)", **options).write()
+    assert sorted(lake.rows("n")) == [(2,), (3,)]
 
 
 def test_the_summary_accounts_for_every_row(lake: Lake) -> None:
@@ -159,6 +179,45 @@ def test_a_change_of_the_sink_in_between_is_noticed(lake: Lake, tmp_path: Path, 
     with pytest.raises(frazil.Halted, match="1 of its rows were dead letters already; now it has 0"):
         run(pipeline(lake, folder, transforms=[{"type": "remove_field", "field": "n"}]), once=True)
     assert lake.count() == 0
+
+
+def test_what_is_read_again_has_its_letters_again(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "a.json", (1, "1"), (2, "x"))
+    spec = pipeline(lake, folder)
+    run(spec, once=True)
+    rewind(spec, IMPATIENT, ToSnapshot(0), really=True)
+    run(spec, once=True)
+    assert lake.rows() == [(1, 1), (1, 1)]
+    assert letters(lake, "batch, cast(raw as string)") == [(1, '{"id":2,"n":"x"}'), (2, '{"id":2,"n":"x"}')]
+    reset(spec, IMPATIENT, really=True)
+    run(spec, once=True)
+    assert (lake.rows(), lake.count(LETTERS)) == ([(1, 1)], 3)
+
+
+def test_a_batch_that_is_refused_leaves_no_letters(lake: Lake) -> None:
+    lake.spark.sparkContext.setLocalProperty(QUERY_ID, "a-query")
+    first, second = (lake.frame(f"select {n}L id, 'x' n") for n in range(2))
+    sink, older = lake.sink(None, **TYPED), lake.sink(None, **TYPED)
+    sink(first, 0)
+    sink(second, 1)
+    with pytest.raises(frazil.Halted) as halted:
+        older(first, 0)
+    assert (halted.value.code, lake.count(LETTERS)) == ("gap-or-overlap", 2)
+
+
+def test_only_asking_where_a_pipeline_would_go_writes_nothing(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "a.json", (1, "1"), (2, "x"))
+    run(pipeline(lake, folder), once=True)
+    before = [lake.properties(), lake.properties(LETTERS)]
+    other = pipeline(lake, folder, write_properties={"write.metadata.previous-versions-max": "7"})
+    assert not rewind(other, IMPATIENT, ToSnapshot(0), really=False).done
+    assert not reset(other, IMPATIENT, really=False).done
+    assert [lake.properties(), lake.properties(LETTERS)] == before
+    with pytest.raises(frazil.ConfigError, match="has not written anything yet"):
+        rewind(pipeline(lake, folder, table="db.new"), IMPATIENT, ToSnapshot(0), really=False)
+    assert not lake.exists("db.new")
 
 
 # Records of files that cannot be read.

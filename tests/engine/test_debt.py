@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,30 @@ def test_other_readers_see_the_same_rows(lake: Lake, tmp_path: Path, version: in
     expected = sorted([(n, "new" if n < 10 else "old") for n in range(20)], key=repr)
     for read in (by_duckdb, by_pyiceberg, by_polars):
         assert tuples(read(lake)) == expected
+
+
+def test_debt_is_counted_where_another_writer_has_kept_no_totals(lake: Lake, version: int) -> None:
+    """Some writers leave the totals out, and once they are gone nobody brings them back."""
+    upsert(lake, "select id, 'old' v from range(20)", version)
+    upsert(lake, "select id, 'new' v from range(10)", version)
+    log = lake.spark.sql(f"SELECT file FROM {lake.name}.db.t.metadata_log_entries ORDER BY timestamp DESC")
+    newest = Path(log.collect()[0].file.removeprefix("file:"))
+    metadata = json.loads(newest.read_text())
+    for snapshot in metadata["snapshots"]:
+        # Spark cannot register a table without the others.
+        for what in ("equality-deletes", "position-deletes", "delete-files", "files-size"):
+            snapshot["summary"].pop(f"total-{what}", None)
+    without = newest.with_name("without-totals.metadata.json")
+    without.write_text(json.dumps(metadata))
+    lake.spark.sql(f"CALL {lake.name}.system.register_table('db.u', '{without}')").collect()
+    options = {"commit_mode": "upsert", "key_fields": ["id"], "upsert_strategy": "equality_delete"}
+    events: list[Event] = []
+    for limit in (15, 11):
+        rows = f"select {limit}L id, 'newest' v"
+        lake.sink(rows, "db.u", max_equality_deletes=limit, **options).listen(events.append).write()
+    (settled,) = [event for event in events if isinstance(event, Settled)]
+    assert settled.deletes == 12
+    assert len(lake.rows("id", "db.u")) == 20
 
 
 def test_too_many_files_of_deletes_are_compacted_away(lake: Lake, version: int) -> None:

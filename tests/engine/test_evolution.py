@@ -362,6 +362,27 @@ def test_a_column_that_another_writer_added_with_another_type_is_told(lake: Lake
     assert lake.rows() == [(1, None), (2, "text")]
 
 
+def test_a_column_that_another_writer_drops_while_rows_are_written_keeps_their_values(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.sink("select 1 id, 'a' x, named_struct('m', 1, 'n', 2) s").write()
+    meddle(monkeypatch, lambda: lake.spark.sql(f"ALTER TABLE {lake.name}.db.t DROP COLUMN x"))
+    lake.sink("select 2 id, 'b' x, named_struct('m', 1, 'n', 2) s").write()
+    assert lake.rows("id, x") == [(1, None), (2, "b")]
+    meddle(monkeypatch, lambda: lake.spark.sql(f"ALTER TABLE {lake.name}.db.t DROP COLUMN s.n"))
+    lake.sink("select 3 id, 'c' x, named_struct('m', 1, 'n', 3) s").write()
+    assert lake.rows("id, s.n") == [(1, None), (2, None), (3, 3)]
+
+
+def test_what_is_declared_to_be_required_is_also_where_the_table_takes_nulls(lake: Lake) -> None:
+    lake.sink("select 1 id, cast(null as string) name").write()
+    declared = {"schema": {"id": "int", "name": {"type": "string", "required": True}, "new": {"type": "int", "required": True}}}
+    refused(lake.sink("select 2 id, cast(null as string) name, 1 new", **declared), "required-null")
+    refused(lake.sink("select 2 id, 'n' name, cast(null as int) new", **declared), "required-null")
+    lake.sink("select 2 id, 'n' name, 1 new", **declared).write()
+    assert lake.rows() == [(1, None, None), (2, "n", 1)]
+
+
 def meddle(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
     """Lets another writer commit between the staging of the next batch and its commit."""
     from frazil.engine.writer import SinkWriter

@@ -44,7 +44,11 @@ def upsert(lake: Lake, kind: str, value: str, numbers: list[int], version: int, 
     lake.sink(f"select * from values {rows} t(id, n, v)", commit_mode="upsert", **given | options).write()
 
 
-@pytest.mark.parametrize("kind", KEYS)
+# What becomes of deletes differs by version, and how keys are compared does not: of those that are compared alike one is enough.
+ALIKE = ("boolean", "int", "decimal(38, 2)", "date", "timestamp", "fixed[4]")
+
+
+@pytest.mark.parametrize(("kind", "version"), [*((kind, 3) for kind in KEYS), *((kind, 2) for kind in KEYS if kind not in ALIKE)])
 def test_rows_are_replaced_and_their_deletes_settled(lake: Lake, kind: str, version: int) -> None:
     numbers = list(range(len(KEYS[kind])))
     upsert(lake, kind, "a", numbers, version)

@@ -149,16 +149,46 @@ def test_letters_that_come_meanwhile_are_kept(lake: Lake, tmp_path: Path, monkey
     repair(lake, '"one"', '"1"')
     remove = LetterBox.remove
 
-    def after_more(self: LetterBox, condition: str, among: str) -> None:
+    def after_more(self: LetterBox, *what: Any) -> None:
         monkeypatch.setattr(LetterBox, "remove", remove)
         put(tmp_path / "in", "b.json", (2, "two"))
         run(spec, once=True)
-        remove(self, condition, among)
+        remove(self, *what)
 
     monkeypatch.setattr(LetterBox, "remove", after_more)
     yes(spec)
     assert lake.rows("id") == [(1,)]
     assert [json.loads(raw)["id"] for (raw,) in lake.rows("cast(raw as string)", LETTERS)] == [2]
+
+
+def test_letters_that_are_made_to_fit_the_last_condition_are_replayed(lake: Lake, tmp_path: Path) -> None:
+    put(tmp_path / "in", "a.json", (2, "two"), (3, "three"))
+    spec = pipeline(lake, tmp_path / "in")
+    run(spec, once=True)
+    repair(lake, '"two"', '"2"')
+    assert numbers(yes(spec, "raw not like '%three%'")) == (1, 1, 0)
+    repair(lake, '"three"', '"3"')
+    assert numbers(yes(spec)) == (1, 1, 0)
+    assert (lake.rows("id, n"), lake.count(LETTERS)) == ([(2, 2), (3, 3)], 0)
+
+
+def test_now_is_the_time_when_a_replay_begins(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A letter that comes to fit the condition between reading and clearing stays."""
+    put(tmp_path / "in", "a.json", (2, "two"), (3, "three"))
+    spec = pipeline(lake, tmp_path / "in")
+    run(spec, once=True)
+    repair(lake, '"two"', '"2"')
+    letters, remove = f"{lake.name}.{LETTERS}", LetterBox.remove
+    when = "if(raw like '%three%', timestamp'2999-01-01', timestamp'2020-01-01')"
+    lake.spark.sql(f"update {letters} set sent_at = {when}")
+
+    def later(self: LetterBox, *what: Any) -> None:
+        lake.spark.sql(f"update {letters} set sent_at = current_timestamp() where raw like '%three%'")
+        remove(self, *what)
+
+    monkeypatch.setattr(LetterBox, "remove", later)
+    assert numbers(yes(spec, "sent_at < CURRENT_TIMESTAMP() and raw <> 'now()'")) == (1, 1, 0)
+    assert [json.loads(raw)["n"] for (raw,) in lake.rows("cast(raw as string)", LETTERS)] == ["three"]
 
 
 def test_records_of_a_topic_go_the_way_that_they_would_have_gone(lake: Lake, kafka: Kafka) -> None:
@@ -219,6 +249,11 @@ def test_what_is_refused(lake: Lake, tmp_path: Path) -> None:
         yes(pipeline(lake, tmp_path / "in", commit_mode="overwrite"))
     with pytest.raises(frazil.ConfigError, match="dead letters alone would replace it"):
         yes(pipeline(lake, tmp_path / "in", commit_mode="delete_insert", replace_by="id"))
+    replaced = {"field": "n", "tables": {"x": {"commit_mode": "overwrite"}}}
+    with pytest.raises(frazil.ConfigError, match=r"replaces what is in the table db\.x: dead letters alone"):
+        yes(pipeline(lake, tmp_path / "in", route=replaced))
+    with pytest.raises(frazil.ConfigError, match="writes each batch to every table"):
+        yes(pipeline(lake, tmp_path / "in", route={"field": "n", "tables": {"x": "x"}, "every_table": True}))
     cdc = {"connector": "postgres-cdc", "host": "h", "database": "d", "user": "u", "password": "p", "streams": [{"name": "t"}]}
     with pytest.raises(frazil.ConfigError, match="changes of the past"):
         yes(lake.pipeline(cdc, on_error="dead_letter"))

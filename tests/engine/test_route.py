@@ -10,8 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 import frazil
-from engine.lakes import Lake, commits, run
+from engine.lakes import IMPATIENT, Lake, commits, run
 from frazil.engine.iceberg import Change
+from frazil.engine.rewind import ToSnapshot, rewind
+from frazil.engine.stream import QUERY_ID
 from frazil.engine.writer import SinkWriter
 from frazil.model.commit import Batch, CommitResult
 from frazil.model.pipeline import PipelineSpec
@@ -112,10 +114,10 @@ def put(folder: Path, name: str, *rows: tuple[int, str]) -> None:
     (folder / name).write_text("\n".join(json.dumps({"id": number, "kind": kind}) for number, kind in rows))
 
 
-def pipeline(lake: Lake, folder: Path, **options: Any) -> PipelineSpec:
+def pipeline(lake: Lake, folder: Path, transforms: tuple[dict[str, Any], ...] = (), **options: Any) -> PipelineSpec:
     source = {"connector": "files", "path": str(folder), "format": "json", "schema": {"id": "long", "kind": "string"}}
     sink = {"catalog": lake.catalog, "namespace": "db", "route": {"field": "kind"}, "batch_size": 1000, **options}
-    given = {"name": "p", "source_name": "source", "source": source, "sink_name": "lake", "sink": sink}
+    given = {"name": "p", "source_name": "source", "source": source, "sink_name": "lake", "sink": sink, "transforms": transforms}
     return PipelineSpec.model_validate(given)
 
 
@@ -163,6 +165,130 @@ def test_a_table_that_fails_does_not_keep_the_others_from_their_rows(lake: Lake,
     assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,)], [(2,), (None,)])
 
 
+def test_too_many_letters_are_noticed_before_any_table_has_rows(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "1.json", (1, "a"), (70_000_000_000, "a"), (2, "b"), (3, "c"))
+    narrow = {"field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}}
+    limits = {"on_error": "dead_letter", "max_dead_letters": 0}
+    with pytest.raises(frazil.Halted, match=r"1 of the batch's 4 rows cannot be written.*The batch was not written"):
+        run(pipeline(lake, folder, route=narrow, **limits), once=True)
+    lake.introduced()
+    assert [lake.count(f"db.{name}") for name in "abc"] == [0, 0, 0]
+    assert lake.count(LETTERS) == 0
+    lake.spark.sql(f"alter table {lake.name}.db.a alter column id type bigint")
+    run(pipeline(lake, folder, **limits), once=True)
+    assert {name: lake.rows("id", f"db.{name}") for name in "abc"} == {"a": [(1,), (70_000_000_000,)], "b": [(2,)], "c": [(3,)]}
+
+
+def test_with_a_limit_a_table_that_fails_keeps_the_others_from_their_rows(lake: Lake, tmp_path: Path) -> None:
+    """How many letters its rows would have made is not known."""
+    folder = tmp_path / "in"
+    lake.introduced().sink("select 1 other", table="db.b").write()
+    put(folder, "1.json", (1, "a"), (2, "b"))
+    strict = pipeline(lake, folder, schema_evolution="strict", on_error="dead_letter", max_dead_letters=1)
+    with pytest.raises(frazil.DataError, match=r"Table db\.b: Schema evolution not allowed in strict mode"):
+        run(strict, once=True)
+    assert lake.count("db.a") == 0
+
+
+@pytest.mark.parametrize("condition", ["id <> 1", "kind <> 'a'"], ids=["fewer-rows", "none-at-all"])
+def test_a_change_of_the_pipeline_in_between_is_noticed(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    folder = tmp_path / "in"
+    put(folder, "1.json", (1, "a"), (2, "a"), (3, "b"))
+    with monkeypatch.context() as patch:
+        fail_for(patch, "b")
+        with pytest.raises(CutOff):
+            run(pipeline(lake, folder), once=True)
+    spec, changed = pipeline(lake, folder), pipeline(lake, folder, ({"type": "where", "condition": condition},))
+    with pytest.raises(frazil.Halted, match=r"Table db\.a got 2 rows of the batch .* now it would get [01]\.") as halted:
+        run(changed, once=True)
+    assert halted.value.code == "batch-differs"
+    assert lake.introduced().count("db.b") == 0
+    run(spec, once=True)
+    assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,), (2,)], [(3,)])
+
+
+def test_only_asking_where_a_pipeline_would_go_claims_no_table(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "1.json", (1, "a"), (2, "b"))
+    spec = pipeline(lake, folder, on_error="dead_letter")
+    run(spec, once=True)
+    lake.introduced()
+    tables = ("db.frazil__ledger", "db.a", "db.b", LETTERS)
+    before = [lake.properties(table) for table in tables]
+    assert not rewind(spec, IMPATIENT, ToSnapshot(0), really=False).done
+    assert [lake.properties(table) for table in tables] == before
+
+
+def test_what_is_read_again_is_written_again(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "1.json", (1, "a"), (2, "b"))
+    run(pipeline(lake, folder), once=True)
+    rewind(pipeline(lake, folder), IMPATIENT, ToSnapshot(0), really=True)
+    told = run(pipeline(lake, folder), once=True)
+    assert not [event for event in commits(told) if event.skipped]
+    lake.introduced()
+    assert [lake.rows("id", f"db.{name}") for name in "ab"] == [[(1,), (1,)], [(2,), (2,)]]
+
+
+# Batches that somebody else numbers, and single writes.
+
+
+def test_an_older_checkpoint_is_refused_before_any_table_has_rows(lake: Lake) -> None:
+    lake.introduced().spark.sparkContext.setLocalProperty(QUERY_ID, "a-query")
+    first, second, third = (lake.frame(f"select {n} id, 'a' kind") for n in range(3))
+    stream = routed(lake, "select 1", {"field": "kind"})
+    stream(first, 0)
+    stream(second, 1)
+    older = routed(lake, "select 2", {"field": "kind"})
+    with pytest.raises(frazil.Halted) as halted:
+        older(first, 0)
+    assert halted.value.code == "gap-or-overlap"
+    assert lake.rows("id", "db.a") == [(0,), (1,)]
+    routed(lake, "select 3", {"field": "kind"})(third, 2)
+    assert lake.rows("id", "db.a") == [(0,), (1,), (2,)]
+
+
+def test_a_single_write_that_was_cut_off_does_not_stop_later_ones(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    route = {"field": "kind", "parallel": 1}
+    cut_off = routed(lake.introduced(), "select 1 id, 'a' kind union all select 2, 'b'", route)
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            fail_for(patch, "b")
+            with pytest.raises(CutOff):
+                cut_off.write(batch="first")
+    routed(lake, "select 3 id, 'a' kind union all select 4, 'c'", route).write()
+    assert (lake.rows("id", "db.a"), lake.rows("id", "db.c")) == ([(1,), (3,)], [(4,)])
+    assert not cut_off.write(batch="first").skipped
+    assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,), (3,)], [(2,)])
+    assert cut_off.write(batch="first").skipped
+
+
+# Names of tables.
+
+
+@pytest.mark.parametrize("value", ["frazil__ledger", "FRAZIL__LEDGER", "frazil__dead_letters", ""])
+def test_no_value_leads_to_the_tables_of_the_sink_itself(lake: Lake, value: str) -> None:
+    rows = f"select 1L id, 'a' kind union all select 2L, '{value}'"
+    with pytest.raises(frazil.DataError, match=f"1 rows belong to no table: by the column 'kind' their values are '{value}'"):
+        routed(lake.introduced(), rows, {"field": "kind"}).write()
+    done = routed(lake, rows, {"field": "kind"}, on_error="dead_letter").write()
+    assert (done.counts.written, done.counts.dead_lettered) == (1, 1)
+    assert lake.rows("code", LETTERS) == [("route-unknown",)]
+
+
+def test_two_values_that_become_one_name(lake: Lake) -> None:
+    rows = "select 1 id, 'x.y' kind union all select 2, 'x_y'"
+    with pytest.raises(frazil.DataError, match=r"rows of 'x\.y' and 'x_y' would go into one table, db\.x_y") as told:
+        routed(lake.introduced(), rows, {"field": "kind"}).write()
+    assert told.value.code == "route-ambiguous"
+    assert not lake.exists("db.x_y")
+    routed(lake, rows, {"field": "kind", "tables": {"x.y": "x_y", "x_y": "x_y"}}).write()
+    assert lake.count("db.x_y") == 2
+
+
 def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     put(folder, "1.json", *((n, f"t{n % 100}") for n in range(1000)))
@@ -183,6 +309,11 @@ def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
         ({"route": {"field": "a"}, "table": "t"}, "table has no meaning with route"),
         ({"route": {"field": "a", "unknown": "refuse"}}, "unknown: refuse needs tables"),
         ({"route": {"field": "a", "tables": {"x": {"batch_size": 5}}}}, "cannot have an option 'batch_size'"),
+        ({"route": {"field": "a", "tables": {"x": {"table": "archive.x"}}}}, "the table of 'x' has a dot, 'archive.x'"),
+        ({"route": {"field": "a", "tables": {"x": "archive.x"}}}, "the table of 'x' has a dot, 'archive.x'"),
+        ({"route": {"field": "a", "name": "archive.{value}"}}, "name has a dot"),
+        ({"route": {"field": "a", "tables": {"x": "frazil__ledger"}}}, "which keeps how far the sink is"),
+        ({"route": {"field": "a", "tables": {"x": "frazil__dead_letters"}}}, "is that of the dead letters"),
         ({"route": {"field": "a"}, "error_column": "e"}, "on_error: columns has no meaning with route"),
         ({"route": {"field": "a", "tables": {"x": "x"}, "unknown": "dead_letter"}}, "needs on_error: dead_letter"),
     ],

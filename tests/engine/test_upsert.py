@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,20 @@ def test_columns_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> 
     assert lake.rows() == [(0, "a", "b"), (1, "newer", None)]
 
 
+def test_a_required_column_that_a_batch_lacks_keeps_its_values_and_new_rows_need_one(lake: Lake) -> None:
+    needed = {"schema": {"id": "long", "v": "string", "w": {"type": "string", "required": True}}}
+    auto(lake, "select id, 'a' v, 'b' w from range(2)", **needed).write()
+    auto(lake, "select 1L id, 'new' v", partial_updates=True).write()
+    assert lake.rows() == [(0, "a", "b"), (1, "new", "b")]
+    with pytest.raises(frazil.DataError, match="column 'w' is required, and a row with a new key has no value for it") as caught:
+        auto(lake, "select id, 'newer' v from range(1, 3)", partial_updates=True).write()
+    assert caught.value.code == "required-null"
+    auto(lake, "select id, 'newer' v from range(1, 3)", partial_updates=True, when_not_matched_insert_all=False).write()
+    assert lake.rows() == [(0, "a", "b"), (1, "newer", "b")]
+    auto(lake, "select 2L id, 'newer' v", partial_updates=True, schema_evolution="type_widen").write()
+    assert lake.rows() == [(0, "a", "b"), (1, "newer", "b"), (2, "newer", None)]
+
+
 def test_values_are_combined_with_those_of_the_table(lake: Lake) -> None:
     def add(rows: str, batch: str) -> frazil.Committed:
         query = f"select * from values {rows} t(id, n, price, least, most)"
@@ -257,6 +272,27 @@ def test_values_are_combined_with_those_of_the_table(lake: Lake) -> None:
     found = [(1, 2147483649, "4.00", 3, 9), (2, 1, "7.00", 8, None), (3, 1, "1.00", 1, 1)]
     assert lake.rows("id, n, cast(price as string), least, most") == found
     assert dict(lake.table().dtypes) == {"id": "bigint", "n": "bigint", "price": "decimal(13,2)", "least": "int", "most": "int"}
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_sums_are_exact_or_stop(lake: Lake, ansi: str) -> None:
+    session = lake.spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", ansi)
+
+    def add(query: str) -> None:
+        options = {"combine": {"d": "sum", "n": "sum"}, "schema": {"id": "long", "d": "decimal(38, 9)", "n": "long"}}
+        frame = session.sql(f"select * from values {query} t(id, d, n)")
+        lake.sink(frame, commit_mode="upsert", key_fields=["id"], **options).write()
+
+    add("(1L, 0.000000001BD, 9223372036854775806L)")
+    add("(1L, 0.000000001BD, null), (1L, 0.000000003BD, 1L)")
+    lake.introduced()
+    assert lake.rows() == [(1, Decimal("0.000000005"), 2**63 - 1)]
+    for query in ("(1L, 0.1BD, 1L)", "(2L, 0.1BD, 9223372036854775807L), (2L, 0.1BD, 1L)"):
+        with pytest.raises(frazil.DataError, match="The sum of column 'n' is too large for its type, bigint") as caught:
+            add(query)
+        assert caught.value.code == "sum-too-large"
+    assert lake.rows() == [(1, Decimal("0.000000005"), 2**63 - 1)]
 
 
 @pytest.mark.parametrize(
@@ -303,6 +339,55 @@ def test_values_that_were_not_sent_are_those_of_an_earlier_row_of_the_batch(lake
     values = ", ".join(f"({i}L, {n}, '{v}', '{w}')" for i, n, v, w in rows)
     auto(lake, f"select * from values {values} as t(id, n, v, w)", **marked).write()
     assert lake.rows() == [(0, 0, "a", "b"), (1, 3, "last", "mine"), (2, 2, "new", "b"), (7, 2, "first", "other")]
+
+
+def test_a_row_that_comes_after_a_delete_of_its_key_has_nothing_of_the_row_before(lake: Lake) -> None:
+    marked: dict[str, Any] = {"unchanged_value": "__unchanged", "order_by": ["n"], "op_field": "op"}
+    auto(lake, "select id, 0 n, 'a' v, 'b' w, 'c' op from range(3)", **marked).write()
+    rows = [
+        (1, 1, "new", "mine", "u"), (1, 2, None, None, "d"), (1, 3, "again", "__unchanged", "c"),
+        (2, 1, None, None, "d"), (2, 2, "first", "whole", "c"), (2, 3, "last", "__unchanged", "u"),
+    ]  # fmt: skip
+    values = lake.spark.createDataFrame(rows, "id long, n int, v string, w string, op string")
+    values.createOrReplaceTempView("after_deletes")
+    with pytest.raises(frazil.DataError, match=r"A row \(id = 1\) came without the values of w") as caught:
+        auto(lake, "select * from after_deletes", **marked).write()
+    assert caught.value.code == "unchanged-missing"
+    auto(lake, "select * from after_deletes", **marked, unchanged_missing="write_null").write()
+    assert lake.rows() == [(0, 0, "a", "b"), (1, 3, "again", None), (2, 3, "last", "whole")]
+
+
+def test_a_debezium_row_that_moved_takes_along_what_was_not_sent(lake: Lake) -> None:
+    options: dict[str, Any] = {"unchanged_value": "__unchanged", "order_by": ["n"], "change_format": "debezium"}
+    image = "struct<id: long, v: string, w: string>"
+
+    def envelopes(*changes: tuple[int, str, Any, Any]) -> str:
+        frame = lake.spark.createDataFrame(changes, f"n int, op string, before {image}, after {image}")
+        frame.createOrReplaceTempView("envelopes")
+        return "select * from envelopes"
+
+    auto(lake, envelopes(*[(n, "c", None, (n, f"v{n}", f"w{n}")) for n in range(5)]), **options).write()
+    moves = envelopes(
+        # Into a key that was deleted: what it had is not the row's.
+        (10, "d", (1, "v1", "w1"), None),
+        (11, "u", (0, None, None), (1, "moved", "__unchanged")),
+        # Of the row as it was before nothing but the key is known; what an earlier change sent goes along.
+        (12, "u", None, (2, "__unchanged", "sent")),
+        (13, "u", (2, None, None), (7, "__unchanged", "__unchanged")),
+        (14, "u", None, (7, "later", "__unchanged")),
+    )
+    auto(lake, moves, **options).write()
+    assert lake.rows("id, v, w") == [(1, "moved", "w0"), (3, "v3", "w3"), (4, "v4", "w4"), (7, "later", "sent")]
+    # Over two keys in one batch, the first of which the table has a row of its own of.
+    astray = envelopes(
+        (20, "d", (3, "v3", "w3"), None),
+        (21, "u", (4, None, None), (3, "x", "__unchanged")),
+        (22, "u", (3, None, None), (8, "y", "__unchanged")),
+    )
+    with pytest.raises(frazil.DataError, match=r"A row \(id = 8\) came without the values of w"):
+        auto(lake, astray, **options).write()
+    auto(lake, astray, **options, unchanged_missing="write_null").write()
+    assert lake.rows("id, v, w") == [(1, "moved", "w0"), (7, "later", "sent"), (8, "y", None)]
 
 
 # What operations a row can say.
@@ -384,6 +469,37 @@ def test_rows_of_one_key_without_an_order_stop_the_batch(lake: Lake) -> None:
 def test_rows_that_share_the_last_place_stop_the_batch(lake: Lake) -> None:
     with pytest.raises(frazil.DataError, match="the same place in the order"):
         auto(lake, "select 1L id, id v, 5 at from range(2)", order_by="at").write()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "types"),
+    [
+        ("null, 5", "5, null", "int, int"),
+        ("array(1, null), 1", "array(null, 1), 1", "array<int>, int"),
+        ("array(), 1", "null, 1", "array<int>, int"),
+        ("array(array(1), array()), 1", "array(array(), array(1)), 1", "array<array<int>>, int"),
+        ("named_struct('a', null, 'b', 1), 1", "named_struct('a', 1, 'b', null), 1", "struct<a: int, b: int>, int"),
+        ("named_struct('a', null, 'b', null), 1", "null, 1", "struct<a: int, b: int>, int"),
+        ("map('a', named_struct('x', null)), 1", "map('a', null), 1", "map<string, struct<x: int>>, int"),
+    ],
+)
+def test_rows_that_differ_in_where_they_have_nulls_are_not_the_same(lake: Lake, one: str, other: str, types: str) -> None:
+    kinds = types.rpartition(", ")
+    rows = " union all ".join(
+        f"select 1L id, cast(s.a as {kinds[0]}) a, cast(s.b as {kinds[2]}) b from (select struct({values}) s) t(s)"
+        for values in (one, other)
+    )
+    rows = rows.replace("s.a", "s.col1").replace("s.b", "s.col2")
+    with pytest.raises(frazil.DataError) as caught:
+        auto(lake, rows).write()
+    assert caught.value.code == "duplicate-keys"
+
+
+@pytest.mark.parametrize("moment", ["timestamp'0001-01-01T00:00:00Z'", "timestamp'9999-12-31T23:59:59.999999Z'"])
+def test_keys_at_the_ends_of_time(lake: Lake, moment: str) -> None:
+    for value in "ab":
+        lake.sink(f"select {moment} id, '{value}' v", commit_mode="upsert", key_fields=["id"]).write()
+    assert lake.rows("v") == [("b",)]
 
 
 def test_the_very_same_row_twice_is_one(lake: Lake) -> None:

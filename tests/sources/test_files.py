@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from frazil.engine.schema import data_columns, quoted
 from frazil.errors import ConfigError, DataError, FrazilError
-from frazil.model.hidden import ERROR
+from frazil.model.hidden import ERROR, RAW
 from frazil.model.source import FilesSource
 from frazil.sources.base import Slice
 from frazil.sources.files import Files
@@ -62,10 +62,13 @@ class Inbox:
         self.ledger = part.end
         return [entry.path for entry in part.detail]
 
-    def frame(self) -> DataFrame:
+    def records(self) -> DataFrame:
         part = self.plan()
         assert part is not None
-        return data_of(self.source.read(part))
+        return self.source.read(part)
+
+    def frame(self) -> DataFrame:
+        return data_of(self.records())
 
     def rows(self) -> list[Row]:
         return self.frame().collect()
@@ -255,6 +258,46 @@ def test_declared_json_columns_are_read_as_declared(spark: SparkSession, folder:
     assert frame.dtypes == [("id", "decimal(10,2)"), ("when", "timestamp"), ("missing", "array<int>")]
     row = frame.selectExpr("cast(id AS string) AS id", "unix_seconds(when) AS s", "missing").collect()[0]
     assert row == Row(id="1.25", s=1_799_992_800, missing=None)
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_declared_values_are_what_was_written(spark: SparkSession, folder: Path, kind: str) -> None:
+    """Spark's reader would round, take numbers for seconds, and cut digits off."""
+    schema = {"id": "long", "amount": "decimal(10, 2)", "at": "timestamptz", "day": "date"}
+    inbox = Inbox(spark, folder, kind, schema=schema)
+    good = ("1", "1.25", '"2027-01-15T08:00:00.123456Z"', '"2027-01-15"')
+    bad = {
+        "amount": ("2", "1.255", '"2027-01-15T08:00:00Z"', '"2027-01-15"'),
+        "at": ("3", "1.25", '"2027-01-15T08:00:00.1234567Z"', '"2027-01-15"'),
+        "day": ("4", "1.25", '"2027-01-15T08:00:00Z"', '"2027-01-15T23:00:00"'),
+    }
+
+    def written(row: tuple[str, ...]) -> str:
+        pairs = ", ".join(f'"{name}": {value}' for name, value in zip(schema, row, strict=True))
+        return ",".join(row) if kind == "csv" else f"{{{pairs}}}"
+
+    inbox.put("a.x", "\n".join([*([",".join(schema)] if kind == "csv" else []), written(good), *map(written, bad.values())]))
+    rows = inbox.records().selectExpr("*", "date_format(at, 'HH:mm:ss.SSSSSS') s").orderBy(ERROR).collect()
+    assert [(row.id, str(row.amount), str(row.day), row.s) for row in rows if row[ERROR] is None] == [
+        (1, "1.25", "2027-01-15", "08:00:00.123456")
+    ]
+    astray = {row[ERROR].text.partition("column ")[2].split("'")[1]: row for row in rows if row[ERROR] is not None}
+    assert astray.keys() == bad.keys()
+    for name, row in astray.items():
+        value = bad[name][list(schema).index(name)].strip('"')
+        assert (row[ERROR].code, row.id) == ("bad-record", None)
+        assert "a.x has a record that does not fit: " in row[ERROR].text
+        assert value in row[ERROR].text
+        assert value in row[RAW].decode()
+
+
+def test_options_that_say_what_values_look_like_are_followed(spark: SparkSession, folder: Path) -> None:
+    options = {"timestampFormat": "dd.MM.yyyy HH:mm", "dateFormat": "dd.MM.yy"}
+    inbox = Inbox(spark, folder, schema={"at": "timestamptz", "day": "date"}, options=options)
+    inbox.put("a.json", '{"at": "15.01.2027 08:00", "day": "16.01.27"}\n')
+    assert inbox.frame().selectExpr("date_format(at, 'yyyy-MM-dd HH:mm') a", "string(day) d").collect() == [
+        Row(a="2027-01-15 08:00", d="2027-01-16")
+    ]
 
 
 @pytest.mark.parametrize("name", ["a b.json", "a%20b.json", "a[1].json", "a{b,c}.json", "ü?*.json", "a,b.json", "a#b.json"])

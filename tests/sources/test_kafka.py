@@ -169,7 +169,23 @@ def test_reading_begins_at_a_time(kafka: Kafka, readers: Any) -> None:
     kafka.produce(topic, [Message(f"{hour}", timestamp_ms=noon + hour * 3_600_000) for hour in range(-2, 3)])
     reader = readers(topic, start_offset="timestamp", start_timestamp="2026-01-31T12:00:00Z")
     assert reader.values() == ["0", "1", "2"]
-    assert json.loads(reader.source.rewound_to_time(noon + 3_600_000))["topics"][topic]["offsets"] == {"0": 3, "1": 0}
+    assert json.loads(reader.source.rewound_to_time(reader.ledger, noon + 3_600_000))["topics"][topic]["offsets"] == {
+        "0": 3,
+        "1": 0,
+    }
+
+
+def test_a_topic_that_is_not_read_now_goes_on_where_it_was_left(kafka: Kafka, readers: Any) -> None:
+    topic, other = kafka.create_topic(), kafka.create_topic()
+    for name in (topic, other):
+        kafka.produce(name, ["a"])
+    reader = readers(topic, other)
+    reader.rows()
+    alone = readers(topic)
+    moved = alone.source.rewound_to_latest(reader.ledger), alone.source.rewound_to_time(reader.ledger, 0)
+    kafka.produce(other, ["b"])
+    for reader.ledger, values in zip(moved, (["b"], ["a", "b"]), strict=True):
+        assert sorted(reader.values()) == values
 
 
 def test_reading_begins_at_offsets(kafka: Kafka, readers: Any) -> None:

@@ -14,7 +14,7 @@ from frazil.errors import ConfigError, Halted
 from frazil.model.source import KafkaSource
 from frazil.sources.kafka.follow import Cluster, followed, require_topics_there
 from frazil.sources.kafka.offsets import Place, Range, advanced, ranges, shared_out
-from frazil.sources.kafka.rewind import to_latest, to_nearest, to_offsets, to_time
+from frazil.sources.kafka.rewind import to_latest, to_nearest, to_offsets, to_time, with_others
 from frazil.sources.kafka.settings import client_settings
 from frazil.sources.kafka.source import time_ms
 from frazil.sources.kafka.topics import matches
@@ -172,6 +172,14 @@ def test_rewound_to_the_nearest_place_skips_and_repeats_no_more_than_it_must() -
         to_nearest(place, replace(TWO, id="c2"))
 
 
+def test_topics_that_are_not_asked_for_stay_where_they_were() -> None:
+    before = Place("c1", {"a": "id-a", "left": "id-l", "gone": "id-g"}, {("a", 0): 4, ("left", 0): 7, ("gone", 0): 1})
+    kept = with_others(to_latest(TWO), before, lambda topic: topic != "left")
+    assert kept.offsets == {**TWO.latest, ("left", 0): 7}
+    assert kept.ids == {"a": "id-a", "b": "id-b", "left": "id-l"}
+    assert with_others(to_latest(TWO), replace(before, cluster="c2"), lambda topic: topic != "left") == to_latest(TWO)
+
+
 def test_rewound_to_offsets_that_a_user_names() -> None:
     assert to_offsets(READ, TWO, {"a": {1: 17}}).offsets == {("a", 0): 4, ("a", 1): 17, ("b", 0): 0}
     with pytest.raises(ConfigError, match="the offsets 5 to 20, and 4 is given"):
@@ -244,9 +252,9 @@ def test_the_settings_of_the_client() -> None:
 def test_files_for_tls_that_are_none_are_told(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("pem")
     missing = {"enabled": True, "ca_path": str(folder / "no.pem")}
-    with pytest.raises(ConfigError, match=r"no\.pem of tls\.ca_path cannot be read: No such file") as caught:
+    with pytest.raises(ConfigError, match=r"no\.pem cannot be read: No such file") as caught:
         client_settings(spec(tls=missing))
-    assert caught.value.code == "source-tls"
+    assert (caught.value.code, "tls.ca_path" in caught.value.fix) == ("source-tls", True)
     (folder / "old.key").write_text("-----BEGIN RSA PRIVATE KEY-----\nx\n-----END RSA PRIVATE KEY-----\n")
     (folder / "cert.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     old = {"enabled": True, "cert_path": str(folder / "cert.pem"), "key_path": str(folder / "old.key")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from frazil.engine.verify import verify
 from frazil.errors import FrazilError
 from frazil.model.commit import RowCounts
-from frazil.model.events import Event, Lagged, Restarting, Stopped
+from frazil.model.events import Event, Lagged, Restarting, Stopped, Waiting
 from frazil.model.pipeline import LetterTopic
 from frazil.model.settings import RestartSettings, RetrySettings
 from frazil.model.source import KafkaCluster
@@ -57,6 +58,33 @@ def test_from_now_on_means_from_the_first_run_on(kafka: Kafka, lake: Lake) -> No
     kafka.produce(topic, ["between the runs"])
     run(pipeline, once=True)
     assert lake.rows("value") == [("between the runs",)]
+
+
+def test_a_beginning_that_cannot_be_kept_is_told(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic()
+    pipeline = lake.pipeline(source_of(kafka, topic, start_offset="latest", format="json"))
+    with pytest.raises(FrazilError, match=r"where reading begins cannot be kept: there is no table db\.t") as told:
+        run(pipeline, once=True)
+    assert told.value.code == "beginning-not-kept"
+    assert not lake.exists()
+
+
+def test_a_run_waits_for_the_message_that_tells_its_columns(kafka: Kafka, lake: Lake) -> None:
+    topic, stop, events = kafka.create_topic(), StopAfter(1), list[Event]()
+    pipeline = lake.pipeline(source_of(kafka, topic, start_offset="latest", format="json"), flush_interval_secs=1)
+    thread = threading.Thread(target=run, args=(pipeline,), kwargs={"stop": stop, "events": events})
+    began = time.monotonic()
+    thread.start()
+    try:
+        wait_until(lambda: sum(isinstance(event, Waiting) for event in events) > 1, 120, "the run to wait")
+        kafka.produce(topic, ['{"id": 1}'])
+        thread.join(120)
+    finally:
+        stop.event.set()
+        thread.join()
+    assert lake.rows("id") == [(1,)]
+    waits = sum(isinstance(event, Waiting) for event in events)
+    assert waits <= (time.monotonic() - began) / KafkaTopics.poll_seconds + 3
 
 
 UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}
@@ -154,6 +182,35 @@ def test_a_record_that_lets_kafka_forget_a_key_belongs_to_no_table(kafka: Kafka,
         "frazil__ledger",
         "public_orders",
     ]
+
+
+FORGETFUL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "envelopes": ({"envelope": "debezium"}, {"change_format": "debezium"}),
+    "envelopes unwrapped": (
+        {"envelope": "debezium"},
+        {"transforms": [{"type": "unwrap_debezium"}, {"type": "where", "condition": "v <> 'z'"}]},
+    ),
+    "rows": ({}, {"transforms": [{"type": "add_field", "field": "w", "expression": "upper(v)"}]}),
+}
+
+
+@pytest.mark.parametrize("way", FORGETFUL)
+def test_a_batch_of_nothing_but_empty_records_changes_nothing(kafka: Kafka, lake: Lake, way: str) -> None:
+    """As the first one after a start, which knows of no column yet."""
+    told, options = FORGETFUL[way]
+    topic = kafka.create_topic()
+    after = {"id": 1, "v": "a"}
+    kafka.produce(topic, [json.dumps({"op": "c", "after": after} if told else after)])
+    source = source_of(kafka, topic, format={**JSON, **told}, metadata=["offset"], consumer_group=topic)
+    pipeline = lake.pipeline(source, **{**UPSERT, "on_error": "dead_letter", **options})
+    run(pipeline, once=True)
+    kafka.produce(topic, [Message(None, "k"), Message(None, "k")])
+    (done,) = commits(run(pipeline, once=True))
+    assert done.counts == RowCounts(2, 0, filtered=2)
+    kafka.produce(topic, [Message(None, "k"), Message("broken", "k")])
+    (done,) = commits(run(pipeline, once=True))
+    assert done.counts == RowCounts(2, 0, filtered=1, dead_lettered=1)
+    assert lake.rows("id, v") == [(1, "a")]
 
 
 def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:

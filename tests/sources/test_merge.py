@@ -22,7 +22,10 @@ def schema(text: str) -> StructType:
     [
         ("int", "long", "bigint"),
         ("float", "double", "double"),
-        ("long", "double", "double"),
+        ("int", "double", "double"),
+        ("int", "float", "double"),
+        ("long", "double", None),
+        ("long", "float", None),
         ("decimal(5,2)", "decimal(9,2)", "decimal(9,2)"),
         ("decimal(5,2)", "decimal(5,3)", None),
         ("string", "int", None),

@@ -20,13 +20,14 @@ from frazil.model.types import Decimal, Fixed, ListType, MapType, StructType, Ty
 
 CAST_MARK = "[frazil-cast] "
 NULL_MARK = "[frazil-null] "
+SUM_MARK = "[frazil-sum] "
 
 # As much of a value as a person wants to see.
 _SHOWN = 200
 
 _UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 _NO_SECONDS = r"([T ]\d{1,2}:\d{1,2})(?=\s*[A-Za-z+-])"
-_LONGEST_WALL = len("2026-01-02T03:04:05.123456")
+_SHORTEST_TOO_FINE = len("2026-01-02T3:4:5.123456")
 _BELOW_MICROS = r"\.\d{6}\d*[1-9]"
 _NOT_FINITE = r"(?i)^\s*([+-]?inf(inity)?|nan)\s*$"
 
@@ -239,7 +240,7 @@ def _read_moment(given: Column, table: Type) -> Column:
         read = functions.when(has_zone, instant).otherwise(_instant(wall))
     else:
         read = functions.when(has_zone, _wall(instant)).otherwise(wall)
-    too_fine = (functions.length(text) > _LONGEST_WALL) & text.rlike(_BELOW_MICROS)
+    too_fine = (functions.length(text) > _SHORTEST_TOO_FINE) & text.rlike(_BELOW_MICROS)
     return _only(has_day & ~too_fine, read)
 
 
@@ -301,7 +302,9 @@ def _read_number(text: Column, table: Type, target: DataType) -> Column:
     near = text.try_cast(target)
     if isinstance(table, Decimal):
         plain = text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{table.scale}}}0*)?\s*$")
-        same = near.try_cast("decimal(38, 18)") == text.try_cast("decimal(38, 18)")
+        # With an exponent: as many digits behind the point as there is room for, and what is smaller still by its size.
+        wide = f"decimal(38, {38 - (table.precision - table.scale)})"
+        same = (near.try_cast(wide) == text.try_cast(wide)) & (text.try_cast("double") == near.cast("double"))
         return _only(plain | (text.rlike("[eE]") & same), near)
     if table.name in ("int", "long"):
         return near

@@ -309,8 +309,12 @@ class Guards:
 
 
 def ledger_holds(state: SinkState, batch: Batch) -> bool:
-    """Whether the ledger's last entry is this batch."""
-    return (state.source, state.start, state.end) == (batch.source, batch.start, batch.end)
+    """Whether the ledger's last entry is this batch. A table that follows has it under the number that it has at home:
+
+    the same part under another number was read again after the sink was moved.
+    """
+    same_number = batch.lead is None or state.lead == batch.lead
+    return same_number and (state.source, state.start, state.end) == (batch.source, batch.start, batch.end)
 
 
 def next_state(view: TableView, intent: Intent) -> SinkState:
@@ -464,13 +468,20 @@ def patiently(
     retry: RetrySettings,
     on_failure: Callable[[Retryable, int, bool], None],
     sleep: Callable[[float], object] = time.sleep,
+    *,
+    but: Callable[[Retryable], bool] = lambda _: False,
 ) -> T:
-    """What a call answers that may be made again, tried with the patience of a commit. Failures are told; the last is final."""
+    """What a call answers that may be made again, tried with the patience of a commit. Failures are told; the last is final.
+
+    ``but``: those that are not to be tried again here.
+    """
     failures = 0
     while True:
         try:
             return call()
         except Retryable as error:
+            if but(error):
+                raise
             failures += 1
             final = failures > retry.max_retries
             on_failure(error, failures, final)

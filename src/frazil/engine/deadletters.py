@@ -7,13 +7,14 @@ which batch they are of, so that a batch that is cut off in between is found and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.coerce import json_text
+from frazil.engine.commit import Moved
 from frazil.engine.part import SINGLE_WRITES, Part
 from frazil.engine.schema import data_columns, quoted, schema_of
 from frazil.engine.types import spark_type
@@ -43,7 +44,7 @@ class Follower(Protocol):
     sink_id: str
     state: SinkState | None
 
-    def open(self, *, claim: bool = True) -> SinkState | None:
+    def open(self, *, claim: bool = True, make: bool = True) -> SinkState | None:
         """See :class:`frazil.engine.writer.SinkWriter`."""
 
     def committed_before(self, end: Position) -> bool:
@@ -59,7 +60,7 @@ class Follower(Protocol):
     def head(self) -> int | None:
         """See there."""
 
-    def remove(self, condition: str, among: str) -> None:
+    def remove(self, condition: str, among: str, cleared: Moved) -> None:
         """See there."""
 
 
@@ -70,7 +71,7 @@ class Letters(Protocol):
     def followers(self) -> tuple[str, ...]:
         """The tables that hold them, which follow the sink's own."""
 
-    def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
+    def open(self, home: SinkState | None, *, claim: bool, make: bool = True) -> Position | None:
         """Gets ready behind the sink's home; where a batch ended that was cut off when its letters were written already."""
 
     def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:
@@ -96,9 +97,9 @@ class LetterBox:
         """The one table."""
         return (self._writer.sink.full_name,)
 
-    def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
+    def open(self, home: SinkState | None, *, claim: bool, make: bool = True) -> Position | None:
         """Claims the table as the home was claimed, or only looks."""
-        theirs = self._writer.open(claim=claim)
+        theirs = self._writer.open(claim=claim, make=make)
         self._cut_off = unfinished(home, theirs)
         return self._cut_off
 
@@ -106,7 +107,9 @@ class LetterBox:
         """Writes the letters of a batch, once."""
         count = sum(one.rows for one in rejected)
         state = self._writer.state
-        if self._cut_off == part.end and state is not None and state.rows != count:
+        own = replace(part, rows=count).following(state, lead)
+        held = own.held_by(state)
+        if held and state is not None and state.rows != count:
             raise Halted(
                 "dead-letters-differ",
                 f"The batch up to {part.end} was cut off when {state.rows} of its rows were dead letters already; now it has "
@@ -116,18 +119,19 @@ class LetterBox:
         if not count:
             self._cut_off = None
             return
+        if held:
+            self._cut_off = part.end
+            return
         require_few(self._sink, read, count, self._put)
-        if part.source == SINGLE_WRITES and state is not None:
-            lead = max(lead, state.lead + 1)
-        if not self._writer.committed_before(part.end):
-            told = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": lead}
+        # Where a batch ends says which one it is for single writes alone: a source may be read again from an earlier place.
+        if part.source != SINGLE_WRITES or not self._writer.committed_before(part.end):
+            told = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.lead}
             frames = [letters(one.frame, told | {"table": one.table}) for one in rejected if one.rows]
             frame = reduce(DataFrame.unionByName, frames)
             if self._post is not None:
                 self._post(frame)
-            self._writer.write(frame, Part(part.source, part.start, part.end, count, lead))
-        if self._cut_off != part.end:
-            self._put += count
+            self._writer.write(frame, own)
+        self._put += count
         self._cut_off = part.end
 
     def abandon(self) -> None:
@@ -142,9 +146,14 @@ class LetterBox:
         """The table's snapshot."""
         return self._writer.head
 
-    def remove(self, condition: str, among: str) -> None:
-        """Takes letters out, whoever has put them there."""
-        self._writer.remove(condition, among)
+    def remove(self, condition: str, among: str, source: str, lead: int) -> None:
+        """Takes letters out, whoever has put them there; from then on the ledger says that this was done for a batch."""
+        self._writer.remove(condition, among, Moved(source, None, lead))
+
+    def cleared(self, lead: int) -> bool:
+        """Whether that was done for a batch."""
+        state = self._writer.state
+        return state is not None and state.lead == lead and state.end is None
 
     def rows_of(self, lead: int) -> int:
         """How many letters a batch has that was the last one to have any."""
@@ -157,23 +166,23 @@ class Collected:
 
     followers: tuple[str, ...] = ()
 
-    def __init__(self, take: Callable[[Sequence[Rejected], int], None]) -> None:
+    def __init__(self, take: Callable[[Sequence[Rejected]], None]) -> None:
         self._take = take
 
-    def open(self, home: SinkState | None, *, claim: bool) -> Position | None:
+    def open(self, home: SinkState | None, *, claim: bool, make: bool = True) -> Position | None:
         """Nothing of its own to open."""
 
     def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:  # noqa: ARG002 - the protocol's
         """Hands them over."""
-        self._take(rejected, read)
+        self._take(rejected)
 
     def abandon(self) -> None:
         """Nothing of its own to give up."""
 
 
 def unfinished(home: SinkState | None, follower: SinkState | None) -> Position | None:
-    """Where the batch ended that a follower has and its home has not."""
-    if follower is None or follower.lead != (home.batch if home is not None else 0) + 1:
+    """Where the batch ended that a follower has and its home has not. A single write is nobody's to repeat."""
+    if follower is None or follower.source == SINGLE_WRITES or follower.lead != (home.batch if home is not None else 0) + 1:
         return None
     return follower.end if follower.start == (home.end if home is not None else None) else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
@@ -33,7 +33,7 @@ from frazil.model.evolution import (
     required_paths,
 )
 from frazil.model.evolving import DroppedColumns, SchemaEvolution
-from frazil.model.hidden import DELETE, ERROR, OP, UNCHANGED
+from frazil.model.hidden import DELETE, ERROR, IGNORE, OP, UNCHANGED
 from frazil.model.sink import PartitionStrategy, SinkSpec
 from frazil.model.types import StructType, schema_json
 
@@ -147,7 +147,15 @@ def fit_of(
     rejects = sink.error_handling is OnError.DEAD_LETTER
     compared = keys or tuple(name for columns in sink.replace_by for name in columns)
     aligned = alignment(
-        data, schema, sink, keys=compared, unless=_meaningless(met.hidden, sink), hidden=met.hidden, rejects=rejects
+        data,
+        _insisting(schema, sink.declared_schema),
+        sink,
+        keys=compared,
+        unless=_meaningless(met.hidden, sink),
+        hidden=met.hidden,
+        rejects=rejects,
+        identified=bool(keys),
+        ignored=functions.col(OP) == IGNORE if OP in met.hidden else None,
     )
     kept = ColumnIds(columns_property(sink_id), following.known, following.new)
     news = kept if following.new or following.known != known_from_json(known) else None
@@ -159,6 +167,12 @@ def _with_declared(table: StructType, declared: StructType | None) -> StructType
     """The columns that are nobody's surplus: the table's, and those that were declared since it was made."""
     names = {column.name for column in table.fields}
     return StructType((*table.fields, *(c for c in (declared.fields if declared else ()) if c.name not in names)))
+
+
+def _insisting(table: StructType, declared: StructType | None) -> StructType:
+    """The table's columns as rows are to have them: what is declared to be required is, also where the table takes nulls."""
+    required = {column.name for column in declared.fields if column.required} if declared is not None else set()
+    return StructType(tuple(replace(c, required=True) if c.name in required else c for c in table.fields))
 
 
 def _by_aliases(sink: SinkSpec) -> list[RenameColumn]:
@@ -185,14 +199,15 @@ def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, met: Meeting) 
 
 
 def _meaningless(hidden: Collection[str], sink: SinkSpec) -> Callable[[str], SparkColumn] | None:
-    """Which values of a row nobody is to look at: those that were not sent, and of a row that only deletes all but the key."""
-    only_deletes = OP in hidden and not sink.keeps_deletes
-    if not only_deletes and UNCHANGED not in hidden:
+    """Which values of a row nobody is to look at: those that were not sent, all of one that is ignored, and of a row that only
+    deletes all but the key."""
+    if OP not in hidden and UNCHANGED not in hidden:
         return None
+    nothing = [IGNORE] if sink.keeps_deletes else [IGNORE, DELETE]
 
     def said(column: str) -> SparkColumn:
-        deletes = functions.col(OP) == DELETE if only_deletes else functions.lit(False)
-        return deletes | unchanged(column) if UNCHANGED in hidden else deletes
+        skipped = functions.col(OP).isin(*nothing) if OP in hidden else functions.lit(False)
+        return skipped | unchanged(column) if UNCHANGED in hidden else skipped
 
     return said
 
@@ -215,6 +230,8 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following
         compared=frozenset(renamed(name, renames) for name in table.compared_columns) if drops else frozenset(),
         nulls=nulls,
         row_by_row=sink.error_handling in (OnError.DEAD_LETTER, OnError.COLUMNS),
+        # Where there are no rows yet, there is nothing to keep.
+        partial=sink.partial_updates and not table.holds_no_files,
         renames=following.renames,
         apart=following.apart,
     )

@@ -2,17 +2,18 @@
 
 Delivery: exactly once for every table of a load, by the load's key, whatever fails in between. A load that is repeated skips the
 tables that have it. Nested tables are written before the root: what they lose is found through the root's old rows, which must
-still be there when a load that was cut off is repeated.
+still be there when a load that was cut off is repeated. All tables are looked at before the first is written: a root that is
+refused would leave nested rows behind that belong to nothing.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -20,30 +21,27 @@ from typing import Any, TypeVar
 
 import pyarrow
 import pyarrow.parquet
-from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
-from pyspark.sql.types import TimeType
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.commit import FailureKind, patiently
-from frazil.engine.iceberg import Lake, active, fault_of
-from frazil.engine.schema import quoted, require_data
+from frazil.engine.fit import Fit, fit_of
+from frazil.engine.iceberg import IcebergTable, Lake, active, fault_of
+from frazil.engine.load_rows import LoadRows, table_name
+from frazil.engine.schema import quoted
 from frazil.engine.session import session_for, spark_session, with_settings
+from frazil.engine.stager import Stager
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
-from frazil.engine.target import created
+from frazil.engine.target import created, existing
 from frazil.engine.types import spark_schema
 from frazil.engine.writer import SinkWriter
-from frazil.errors import DataError, FrazilError, Retryable
+from frazil.errors import DataError, FrazilError, Halted, Retryable
 from frazil.model.events import CommitFailed, Committed, Listener
-from frazil.model.hidden import DELETE, HIDDEN, OP
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.settings import RetrySettings, SparkSettings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import StructType
-
-_FILE_TIME, _FILE, _ROW, _RANK = (f"{HIDDEN}{name}" for name in ("file_time", "file_name", "row_index", "rank"))
-_INSERT = "insert"
-_GLOB = re.compile(r"([\\*?{}\[\]])")
 
 T = TypeVar("T")
 
@@ -91,21 +89,63 @@ class Loader:
         """Writes all tables of a load, nested ones first; those that have it already are left alone."""
         try:
             with _visible(load) as seen:
-                return tuple(self._each(seen))
+                ready = self._ready(seen)
+                return tuple(self._write(one.sink, load.sink_id, one.frame, load.key) for one in ready)
         except FrazilError:
             raise
         except Exception as error:
             raise explain_staging(fault_of(error)) from error
 
-    def _each(self, load: Load) -> Iterator[Committed]:
-        frames = _Frames(self.session, load)
-        for table in reversed(load.tables):
-            sink = load.sink_of(table)
-            there = self.columns(sink)
-            if table.files or there is not None:  # otherwise there is nothing to write, and nothing to take away
-                frame = frames.of(table)
-                _require_complete(sink, there, frame)
-                yield self._write(sink, load.sink_id, frame, load.key)
+    def _ready(self, load: Load) -> list[_Ready]:
+        """The tables that the load writes, in their order, with their rows. What a look can refuse is refused here."""
+        rows = LoadRows(self.session, load)
+        rows.require_told_apart()
+        found = [self._ready_one(load, table, rows) for table in reversed(load.tables)]
+        ready = [one for one in found if one is not None]
+        if len(ready) > 1:
+            for one in ready:
+                _require_convertible(one)
+        return ready
+
+    def _ready_one(self, load: Load, table: TableLoad, rows: LoadRows) -> _Ready | None:
+        sink = load.sink_of(table)
+        if not table.files and load.disposition.only_adds:
+            return None
+        # Sort hints are for new tables: one that is there keeps its own order.
+        there = self._patiently(sink, lambda: existing(self._lake, _in_its_own_order(sink)))
+        if there is None:
+            if not table.files:
+                return None  # there is nothing to write, and nothing to take away
+            if sink.declared_schema is None:
+                return _Ready(sink, rows.of(table))
+            there = self._patiently(sink, lambda: created(self._lake, sink, sink.declared_schema or StructType(())))
+        sink = _in_its_own_order(sink)
+        if load.disposition is Disposition.UPSERT and table is load.root:
+            sink = _keeping_others_columns(sink, there.schema)
+        frame = rows.of(table)
+        _require_complete(sink, there.schema, frame)
+        if table.root_key is not None and load.disposition in (Disposition.DELETE_INSERT, Disposition.UPSERT):
+            self._require_rooted(sink, there, table.root_key, load.root)
+        shaped = Stager(sink, load.sink_id, ()).shaped(frame)
+        return _Ready(sink, frame, fit_of(there, sink, load.sink_id, shaped))
+
+    def _require_rooted(self, sink: SinkSpec, there: IcebergTable, root_key: str, root: TableLoad) -> None:
+        """Rows of a nested table that do not tell to which row of the root they belong would outlive that row unseen."""
+        if there.holds_no_files:
+            return
+        column = next((column for column in there.schema.fields if column.name == root_key), None)
+        if column is not None and column.required:
+            return
+        rows = self.session.table(table_name(sink))
+        if column is not None:
+            rows = rows.where(functions.col(quoted(root_key)).isNull())  # answered from statistics where no file has nulls
+        if not rows.isEmpty():
+            raise DataError(
+                "nested-without-root",
+                f"The table {sink.full_name} has rows without a value in {root_key!r}: they do not tell to which row of "
+                f"{root.sink.full_name} they belong, and would stay when that is replaced.",
+                fix="Write both tables anew, or fill the column in.",
+            )
 
     def append_rows(self, sink: SinkSpec, sink_id: str, rows: Sequence[Mapping[str, Any]], key: str | None = None) -> Committed:
         """Adds a few rows of declared columns to a table; with a key, once."""
@@ -172,15 +212,49 @@ class Loader:
         return patiently(call, self._retry, partial(_tell, self._listen, sink.full_name))
 
     def _write(self, sink: SinkSpec, sink_id: str, frame: DataFrame, key: str | None) -> Committed:
-        return write_once(self._writer(sink, sink_id), frame, key)
+        for tries in count(1):
+            try:
+                return write_once(self._writer(sink, sink_id), frame, key)
+            except Halted as halted:
+                # A load that replaces all rows replaces those, too, that somebody else has added meanwhile: it looks again.
+                if halted.code != "overwrite-conflict":
+                    raise
+                if tries > self._retry.max_retries:
+                    raise Retryable("contention", f"{halted.message} This happened {tries} times in a row.") from halted
+        raise AssertionError("unreachable")
 
     def _writer(self, sink: SinkSpec, sink_id: str) -> SinkWriter:
         return SinkWriter(self.session, sink, sink_id, name=sink_id, retry=self._retry, listen=self._listen)
 
 
-def table_name(sink: SinkSpec) -> str:
-    """The table's name in Spark's SQL."""
-    return ".".join(quoted(part) for part in (sink.catalog.name, *sink.namespace_levels, sink.table or ""))
+@dataclass(frozen=True)
+class _Ready:
+    """A table of a load that is ready to be written; without a fit when it is made of the rows themselves."""
+
+    sink: SinkSpec
+    frame: DataFrame
+    fit: Fit | None = None
+
+
+def _in_its_own_order(sink: SinkSpec) -> SinkSpec:
+    return sink.with_options(sort_by=()) if sink.sort_by else sink
+
+
+def _keeping_others_columns(sink: SinkSpec, table: StructType) -> SinkSpec:
+    """An update sets the columns that the load knows. Only where the table has others it must look at the rows for that."""
+    known = {column.name for column in sink.columns}
+    return sink.with_options(partial_updates=True) if any(column.name not in known for column in table.fields) else sink
+
+
+def _require_convertible(ready: _Ready) -> None:
+    """Values that do not fit their columns stop the load before its first commit. Only columns of another type are read."""
+    if ready.fit is None or ready.fit.columns is None:
+        return
+    have = {column.name: column.type for column in ready.fit.met.data.fields}
+    fields = zip(ready.fit.schema.fields, ready.fit.columns, strict=True)
+    converted = [column for field, column in fields if have.get(field.name, field.type) != field.type]
+    if converted:
+        ready.frame.select(*converted).write.format("noop").mode("overwrite").save()
 
 
 def _require_complete(sink: SinkSpec, table: StructType | None, frame: DataFrame) -> None:
@@ -237,128 +311,3 @@ def _rewrite(path: str, name: str, schema: pyarrow.Schema) -> None:
             writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))
     at = Path(path).stat()
     os.utime(name, ns=(at.st_atime_ns, at.st_mtime_ns))
-
-
-class _Frames:
-    """The rows of a load's tables with what they do, made when they are asked for."""
-
-    def __init__(self, session: SparkSession, load: Load) -> None:
-        self._session = session
-        self._load = load
-        self._read_frames: dict[str, DataFrame] = {}
-
-    def of(self, table: TableLoad) -> DataFrame:
-        """The frame of one table."""
-        load = self._load
-        if not load.disposition.merges:
-            return self._read(table)
-        frame = self._merged_root() if table is load.root else self._merged_nested(table)
-        if load.rows_a_task is not None:
-            frame = frame.repartition(max(1, math.ceil(table.rows / load.rows_a_task)))
-        return frame.drop(_FILE_TIME, _FILE, _ROW)
-
-    def _merged_root(self) -> DataFrame:
-        """The rows of the root: those that count are inserted, the others only take away what has their keys."""
-        load = self._load
-        marked = self._marked_root()
-        if load.disposition is Disposition.DELETE_INSERT:
-            return marked.drop(_RANK)
-        last = marked.where(functions.col(_RANK) == 1).drop(_RANK)
-        return last.where(functions.col(OP) != DELETE) if load.disposition is Disposition.INSERT_ONLY else last
-
-    def _marked_root(self) -> DataFrame:
-        """All rows with their place among those of the same key, the newest first, and with what they do."""
-        load = self._load
-        rows = self._read(load.root)
-        rank = functions.lit(1)
-        if load.primary_key and not load.deduplicated:
-            newest = [] if load.newest is None else [_ordered(load.newest.column, load.newest.order)]
-            # Of rows that nothing else tells apart, the one that was written last.
-            written = [functions.col(name).desc() for name in (_FILE_TIME, _FILE, _ROW)]
-            same_key = Window.partitionBy(*[functions.col(quoted(name)) for name in load.primary_key])
-            rank = functions.row_number().over(same_key.orderBy(*newest, *written))
-        rows = rows.withColumn(_RANK, rank)
-        gone = functions.col(_RANK) > 1
-        if load.delete_mark is not None and load.delete_mark.column in rows.columns:
-            mark = functions.col(quoted(load.delete_mark.column))
-            gone |= functions.coalesce(mark, functions.lit(False)) if load.delete_mark.flag else mark.isNotNull()
-        return rows.withColumn(OP, functions.when(gone, DELETE).otherwise(_INSERT))
-
-    def _merged_nested(self, table: TableLoad) -> DataFrame:
-        """The rows that belong to rows of the root that count, and a delete for each row of the root that is replaced."""
-        load = self._load
-        rows = self._read(table)
-        root_key = quoted(_required(table.root_key, table, "root_key"))
-        row_key = _required(load.root.row_key, load.root, "row_key")
-        counting = self._marked_root().where(functions.col(OP) == _INSERT).select(functions.col(quoted(row_key)).alias(_RANK))
-        if load.primary_key or load.delete_mark is not None:
-            rows = rows.join(counting, functions.col(root_key) == functions.col(_RANK), "left_semi")
-        if table.row_key is not None and load.disposition is not Disposition.DELETE_INSERT:
-            # Here rows are named after their place in the row that they belong to: several of that have nested rows of one name.
-            written = [functions.col(name).desc() for name in (_FILE_TIME, _FILE, _ROW)]
-            rank = functions.row_number().over(Window.partitionBy(quoted(table.row_key)).orderBy(*written))
-            rows = rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)
-        if load.disposition is Disposition.INSERT_ONLY:
-            return rows
-        replaced = functions.col(quoted(row_key)).alias(table.root_key or "")
-        gone = self._replaced_roots(row_key).select(replaced, functions.lit(DELETE).alias(OP))
-        return rows.withColumn(OP, functions.lit(_INSERT)).unionByName(gone, allowMissingColumns=True)
-
-    def _replaced_roots(self, row_key: str) -> DataFrame:
-        """The keys of the root's rows that the load replaces: those that are there, and those that it brings."""
-        load = self._load
-        batch = self._read(load.root)
-        found = batch.select(quoted(row_key))
-        name = table_name(load.root.sink)
-        if not self._session.catalog.tableExists(name):
-            return found
-        there = self._session.table(name)
-        if row_key not in there.columns:
-            return found
-        for key in load.keys:
-            if not set(key) <= set(there.columns):
-                continue
-            old, new = there.alias("old"), batch.alias("new")
-            same = [functions.col(f"old.{quoted(column)}") == functions.col(f"new.{quoted(column)}") for column in key]
-            found = found.unionByName(old.join(new, reduce(Column.__and__, same), "left_semi").select(quoted(row_key)))
-        return found.distinct()
-
-    def _read(self, table: TableLoad) -> DataFrame:
-        name = table.sink.full_name
-        if name not in self._read_frames:
-            self._read_frames[name] = self._rows_of(table)
-        return self._read_frames[name]
-
-    def _rows_of(self, table: TableLoad) -> DataFrame:
-        """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
-        if not table.files:
-            hidden = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
-            none = self._session.table(table_name(table.sink)).limit(0)
-            return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
-        paths = [_GLOB.sub(r"\\\1", path) for path in table.files]
-        rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
-        require_data(rows.columns, f"Table {table.sink.table}")
-        columns = [functions.col(quoted(field.name)) for field in rows.schema.fields]
-        columns = [
-            column.cast("string").alias(field.name) if isinstance(field.dataType, TimeType) else column
-            for column, field in zip(columns, rows.schema.fields, strict=True)
-        ]
-        if self._load.disposition.merges:
-            places = {_FILE_TIME: "file_modification_time", _FILE: "file_name", _ROW: "row_index"}
-            columns += [functions.col(f"_metadata.{inner}").alias(name) for name, inner in places.items()]
-        return rows.select(*columns)
-
-
-def _ordered(column: str, order: str) -> Column:
-    value = functions.col(quoted(column))
-    return value.asc_nulls_last() if order == "asc" else value.desc_nulls_last()
-
-
-def _required(column: str | None, table: TableLoad, what: str) -> str:
-    if column is None:
-        raise DataError(
-            "nested-without-keys",
-            f"The table {table.sink.full_name} has no {what} column, by which rows of nested tables are found.",
-            fix="Let the source add it, or turn nesting off.",
-        )
-    return column

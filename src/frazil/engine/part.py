@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from frazil.model.commit import Position
+from frazil.model.commit import Position, SinkState
 
 SINGLE_WRITES = "python"
 """The source of data frames that are written one by one: nothing repeats one that was cut off."""
@@ -23,3 +23,19 @@ class Part:
     rows: int | None = None
     lead: int | None = None
     named: bool = False
+
+    def following(self, state: SinkState | None, lead: int) -> Part:
+        """The same part for a table that follows and whose ledger says this; ``lead`` is the batch's number at home.
+
+        Nothing repeats a single write that was cut off, and its number at home is given once more: the next one goes behind it.
+        """
+        if self.source == SINGLE_WRITES and state is not None and state.lead >= lead:
+            same = (state.source, state.start, state.end) == (self.source, self.start, self.end)
+            lead = state.lead if same else state.lead + 1
+        return replace(self, lead=lead)
+
+    def held_by(self, state: SinkState | None) -> bool:
+        """Whether the last batch of a table that follows is this one."""
+        if state is None:
+            return False
+        return (state.source, state.start, state.end, state.lead) == (self.source, self.start, self.end, self.lead)

@@ -20,11 +20,11 @@ from frazil.engine.part import Part
 from frazil.engine.route import RoutedWriter
 from frazil.engine.schema import data_columns
 from frazil.engine.writer import SinkWriter
-from frazil.errors import Retryable
+from frazil.errors import ConfigError, Retryable
 from frazil.model.commit import Position
 from frazil.model.events import Lagged, Listener, SourceFailed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import AWAY, Behind, Several, Slice, Source
+from frazil.sources.base import Behind, Several, Slice, Source, is_away
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
@@ -119,6 +119,10 @@ class Pump:
             return False
         with self._turns:
             rows = self._write(part)
+        if rows is None:
+            self._require_kept(once)
+            stop.wait(self._source.poll_seconds)
+            return False
         self._flushed = self._clock()
         if once and not part.full and self._position == part.end:
             return True  # all that was there is written; what came meanwhile is for the next run
@@ -131,7 +135,7 @@ class Pump:
             try:
                 return work()
             except Retryable as away:
-                if away.code != AWAY:
+                if not is_away(away):
                     raise
                 final = failures > self._retry.max_retries
                 self._listen(SourceFailed(self._name, away.message, failures, will_retry=not final))
@@ -157,12 +161,26 @@ class Pump:
         begins = part.start is None and part.rows == 0
         return enough or begins or part.full or remaining <= 0
 
-    def _write(self, part: Slice) -> int:
+    def _require_kept(self, once: bool) -> None:
+        """As long as this process lives the source itself knows where reading began; the next run would begin elsewhere."""
+        self._listen(Waiting(self._name, 0))
+        if once:
+            raise ConfigError(
+                "beginning-not-kept",
+                f"Nothing is there to read yet, and where reading begins cannot be kept: there is no table "
+                f"{self._writer.sink.full_name}, and no column is known to make it of. What comes until the next run would be "
+                "missed.",
+                fix="Declare the sink's columns with schema, or create the table; or read from the first message on, which for "
+                "Kafka is start_offset: earliest.",
+            )
+
+    def _write(self, part: Slice) -> int | None:
+        """How many rows were read; None when there is nothing to make a table of."""
         frames = self._read(part)
         if not self._writer.ready:
             (frame,) = frames
             if part.rows == 0 and not data_columns(frame):
-                return 0  # nothing to make a table of; the next look begins at the same place
+                return None
             state = self._writer.ensure(frame)
             if state is not None and state.end != part.start:
                 # Somebody made the table and wrote to this sink since it was looked for: go on from there.

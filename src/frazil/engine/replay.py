@@ -8,6 +8,7 @@ are taken out. A replay that was cut off is finished by the next one, which know
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,11 +22,12 @@ from frazil.engine.iceberg import Lake
 from frazil.engine.part import Part
 from frazil.engine.route import RoutedWriter
 from frazil.engine.runner import open_pipeline, start_spark
+from frazil.engine.schema import quoted
 from frazil.engine.session import session_for
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, Halted
 from frazil.model.changes import CommitMode
-from frazil.model.commit import Position, RowCounts
+from frazil.model.commit import Position, RowCounts, position
 from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
@@ -70,7 +72,7 @@ class Chosen:
     @property
     def position(self) -> Position:
         """As it stands in the ledger."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return position(asdict(self))
 
     @property
     def among(self) -> str:
@@ -91,8 +93,8 @@ def replay(pipeline: PipelineSpec, settings: Settings, where: str | None, *, rea
     if lake.load(letters.namespace_levels, letters.table or "") is None:
         return nothing
     mine = f"pipeline = {literal(pipeline.name)}"
-    wanted = mine if where is None else f"{mine} and ({where})"
-    name = f"{letters.catalog.name}.{letters.full_name}"
+    wanted = mine if where is None else f"{mine} and ({_at_one_time(session, where)})"
+    name = f"{quoted(letters.catalog.name)}.{letters.full_name}"
     codes = _codes(session.table(name), wanted)
     if not really:
         return Replayed(pipeline.name, letters.full_name, sum(codes.values()), codes)
@@ -112,12 +114,43 @@ def _require_replayable(pipeline: PipelineSpec) -> None:
         raise ConfigError(
             "no-dead-letters", f"The pipeline {pipeline.name!r} keeps no dead letters: on_error is {sink.error_handling}."
         )
-    if sink.commit_mode in (CommitMode.OVERWRITE, CommitMode.DELETE_INSERT):
+    fix = "Correct the data or the pipeline, and run it again."
+    for one in (sink, *sink.apart.values()):
+        if one.commit_mode in (CommitMode.OVERWRITE, CommitMode.DELETE_INSERT):
+            table = "the table" if one is sink else f"the table {one.full_name}"
+            raise ConfigError(
+                "replay-impossible",
+                f"The pipeline {pipeline.name!r} replaces what is in {table}: dead letters alone would replace it, too.",
+                fix=fix,
+            )
+    if sink.route is not None and sink.route.every_table:
         raise ConfigError(
             "replay-impossible",
-            f"The pipeline {pipeline.name!r} replaces what is in the table: dead letters alone would replace it, too.",
-            fix="Correct the data or the pipeline, and run it again.",
+            f"The pipeline {pipeline.name!r} writes each batch to every table, also to those that dead letters have no rows for.",
+            fix=fix,
         )
+
+
+# What gives another value each time that it is asked for, apart from texts and quoted names, where such words mean nothing.
+_NOW = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
+    r"""|\b(?P<time>current_timestamp\b(?:\s*\(\s*\))?|now\s*\(\s*\))"""
+    r"""|\b(?P<date>current_date\b(?:\s*\(\s*\))?|curdate\s*\(\s*\))""",
+    re.IGNORECASE,
+)
+
+
+def _at_one_time(session: SparkSession, where: str) -> str:
+    """The condition with the time of now in it: it is asked again and again, and letters must not come to fit it meanwhile."""
+    now = session.sql("select unix_micros(current_timestamp()) as time, cast(current_date() as string) as date").first()
+    assert now is not None, "a query without a table has one row"
+
+    def fixed(found: re.Match[str]) -> str:
+        if found["time"] is not None:
+            return f"timestamp_micros({now['time']})"
+        return f"date'{now['date']}'" if found["date"] is not None else found[0]
+
+    return _NOW.sub(fixed, where)
 
 
 def _codes(letters: DataFrame, wanted: str) -> dict[str, int]:
@@ -154,7 +187,7 @@ class _Replay:
         if not writer.ready:  # a table that takes its columns from the first rows
             (rows,) = self.reread(self.session.table(self.letters).where(wanted))
             writer.ensure(rows)
-        if before is not None and writer.unfinished is None:
+        if state is not None and before is not None and writer.unfinished is None and not box.cleared(state.batch):
             self._clear(box, Chosen.at(before))  # of one that was cut off before it came to this
         chosen = self._choose(box, wanted) if writer.unfinished is None else Chosen.at(writer.unfinished)
         if chosen is None:
@@ -164,7 +197,9 @@ class _Replay:
         return done.counts
 
     def _clear(self, box: LetterBox, chosen: Chosen) -> None:
-        box.remove(chosen.where, chosen.among)
+        """Takes the letters of the last replay out, once: others may be made to fit its condition later."""
+        assert self.writer.state is not None, "it was written"
+        box.remove(chosen.where, chosen.among, SOURCE, self.writer.state.batch)
 
     def _chosen(self, chosen: Chosen) -> DataFrame:
         try:

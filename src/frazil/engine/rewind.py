@@ -61,10 +61,10 @@ class Rewound:
 class Movable(Protocol):
     """A source whose positions can be told by offsets and times."""
 
-    def rewound_to_latest(self) -> Position:
-        """After everything that is there now."""
+    def rewound_to_latest(self, start: Position | None) -> Position:
+        """After everything that is there now, for a pipeline that is at ``start``."""
 
-    def rewound_to_time(self, moment_ms: int) -> Position:
+    def rewound_to_time(self, start: Position | None, moment_ms: int) -> Position:
         """The first that is not older than a time."""
 
     def rewound_to_offsets(self, start: Position | None, wanted: Mapping[str, Mapping[int, int]]) -> Position:
@@ -83,7 +83,7 @@ def reset(pipeline: PipelineSpec, settings: Settings, *, really: bool) -> Rewoun
     writer, source = open_pipeline(pipeline, settings, spark, lambda _: None, threading.Event())
     assert isinstance(writer, SinkWriter), "it has one table"
     try:
-        state = writer.open(claim=really)
+        state = writer.open(claim=really, make=really)
         if state is None:
             raise ConfigError("nothing-to-reset", f"The pipeline {pipeline.name!r} has not written anything yet.")
         if really:
@@ -100,7 +100,7 @@ def rewind(pipeline: PipelineSpec, settings: Settings, to: Place, *, really: boo
     spark = start_spark([pipeline], settings)
     writer, source = open_pipeline(pipeline, settings, spark, lambda _: None, threading.Event())
     try:
-        state = writer.open(claim=really)
+        state = writer.open(claim=really, make=really)
         if state is None:
             raise ConfigError("nothing-to-rewind", f"The pipeline {pipeline.name!r} has not written anything yet.")
         if writer.unfinished is not None:
@@ -126,9 +126,9 @@ def _place(source: Source, start: Position | None, to: ToLatest | ToTime | ToOff
         )
     match to:
         case ToLatest():
-            return source.rewound_to_latest()
+            return source.rewound_to_latest(start)
         case ToTime(moment_ms):
-            return source.rewound_to_time(moment_ms)
+            return source.rewound_to_time(start, moment_ms)
         case ToOffsets(offsets):
             return source.rewound_to_offsets(start, offsets)
 

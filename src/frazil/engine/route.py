@@ -1,18 +1,19 @@
 """One stream into many tables: each batch is read once, and each table that it has rows for gets them in one commit.
 
 The sink's home is a table of its own, which holds no rows: its ledger says how far the sink is, and which tables it writes to. A
-batch goes into those first, a few at a time, then into the table of dead letters, and is done when the home says so. What was cut
-off is found on the next start by the ledgers of the tables, and repeated as it was: those that have it already skip it.
+batch is staged for all of them; then its letters go into the table of dead letters and its rows into theirs, a few at a time, and
+it is done when the home says so. What was cut off is found on the next start by the ledgers of the tables, and is repeated as it
+was: those that have it already skip it.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ from frazil.engine.schema import data_columns
 from frazil.engine.shape import Tally
 from frazil.engine.sorting import Piece, Sorter
 from frazil.engine.stager import Explain
-from frazil.engine.writer import SinkWriter
+from frazil.engine.writer import Prepared, SinkWriter
 from frazil.errors import FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.dead_letters import OnError
@@ -37,13 +38,15 @@ from frazil.model.transform import TransformSpec
 
 @dataclass
 class Batch:
-    """The batch that is being written, and its letters so far. ``solo``: it has rows for one table only."""
+    """The batch that is being written, and its letters so far. ``posted``: they are in their table."""
 
     part: Part
     lead: int
     misfits: tuple[Rejected, ...]
-    solo: bool
+    unrouted: RowCounts
     by_table: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
+    posted: bool = False
+    read: int = 0
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -86,7 +89,7 @@ class RoutedWriter:
             retry=retry,
             listen=listen,
             sleep=sleep,
-            letters=Collected(lambda rejected, read: self._collect(table, rejected, read)),
+            letters=Collected(lambda rejected: self._collect(table, rejected)),
         )
         self._tables: dict[str, SinkWriter] = {}
         self._batch: Batch | None = None
@@ -103,14 +106,17 @@ class RoutedWriter:
         """The home's ledger."""
         return self._home.state
 
-    def open(self, *, claim: bool = True) -> SinkState | None:
-        """Claims the home and every table that the sink has written to, and finds a batch that was cut off between them."""
-        state = self._home.open(claim=claim)
+    def open(self, *, claim: bool = True, make: bool = True) -> SinkState | None:
+        """Claims the home and every table that the sink has written to, and finds a batch that was cut off between them.
+
+        Without ``claim`` their ledgers are only read; without ``make`` nothing is written at all.
+        """
+        state = self._home.open(claim=claim, make=make)
         names = [name for name in (state.followers if state is not None else ()) if name not in self._letter_tables]
-        self._each(names, self._open_table)
+        self._each(names, lambda name: self._open_table(name, claim=claim, make=make))
         ends = {unfinished(state, self._tables[name].state) for name in names}
         if self.letters is not None:
-            ends.add(self.letters.open(state, claim=claim))
+            ends.add(self.letters.open(state, claim=claim, make=make))
         ends.discard(None)
         if len(ends) > 1:
             raise Halted(
@@ -165,6 +171,8 @@ class RoutedWriter:
     def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
         """The same for a batch in several frames. Rows of several may be for one table."""
         began = time.monotonic()
+        if not self._home.awaits(part):
+            return self._skipped()
         lead = (self.state.batch if self.state is not None else 0) + 1
         tallies = [Tally() for _ in frames]
         with ExitStack() as at_hand:
@@ -175,18 +183,23 @@ class RoutedWriter:
                 pieces.append(self._sorter.sorted(rows, explain))
             names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
             misfits = tuple(one for piece in pieces for one in self._sorter.misfits(piece))
-            self._batch = Batch(part, lead, misfits, solo=len(names) == 1)
-            self._introduce(names)
-            self.unfinished = part.end  # from here on the very same part must be repeated
-            done = self._write_tables(pieces, names, part, lead, explain)
             unrouted = sum((piece.found.unrouted for piece in pieces), RowCounts(0, 0))
+            self._batch = Batch(part, lead, misfits, unrouted)
+            self._introduce(names)
+            done = self._write_tables(pieces, names, self._batch, explain)
             total = sum((one.counts for one in done), unrouted)
-            if self.letters is not None:
-                self.letters.put(self._batch.rejected, total.read, part, lead)
         reshaped = RowCounts(0, 0)
         for piece, tally in zip(pieces, tallies, strict=True):
             reshaped += tally.of(piece.found.records)
         return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
+
+    def _skipped(self) -> Committed:
+        """What is said of a batch that the home has already."""
+        state, none = self.state, RowCounts(0, 0)
+        assert state is not None, "it has a batch"
+        return Committed(
+            self.name, self._home.sink.full_name, state.batch, state.snapshot, none, 0, 0, 0.0, 0, state.at_ms, skipped=True
+        )
 
     @property
     def _always(self) -> tuple[str, ...]:
@@ -230,18 +243,18 @@ class RoutedWriter:
     def _letter_tables(self) -> tuple[str, ...]:
         return self.letters.followers if self.letters is not None else ()
 
-    def _open_table(self, name: str) -> None:
+    def _open_table(self, name: str, *, claim: bool = True, make: bool = True) -> None:
         writer = self._make(name)
-        writer.open()
+        writer.open(claim=claim, make=make)
         with self._lock:
             self._tables[name] = writer
 
-    def _write_tables(
-        self, pieces: Sequence[Piece], names: Sequence[str], part: Part, lead: int, explain: Explain
-    ) -> list[Committed]:
+    def _write_tables(self, pieces: Sequence[Piece], names: Sequence[str], batch: Batch, explain: Explain) -> list[Committed]:
+        """Stages the rows of all tables, then writes letters and rows: how many letters there are is known before any of it."""
+        staged: dict[str, Prepared] = {}
         done: list[Committed] = []
 
-        def write(name: str) -> None:
+        def stage(name: str) -> None:
             own = [rows for piece in pieces if (rows := piece.of(name)) is not None] or [pieces[0].none()]
             whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), own)
             writer = self._tables[name]
@@ -250,25 +263,70 @@ class RoutedWriter:
             if not writer.ready:
                 writer.ensure(whole, unfilled=unfilled)
             count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)
-            written = writer.write(whole, Part(part.source, part.start, part.end, count, lead), explain, unfilled)
+            part = replace(batch.part, rows=count).following(writer.state, batch.lead)
+            prepared = writer.stage(whole, part, explain, unfilled)
+            with self._lock:
+                staged[name] = prepared
+
+        def write(name: str) -> None:
+            written = self._tables[name].finish(staged[name])
             with self._lock:
                 done.append(written)
 
-        self._each(names, write)
+        try:
+            failed = self._tried(names, stage)
+            if failed and self._limited:
+                raise _first_of(names, failed)  # whether there are too many letters is not known
+            self._require_as_before(staged, batch, but=failed)
+            self.unfinished = batch.part.end  # from here on the very same part must be repeated
+            if not failed:
+                self._post(staged, batch)
+            failed |= self._tried(list(staged), write)
+            if failed:
+                raise _first_of(names, failed)
+        finally:
+            for prepared in staged.values():
+                prepared.let_go()
         return done
 
-    def _collect(self, table: str, rejected: Sequence[Rejected], read: int) -> None:
-        """Takes the letters of a table, anew when it was staged again. Those of the only table are put away before its rows."""
+    @property
+    def _limited(self) -> bool:
+        return self.sink.max_dead_letters is not None or self.sink.max_dead_letter_rate is not None
+
+    def _require_as_before(self, staged: Mapping[str, Prepared], batch: Batch, but: Collection[str]) -> None:
+        """What tables got of the batch before it was cut off must be what they would get now, but for those that failed."""
+        for name, writer in self._tables.items():
+            if (prepared := staged.get(name)) is not None:
+                writer.require_as_before(prepared.part, prepared.counts)
+            elif name not in but:
+                writer.require_as_before(batch.part.following(writer.state, batch.lead), RowCounts(0, 0))
+
+    def _post(self, staged: Mapping[str, Prepared], batch: Batch) -> None:
+        """Puts the letters of all tables away, before these get their rows."""
+        if self.letters is None:
+            return
+        for name, prepared in staged.items():
+            batch.by_table[name] = prepared.rejected
+        read = sum((one.counts for one in staged.values()), batch.unrouted).read
+        self.letters.put(batch.rejected, read, batch.part, batch.lead)
+        batch.posted, batch.read = True, read
+
+    def _collect(self, table: str, rejected: Sequence[Rejected]) -> None:
+        """Takes the letters of a table, which may be others when it was staged again after they were put away."""
         batch = self._batch
         assert batch is not None, "tables are written within a batch"
         with self._lock:
             batch.by_table[table] = tuple(rejected)
-        if batch.solo and self.letters is not None:
-            lost = sum(one.rows for one in batch.misfits)
-            self.letters.put(batch.rejected, read + lost, batch.part, batch.lead)
+            if batch.posted and self.letters is not None:
+                self.letters.put(batch.rejected, batch.read, batch.part, batch.lead)
 
     def _each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
         """Does the work for several tables at a time. One that fails does not keep the others from theirs."""
+        if failed := self._tried(names, work):
+            raise _first_of(names, failed)
+
+    def _tried(self, names: Sequence[str], work: Callable[[str], None]) -> dict[str, BaseException]:
+        """Does the work for several tables at a time; what went wrong, by table."""
         failed: dict[str, BaseException] = {}
 
         def guarded(name: str) -> None:
@@ -279,16 +337,18 @@ class RoutedWriter:
 
         with ThreadPoolExecutor(self._route.parallel) as pool:
             list(pool.map(inheritable_thread_target(self._session)(guarded), names))
-        for name in names:
-            if (error := failed.get(name)) is not None:
-                raise _of_table(name, error, len(failed)) from error
+        return failed
 
 
-def _of_table(name: str, error: BaseException, failures: int) -> BaseException:
+def _first_of(names: Sequence[str], failed: Mapping[str, BaseException]) -> BaseException:
+    """What went wrong first, in the order of the tables, with the table's name."""
+    name, error = next((name, failed[name]) for name in names if name in failed)
     if not isinstance(error, FrazilError):
         return error
-    others = f" ({failures - 1} more failed)" if failures > 1 else ""
-    return type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
+    others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
+    told = type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
+    told.__cause__ = error
+    return told
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from frazil.engine.session import export_environment, session_for, spark_session
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
-from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.model.pipeline import PipelineSpec, ProjectSpec, told_in_file
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
 from frazil.sources import letter_topic, open_source
@@ -114,7 +114,7 @@ def run_pipeline(
     once = once or pipeline.once
     while True:
         try:
-            with _told_at(pipeline.place):
+            with _told_at(pipeline.place), told_in_file(pipeline):
                 totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns)
         except Retryable as error:
             watch.restarts += 1

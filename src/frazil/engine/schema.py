@@ -135,23 +135,28 @@ def alignment(
     unless: Callable[[str], Column] | None = None,
     hidden: Collection[str] = (),
     rejects: bool = False,
+    identified: bool = True,
+    ignored: Column | None = None,
 ) -> Alignment:
     """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
 
     What is wrong with a row stops the batch, or goes into the column that the options name, or, with ``rejects``, is handed back
     so that the row can be left out. Not checked are nulls in ``keys``, which are looked at by themselves where a row cannot be
-    left out, and a column's value where ``unless`` says that it means nothing, as in a row that only deletes. ``hidden`` are the
-    columns that the data has beside its own: a row that its source could not make anything of says so in one of them.
+    left out, and may be there unless rows are ``identified`` by them; nor is a column's value where ``unless`` says that it means
+    nothing, as in a row that only deletes, nor that of a key in rows that are ``ignored``. ``hidden`` are the columns that the
+    data has beside its own: a row that its source could not make anything of says so in one of them.
     """
     given = {column.name: column for column in data.fields}
     known = functions.col(ERROR) if ERROR in hidden else None
     names = [target.name for target in table.fields]
-    if known is None and [*given] == names and all(_fits(given[target.name], target) for target in table.fields):
+    certain = not rejects or not identified or all(key in given and given[key].required for key in keys)
+    if known is None and certain and [*given] == names and all(_fits(given[target.name], target) for target in table.fields):
         return Alignment(None)
-    if ignored := extra_paths(table, data):
-        _log.warning("columns that the table does not have are left out: %s", ", ".join(ignored))
+    if surplus := extra_paths(table, data):
+        _log.warning("columns that the table does not have are left out: %s", ", ".join(surplus))
     casting = Casting(options, collects=rejects or options.error_column is not None)
-    columns = [_aligned_column(given.get(c.name), c, casting, keys=keys, unless=unless, rejects=rejects) for c in table.fields]
+    heed = _Heed(keys, keys if rejects and identified else (), unless, ignored, rejects)
+    columns = [_aligned_column(given.get(column.name), column, casting, heed) for column in table.fields]
     wrong = row_error(columns)
     if rejects:
         found = functions.when(wrong.isNotNull(), error_of("cast", "value-not-convertible", wrong))
@@ -197,36 +202,40 @@ def row_error(columns: Sequence[Aligned]) -> Column:
     return functions.lit(None).cast("string") if error is None else error
 
 
-def _aligned_column(
-    source: TableColumn | None,
-    target: TableColumn,
-    casting: Casting,
-    *,
-    keys: Collection[str],
-    unless: Callable[[str], Column] | None,
-    rejects: bool,
-) -> Aligned:
+@dataclass(frozen=True)
+class _Heed:
+    """What :func:`alignment` was told of columns and rows; ``needed`` are keys without which a row is wrong."""
+
+    keys: Collection[str]
+    needed: Collection[str]
+    unless: Callable[[str], Column] | None
+    ignored: Column | None
+    rejects: bool
+
+
+def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Casting, heed: _Heed) -> Aligned:
     if source is None:
         return Aligned(target.name, functions.lit(None).cast(spark_type(target.type)))
     given = functions.col(quoted(target.name))
-    if (target.name in keys or target.required) and not rejects:
+    if (target.name in heed.keys or target.required) and not heed.rejects:
         # Nothing can stand in for a key or a required value that is wrong.
         casting = Casting(casting.options)
     made = _aligned_value(given, source.type, target.type, target.name, casting)
     value, error = made.value, made.error
-    if target.name in keys:
-        if rejects:
+    if target.name in heed.keys:
+        if target.name in heed.needed:
             error = _joined([error, present(value, given, target.name, casting).error])
-        return Aligned(target.name, value, error)
-    if error is not None and _requires_parts(target.type):
-        value = functions.when(error.isNull(), value)
-    if target.required and not source.required:
-        checked = present(value, given, target.name, casting)
-        value, error = checked.value, _joined([error, checked.error])
-    if unless is None or (error is None and value is given):
+        meaningless = heed.ignored
+    else:
+        if error is not None and _requires_parts(target.type):
+            value = functions.when(error.isNull(), value)
+        if target.required and not source.required:
+            checked = present(value, given, target.name, casting)
+            value, error = checked.value, _joined([error, checked.error])
+        meaningless = None if heed.unless is None else heed.unless(target.name)
+    if meaningless is None or (error is None and value is given):
         return Aligned(target.name, value, error)
     nothing = functions.lit(None).cast(spark_type(target.type))
-    meaningless = unless(target.name)
     error = None if error is None else functions.when(~meaningless, error)
     return Aligned(target.name, functions.when(meaningless, nothing).otherwise(value), error)
 

@@ -46,6 +46,15 @@ SQL_REDACTION = "spark.sql.redaction.options.regex"
 # Options of the user's that frazil adds to when it starts Spark.
 _ADDED_TO = ("spark.sql.extensions", "spark.jars", JAVA_OPTIONS, "spark.executor.extraJavaOptions", CLASS_PATH)
 
+# A class by which the jars of a component are known.
+_CLASSES = {
+    "postgres": "org.postgresql.Driver",
+    "brotli": "com.aayushatharva.brotli4j.Brotli4jLoader",
+    "aws": "software.amazon.awssdk.services.s3.S3Client",
+    "gcp": "com.google.cloud.storage.Storage",
+    "azure": "com.azure.storage.file.datalake.DataLakeFileSystemClient",
+}
+
 # What Spark generates for many columns is longer than what Java compiles by itself; it would be interpreted, three times as slow.
 LARGE_METHODS = "DontCompileHugeMethods"
 
@@ -217,6 +226,18 @@ def require_iceberg(spark: SparkSession) -> None:
             "session-without-iceberg",
             "The Spark session that is running was started without Iceberg's extensions.",
             fix=f"Start it with spark.sql.extensions={EXTENSIONS} and the Iceberg runtime jar, or let frazil start Spark.",
+        )
+
+
+def require_components(spark: SparkSession, components: Iterable[str]) -> None:
+    """Refuses a Spark that was started without the jars of these components, and cannot be given them any more."""
+    lacking = [name for name in components if name in _CLASSES and java_class(spark, _CLASSES[name]) is None]
+    if lacking:
+        raise EnvironmentFault(
+            "jars-missing",
+            f"Spark runs in this process already, without the jars of {' and '.join(lacking)}.",
+            fix=f"Start Spark with them, before anything else does: frazil.session(components={['core', *lacking]}); "
+            "or use this catalog in a process of its own.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, functions
@@ -15,11 +15,10 @@ from frazil.engine.shape import Tally, source_rows
 from frazil.engine.stager import Explain
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.write import is_extra
-from frazil.engine.write.rows import IGNORE
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.dead_letters import OnError
-from frazil.model.hidden import ERROR, HEADERS, HIDDEN, OP, ORIGIN
+from frazil.model.hidden import ERROR, HEADERS, HIDDEN, IGNORE, OP, ORIGIN
 from frazil.model.route import RouteSpec
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
@@ -91,6 +90,8 @@ class Sorter:
     sink: SinkSpec
     route: RouteSpec
     transforms: tuple[TransformSpec, ...]
+    seen: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The values that were met so far, by table."""
 
     def routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
         """The rows as transforms leave them, each with the value that decides."""
@@ -145,7 +146,7 @@ class Sorter:
         strays: dict[str | None, int] = {}
         lost = 0
         for row in counted:
-            name = None if row["value"] is None else self.route.table_of(row["value"])
+            name = None if row["value"] is None else self._table_of(row["value"])
             if row["broken"] or name is None:
                 lost += int(row["records"])
             if row["broken"]:
@@ -156,8 +157,29 @@ class Sorter:
                 table = f"{self.sink.namespace}.{name}"
                 tables[table][row["value"]] = int(row["count"])
                 filled[table] |= {column for n, column in enumerate(names) if row[f"has{n}"]}
+        self._require_apart(tables)
         broken = sum(int(row["count"]) for row in counted if row["broken"])
         return Found(tables, filled, strays, broken, sum(int(row["records"]) for row in counted), lost)
+
+    def _table_of(self, value: str) -> str | None:
+        """The name of a value's table. No value leads to the tables that are the sink's own."""
+        name = self.route.table_of(value)
+        namespace, letters = self.sink.letters_name
+        own = {self.route.ledger_table.lower(), *([letters.lower()] if namespace == self.sink.namespace else [])}
+        return None if not name or name.lower() in own else name
+
+    def _require_apart(self, tables: Mapping[str, Collection[str]]) -> None:
+        """Values that only become one name because their dots are replaced are not meant for one table."""
+        for table, values in tables.items():
+            self.seen[table].update(values)
+            met = sorted(self.seen[table])
+            if len(met) > 1 and any("." in value and value not in self.route.tables for value in met):
+                shown = " and ".join(repr(value) for value in met[:_SHOWN])
+                raise DataError(
+                    "route-ambiguous",
+                    f"By the {self.route.decides} rows of {shown} would go into one table, {table}: dots become underscores.",
+                    fix="Write all of these values into route.tables, each with its table, or with the same if that is meant.",
+                )
 
     def _refusal(self, rows: DataFrame, found: Found) -> DataError:
         if found.broken:

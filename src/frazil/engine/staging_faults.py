@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from frazil.engine.coerce import CAST_MARK, NULL_MARK
+from frazil.engine.coerce import CAST_MARK, NULL_MARK, SUM_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
-from frazil.engine.schema import (
-    RECORD_MARK,
-)
+from frazil.engine.schema import RECORD_MARK
 from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable
 
 REQUIRED_NULL = "required-null"
@@ -16,6 +14,7 @@ REQUIRED_NULL = "required-null"
 _MARKS = {
     CAST_MARK: "value-not-convertible",
     NULL_MARK: REQUIRED_NULL,
+    SUM_MARK: "sum-too-large",
     "[frazil-alias] ": "alias-ambiguous",
     "[frazil-outside] ": "row-outside",
 }

@@ -104,6 +104,7 @@ class Rules:
     ``held``: paths of those that the table is partitioned or sorted by, or was; ``compared``: those that deletes of rows compare,
     which readers look up until the deletes are settled. ``nulls``: paths at which the data has nulls.
     ``row_by_row``: of rows whose values do not fit that is told, so that types which do not fit are no reason to stop.
+    ``partial``: columns that the data lacks keep the values that they have.
     ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those that it has
     renamed and the table does not follow, by their new names.
     """
@@ -117,6 +118,7 @@ class Rules:
     compared: frozenset[str] = frozenset()
     nulls: frozenset[str] = frozenset()
     row_by_row: bool = False
+    partial: bool = False
     renames: tuple[RenameColumn, ...] = ()
     apart: Mapping[str, str] = field(default_factory=dict)
 
@@ -133,7 +135,8 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
     found = difference(table, as_declared(data, table, rules))
     drops = _drops(table, data, rules)
     gone = {change.path for change in drops}
-    absent = tuple(path for path in found.absent if path not in gone)
+    kept = {column.name for column in table.fields} if rules.partial else set()
+    absent = tuple(path for path in found.absent if path not in gone and path not in kept)
     if refused := [path for path in absent if not rules.mode.widens or rules.insists_on(path)]:
         raise DataError(
             "required-missing",

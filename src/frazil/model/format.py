@@ -250,7 +250,9 @@ class MessageOptions(Model):
     format: FormatSpec = Field(default_factory=JsonFormat, description="Format of the values.")
     key_format: FormatSpec | None = Field(None, description="Format of the keys, whose fields become columns, too.")
     key_prefix: str | None = Field(
-        None, description="What the names of the key's columns begin with. Without it, a value's column of the same name wins."
+        None,
+        description="What the names of the key's columns begin with. Without it, a value's column wins over a key's field of the "
+        "same name.",
     )
     metadata: tuple[Metadata, ...] = Field((), description="What else of a record becomes a column: `kafka_topic`, ...")
     metadata_prefix: str | None = Field(None, description="What the names of these columns begin with; `kafka_` when left out.")

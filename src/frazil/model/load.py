@@ -29,6 +29,11 @@ class Disposition(StrEnum):
         """Whether rows are compared with those that are there."""
         return self not in (Disposition.APPEND, Disposition.REPLACE)
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether a table without new rows is left as it is."""
+        return self in (Disposition.APPEND, Disposition.INSERT_ONLY)
+
 
 class Newest(Model):
     """Which of several rows with one key counts: the one with the greatest value in a column, or with the least."""
@@ -48,7 +53,7 @@ class TableLoad(Model):
     """One table of a load: the table, and the files with its rows.
 
     ``row_key`` is the column that names each row, ``root_key`` that which says to which row of the root table a nested one
-    belongs.
+    belongs. ``parent_key`` says the same for the table that it is nested in, whose place among the load's tables is ``parent``.
     """
 
     sink: SinkSpec
@@ -56,6 +61,8 @@ class TableLoad(Model):
     rows: int = 0
     row_key: str | None = None
     root_key: str | None = None
+    parent_key: str | None = None
+    parent: int = 0
 
 
 class Load(Model):
@@ -85,9 +92,7 @@ class Load(Model):
 
     def sink_of(self, table: TableLoad) -> SinkSpec:
         """The sink that writes one of the tables, with the mode that the load asks for."""
-        sink = table.sink
-        given = {name: getattr(sink, name) for name in sink.model_fields_set}
-        return SinkSpec.model_validate(given | self._mode(table))
+        return table.sink.with_options(**self._mode(table))
 
     def _mode(self, table: TableLoad) -> dict[str, Any]:
         nested = table is not self.root

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from pydantic import Field
 
-from frazil.errors import SourceLocation
+from frazil.errors import FrazilError, SourceLocation
 from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
 from frazil.model.dead_letters import OnError
@@ -21,6 +22,13 @@ class LetterTopic(Model):
 
     topic: str
     cluster: KafkaCluster
+
+
+class Advice(Model):
+    """What the user's own file says of an error: where it comes from, and the cure by the names that its keys have there."""
+
+    place: SourceLocation | None = None
+    fix: str = ""
 
 
 class PipelineSpec(Model):
@@ -41,11 +49,34 @@ class PipelineSpec(Model):
     place: SourceLocation | None = Field(
         None, exclude=True, repr=False, description="Where it stands, for what shows only when it runs."
     )
+    advice: dict[str, Advice] = Field(
+        default_factory=dict,
+        exclude=True,
+        repr=False,
+        description="Of errors that show only when it runs, by their codes or by the word that these begin with.",
+    )
 
     @property
     def sink_id(self) -> str:
         """The identity in the table's ledger."""
         return self.sink.id or f"{self.name}/{self.sink_name}"
+
+
+def tell_in_file(error: FrazilError, pipeline: PipelineSpec) -> None:
+    """Gives an error the place and the cure that the pipeline's file has for it, if any."""
+    advice = pipeline.advice.get(error.code) or pipeline.advice.get(error.code.partition("-")[0]) or Advice()
+    error.location = error.location or advice.place
+    error.fix = advice.fix or error.fix
+
+
+@contextmanager
+def told_in_file(pipeline: PipelineSpec) -> Iterator[None]:
+    """What goes wrong in the block is told as the pipeline's file has it."""
+    try:
+        yield
+    except FrazilError as error:
+        tell_in_file(error, pipeline)
+        raise
 
 
 def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[Transform]) -> list[Problem]:

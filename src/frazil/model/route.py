@@ -101,6 +101,10 @@ def _problems(route: RouteSpec) -> list[Problem]:
         problems.append(Problem("every_table needs tables: no others are known beforehand", "every_table"))
     if route.unknown is not UnknownRoute.CREATE and not route.tables:
         problems.append(Problem(f"unknown: {route.unknown} needs tables: no row would find one", "unknown"))
+    if "." in route.name:
+        problems.append(Problem(f"name has a dot, {route.name!r}: all tables of a route are in the sink's namespace", "name"))
+    for value in route.tables:
+        problems += [Problem(told, "tables", value) for told in _name_problems(route, value)]
     names = [given if isinstance(given, str) else given.get("table", value) for value, given in route.tables.items()]
     with_options = [given.get("table", value) for value, given in route.tables.items() if isinstance(given, dict)]
     problems += [
@@ -109,3 +113,15 @@ def _problems(route: RouteSpec) -> list[Problem]:
         if names.count(name) > 1
     ]
     return problems
+
+
+def _name_problems(route: RouteSpec, value: str) -> list[str]:
+    """What is wrong with the name of a table that is listed."""
+    name = route.table_of(value) or ""
+    if "." in name:
+        return [
+            f"the table of {value!r} has a dot, {name!r}: all tables of a route are in the sink's namespace; give it one without"
+        ]
+    if name.lower() == route.ledger_table.lower():
+        return [f"the table of {value!r} is {name}, which keeps how far the sink is and takes no rows"]
+    return []

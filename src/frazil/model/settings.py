@@ -12,7 +12,13 @@ from frazil.model.base import Model, Texts
 class RetrySettings(Model):
     """How a failed call to a catalog or store is tried again."""
 
-    max_retries: int = Field(10, ge=0, le=1000, description="Tries after the first.")
+    max_retries: int = Field(
+        10,
+        ge=0,
+        le=1000,
+        description="Tries after the first. With nothing of `retry` set, a catalog that does not answer at the start is "
+        "tried four times more.",
+    )
     initial_backoff_ms: int = Field(100, ge=1, description="Wait before the second try.")
     max_backoff_ms: int = Field(30_000, ge=1, description="Longest wait.")
     backoff_multiplier: float = Field(2.0, ge=1, allow_inf_nan=False, description="Growth of the wait.")

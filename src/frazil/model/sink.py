@@ -192,6 +192,11 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         """`namespace.table`, of a sink with many tables that of its home."""
         return f"{self.namespace}.{self.home_table}"
 
+    def with_options(self, **options: Any) -> SinkSpec:
+        """The same sink with some options set otherwise, checked as a whole."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return SinkSpec.model_validate(given | options)
+
     def routed(self, table: str) -> SinkSpec:
         """The sink of one table that rows are routed to."""
         own = self.route.options_of(table) if self.route is not None else {}
@@ -320,6 +325,9 @@ def _route_problems(sink: SinkSpec) -> list[Problem]:
     if route.unknown is UnknownRoute.DEAD_LETTER and sink.on_error is not OnError.DEAD_LETTER:
         problems.append(Problem("unknown: dead_letter needs on_error: dead_letter", "route", "unknown"))
     for value, given in route.tables.items():
+        if (sink.namespace, route.table_of(value)) == sink.letters_name:
+            words = f"the table of {value!r} is that of the dead letters, which takes no rows"
+            problems.append(Problem(words, "route", "tables", value))
         if isinstance(given, dict):
             problems += [Problem(told, "route", "tables", value) for told in _option_problems(sink, given, value)]
     return problems

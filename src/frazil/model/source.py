@@ -257,6 +257,11 @@ class KafkaSource(MessageOptions, KafkaCluster):
         default_factory=dict,
         description="For `start_offset: explicit`: the first offset by topic and partition; the others begin at the earliest.",
     )
+    order: Literal["offset", "time"] = Field(
+        "offset",
+        description="Which of two rows of a key is the later: `offset` tells within a partition alone, `time` also between "
+        "partitions and topics, by the times of the records.",
+    )
 
     @field_validator("topics")
     @classmethod
@@ -286,12 +291,16 @@ class KafkaSource(MessageOptions, KafkaCluster):
         return KafkaCluster(bootstrap_servers=self.bootstrap_servers, tls=self.tls, security=self.security, options=self.options)
 
     @model_validator(mode="after")
-    def _one_beginning(self) -> KafkaSource:
+    def _consistent(self) -> KafkaSource:
         problems = []
         if (self.start_offset == "timestamp") != (self.start_timestamp is not None):
             problems.append(Problem("start_offset: timestamp and start_timestamp belong together", "start_offset"))
         if (self.start_offset == "explicit") != bool(self.start_offsets):
             problems.append(Problem("start_offset: explicit and start_offsets belong together", "start_offset"))
+        if self.order == "time" and self.enveloped:
+            problems.append(
+                Problem("order: time has no meaning with envelope: debezium: the database's log is the order", "order")
+            )
         if problems:
             raise InconsistencyError(problems)
         return self

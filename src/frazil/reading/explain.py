@@ -30,6 +30,7 @@ _EXPECTED = {
 # Patterns of the model in words.
 _FORMS: Mapping[str, str] = {
     r"^[A-Za-z_][A-Za-z0-9_]*$": "must be made of letters, digits and underscores, and not begin with a digit",
+    r"^[A-Za-z_][A-Za-z0-9_-]*$": "must be made of letters, digits, underscores and hyphens, and not begin with a digit",
     "^/": "must begin with /",
 }
 

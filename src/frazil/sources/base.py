@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 AWAY = "source-unreachable"
 """The code of a source that does not answer: the same call may succeed later."""
+_ALSO_AWAY = ("registry-unreachable",)
+
+
+def is_away(error: FrazilError) -> bool:
+    """Whether a source, or what it needs to read its records, does not answer."""
+    return error.code == AWAY or error.code in _ALSO_AWAY
 
 
 @dataclass(frozen=True)

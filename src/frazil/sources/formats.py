@@ -7,27 +7,33 @@ name, those of all files are there, and what cannot be read is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from frazil.engine.schema import error_of, require_data
 from frazil.engine.types import spark_type
 from frazil.errors import ConfigError
 from frazil.model.hidden import AT, ERROR, HIDDEN, RAW
 from frazil.model.source import FilesSource, SourceFormat
-from frazil.model.types import parse_type
+from frazil.model.types import Column as TableColumn
+from frazil.model.types import Type, parse_type
+from frazil.sources.decode.declared import Declared
+from frazil.sources.decode.json_messages import AS_TEXT, declared_carrier
+from frazil.sources.decode.parts import fault_of, no_fault
 from frazil.sources.listing import file_key
 from frazil.sources.merge import merged_schema
 
-CORRUPT, _FILE, _ANY = f"{HIDDEN}corrupt_record", f"{HIDDEN}file", f"{HIDDEN}any"
+CORRUPT, _FILE, _ANY, _READ, _WAS = (f"{HIDDEN}{name}" for name in ("corrupt_record", "file", "any", "read", "was"))
 EXCERPT = 200
 _WHAT = "A file"
 _RECORDS = (SourceFormat.JSON, SourceFormat.CSV)
+# Options that tell Spark's reader what values of these types look like. Without one it would guess.
+_SHAPES = {"dateformat": "date", "timestampformat": "timestamptz", "timestampntzformat": "timestamp"}
 
 # Whatever the session is set to: a file that cannot be read, or is not there, is an error.
 _ALWAYS = {
@@ -39,7 +45,8 @@ _ALWAYS = {
     "__globPaths__": "false",
 }
 _DEFAULTS = {
-    SourceFormat.JSON: {"columnNameOfCorruptRecord": CORRUPT},
+    # What is null in all records tells no type: it is as if it were not there.
+    SourceFormat.JSON: {"columnNameOfCorruptRecord": CORRUPT, "dropFieldIfAllNull": "true"},
     # Without pruning every column of a line is looked at, so that a broken line shows whichever columns are asked for.
     SourceFormat.CSV: {
         "columnNameOfCorruptRecord": CORRUPT,
@@ -84,23 +91,19 @@ def check_options(spec: FilesSource) -> None:
             )
 
 
-def declared_schema(spec: FilesSource) -> StructType | None:
-    """The declared columns, or None when they are found in the files. Nulls are the table's affair."""
-    if not spec.columns:
-        return None
-    return StructType([StructField(column.name, spark_type(parse_type(column.type))) for column in spec.columns])
-
-
 def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> DataFrame:
     """The rows of the files. A JSON or CSV record that cannot be read has no values, and says in hidden columns what is wrong."""
-    declared = declared_schema(spec)
-    if _by_header_names(spec):
-        return _told(_csv_by_name(spark, spec, uris, declared), spec)
+    declared = _declared(spec)
     if spec.format in _RECORDS:
-        columns = declared if declared is not None else _readable(_reader(spark, spec).load(list(uris)).schema)
-        return _told(_records(_reader(spark, spec), columns, uris), spec)
+        read_as = None if declared is None else _schema(declared, _carriers(spec))
+        if _by_header_names(spec):
+            frame = _csv_by_name(spark, spec, uris, read_as)
+        else:
+            columns = read_as if read_as is not None else _readable(_reader(spark, spec).load(list(uris)).schema)
+            frame = _records(_reader(spark, spec), columns, uris)
+        return _told(frame, spec, declared)
     if declared is not None:
-        return _reader(spark, spec).schema(declared).load(list(uris))
+        return _reader(spark, spec).schema(_schema(declared, spark_type)).load(list(uris))
     if spec.format is SourceFormat.AVRO and not _option(spec, "avroSchema"):
         schemas = [_reader(spark, spec).load([uri]).schema for uri in uris]
         frame = _reader(spark, spec).schema(merged_schema(schemas)).load(list(uris))
@@ -108,6 +111,24 @@ def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> D
         frame = _reader(spark, spec).load(list(uris))
     require_data(frame.columns, _WHAT)
     return frame
+
+
+def _declared(spec: FilesSource) -> Declared | None:
+    """The declared columns, or None when they are found in the files. Nulls are the table's affair."""
+    return Declared.of([TableColumn(one.name, parse_type(one.type)) for one in spec.columns]) if spec.columns else None
+
+
+def _schema(declared: Declared, made: Callable[[Type], DataType]) -> StructType:
+    return StructType([StructField(one.name, made(one.type)) for one in declared.columns])
+
+
+def _carriers(spec: FilesSource) -> Callable[[Type], DataType]:
+    """As what a value is read at first, so that Spark's reader does not round it, or guess at it.
+
+    Where an option says what a value looks like, the reader knows.
+    """
+    told = {kind for name, kind in _SHAPES.items() if _option(spec, name)}
+    return partial(declared_carrier, as_text=[name for name in AS_TEXT if name not in told], number=StringType())
 
 
 def _readable(found: StructType) -> StructType:
@@ -125,8 +146,8 @@ def _records(reader: DataFrameReader, columns: StructType, uris: Sequence[str]) 
     return frame.select(*(_column(name) for name in whole.names), sf.col("_metadata.file_path").alias(_FILE))
 
 
-def _told(frame: DataFrame, spec: FilesSource) -> DataFrame:
-    """The frame with hidden columns that say what a record was that cannot be read, where it is, and that it cannot."""
+def _told(frame: DataFrame, spec: FilesSource, declared: Declared | None) -> DataFrame:
+    """The frame with hidden columns that say what a record was that cannot be read, where it is, and why it cannot."""
     # Spark writes the names of files with percent signs.
     file = sf.coalesce(sf.try_url_decode(sf.replace(sf.col(_FILE), sf.lit("+"), sf.lit("%2B"))), sf.col(_FILE))
     record = sf.rtrim(sf.col(CORRUPT))
@@ -134,14 +155,30 @@ def _told(frame: DataFrame, spec: FilesSource) -> DataFrame:
     kind = spec.format.value.upper() + (" of the declared columns" if spec.columns else "")
     broken = sf.col(CORRUPT).isNotNull()
     data = [name for name in frame.columns if not name.startswith(HIDDEN)]
+    row = sf.struct(*map(_column, data or [_ANY]))
     # A value is parsed, and found to be wrong, only in a column that is asked for. Nothing is shown of all, so that they are.
-    looked_at = sf.left(sf.struct(*map(_column, data or [_ANY])).cast("string"), sf.lit(0))
+    looked_at = sf.left(row.cast("string"), sf.lit(0))
     text = sf.concat(sf.lit("The file "), file, sf.lit(f" has a record that cannot be read as {kind}: "), shown, looked_at)
-    return frame.select(
-        *(sf.when(~broken, _column(name)).alias(name) for name in data),
-        sf.col(CORRUPT).cast("binary").alias(RAW),
-        sf.to_json(sf.struct(file.alias("file"))).alias(AT),
-        sf.when(broken, error_of("decode", "bad-record", text)).alias(ERROR),
+    raw, at = sf.col(CORRUPT).cast("binary").alias(RAW), sf.to_json(sf.struct(file.alias("file"))).alias(AT)
+    error = sf.when(broken, error_of("decode", "bad-record", text)).alias(ERROR)
+    if declared is None:
+        return frame.select(*(sf.when(~broken, _column(name)).alias(name) for name in data), raw, at, error)
+    read = sf.when(~broken, row)
+    told = frame.select(file.alias(_FILE), raw, at, error, read.alias(_READ), read.alias(_WAS), no_fault().alias(fault_of(_READ)))
+    return _as_declared(told, spec, declared)
+
+
+def _as_declared(told: DataFrame, spec: FilesSource, declared: Declared) -> DataFrame:
+    """The values as what they are declared to be. One that does not fit makes its record one that cannot be read."""
+    told = declared.convert(told, _READ, "bad-record")
+    wrong = sf.col(fault_of(_READ))
+    text = sf.concat(sf.lit("The file "), sf.col(_FILE), sf.lit(" has a record that does not fit: "), wrong["text"])
+    was = sf.to_json(_WAS) if spec.format is SourceFormat.JSON else sf.to_csv(_WAS, {"sep": _option(spec, "sep", ",")})
+    return told.select(
+        *(sf.col(_READ)[name].alias(name) for name in declared.names),
+        sf.coalesce(sf.col(RAW), sf.when(wrong.isNotNull(), was.cast("binary"))).alias(RAW),
+        AT,
+        sf.coalesce(sf.col(ERROR), sf.when(wrong.isNotNull(), error_of("decode", "bad-record", text))).alias(ERROR),
     )
 
 

@@ -48,7 +48,7 @@ def conflicting_files(what: str) -> DataError:
 
 
 def common_type(one: DataType, other: DataType) -> DataType | None:
-    """The narrowest type that holds the values of both, or None. Integers and floats meet in double."""
+    """The narrowest type that holds the values of both, or None. Integers and floats meet in double, but for longs."""
     match one, other:
         case _ if one == other:
             return one
@@ -70,7 +70,7 @@ def _common_number(one: DataType, other: DataType) -> DataType | None:
     for family in (_INTEGERS, _FLOATS):
         if one.typeName() in family and other.typeName() in family:
             return max(one, other, key=lambda kind: family.index(kind.typeName()))
-    both = _INTEGERS + _FLOATS
+    both = _INTEGERS[:-1] + _FLOATS
     return DoubleType() if one.typeName() in both and other.typeName() in both else None
 
 

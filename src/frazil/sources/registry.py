@@ -46,7 +46,7 @@ def rereader(spec: SourceSpec, spark: SparkSession, *, each: bool) -> Callable[[
         from frazil.sources.kafka.letters import by_topic, records_of
 
         def reread(letters: DataFrame) -> Sequence[DataFrame]:
-            records = records_of(letters)
+            records = records_of(letters, by_time=spec.order == "time")
             return [decoder(spec, spark).decode(one) for one in (by_topic(records) if each else (records,))]
 
         return reread

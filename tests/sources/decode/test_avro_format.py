@@ -113,6 +113,24 @@ def test_global_ids_of_apicurio_of_four_and_of_eight_bytes(
     ]  # fmt: skip
 
 
+def test_a_long_that_other_messages_have_as_a_double_is_not_rounded(spark: SparkSession, schema_registry: SchemaRegistry) -> None:
+    def many(kind: str) -> dict[str, Any]:
+        inner = record("Inner", n=kind)
+        return record("Many", v=kind, inner=inner, items={"type": "array", "items": kind}, named={"type": "map", "values": kind})
+
+    whole, broken = many("long"), many("double")
+    one, two = schema_registry.register("whole", whole), schema_registry.register("broken", broken)
+    fine: dict[str, Any] = {"v": 2**53, "inner": {"n": -7}, "items": [1, 2], "named": {"a": 3}}
+    beyond = 2**53 + 1
+    cases = [fine, fine | {"v": beyond}, fine | {"inner": {"n": -beyond}}, fine | {"items": [1, beyond]}]
+    values = [framed(one, whole, case) for case in [*cases, fine | {"named": {"a": 1, "b": beyond}}]]
+    found = decoded(spark, of_registry(schema_registry.url), [*values, framed(two, broken, fine | {"v": 0.5})])
+    assert found.codes == [None, *["number-rounded"] * 4, None]
+    assert [row["v"] for row in found.rows] == [2.0**53, None, None, None, None, 0.5]
+    # By themselves they are what they are.
+    assert decoded(spark, of_registry(schema_registry.url), values).codes == [None] * 5
+
+
 def test_a_message_of_10_megabytes(spark: SparkSession, schema_registry: SchemaRegistry, tmp_path: Path) -> None:
     number = schema_registry.register("big", ORDER)
     big = framed(number, ORDER, {"id": 3, "name": "x" * 10_500_000, "price": Decimal(0)})

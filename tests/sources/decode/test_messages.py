@@ -131,6 +131,18 @@ def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
         decoded(spark, {"type": "json", "schema": {"k_value": "long"}}, ["{}"], ["k"], key_format="string", key_prefix="k_")
 
 
+@pytest.mark.parametrize("kind", ["string", "bytes"])
+def test_a_key_that_is_one_value_is_not_lost_behind_a_value(spark: SparkSession, kind: str) -> None:
+    with pytest.raises(
+        ConfigError, match="The column 'value', which comes from the record's key, is in its value already"
+    ) as raised:
+        decoded(spark, "string", ["v"], ["k"], key_format=kind)
+    assert raised.value.fix == "Set key_prefix to something that no column begins with."
+    assert decoded(spark, "string", ["v"], ["k"], key_format="string", key_prefix="key_").rows == [
+        {"value": "v", "key_value": "k"}
+    ]
+
+
 def test_a_filter_knows_changes_of_rows_from_events(spark: SparkSession) -> None:
     values = ['{"id": 1, "status": "paid"}', '{"id": 1, "status": "open"}', '{"id": 2}', None, "x"]
     keys = ['{"id": 1}', '{"id": 1}', '{"id": 2}', '{"id": 3}', '{"id": 4}']

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from frazil.errors import Halted
+from frazil.errors import Halted, Retryable
 from frazil.sources.postgres import source as source_module
+from frazil.sources.postgres.database import Database as DatabaseOfSource
 from services.processes import wait_until
-from sources.postgres.databases import Database, Reader, changes, data
+from sources.postgres.databases import ArrowReader, Database, Reader, changes, data
 
 Follow = Callable[..., Reader]
+Watch = Callable[..., ArrowReader]
 
 
 @pytest.fixture
@@ -89,21 +93,51 @@ def test_without_any_key_an_old_row_is_deleted_whenever_it_changed(database: Dat
     assert changes(reader.batch()) == [("insert", 1, "x"), ("update", 1, "x"), ("delete", 1, "x"), ("update", 1, None)]
 
 
-def test_a_replica_identity_may_be_an_index(database: Database, follow: Follow) -> None:
+def test_a_replica_identity_may_be_an_index_with_the_primary_key(database: Database, follow: Follow) -> None:
     database.run(
         "create table people (id int primary key, mail text not null, age int)",
-        "create unique index by_mail on people (mail)",
+        "create unique index by_mail on people (mail, id)",
         "alter table people replica identity using index by_mail",
     )
     reader = follow("people")
     reader.batch()
-    database.run("insert into people values (1, 'a@b', 5)", "update people set mail = 'c@d'", "delete from people")
+    database.run("insert into people values (1, 'a@b', 5)", "update people set mail = 'c@d'", "update people set id = 2")
+    database.run("delete from people")
     assert changes(reader.batch()) == [
         ("insert", 1, "a@b", 5),
-        ("delete", None, "a@b", None),
+        ("delete", 1, "a@b", None),
         ("update", 1, "c@d", 5),
-        ("delete", None, "c@d", None),
+        ("delete", 1, "c@d", None),
+        ("update", 2, "c@d", 5),
+        ("delete", 2, "c@d", None),
     ]
+
+
+@pytest.mark.parametrize("change", ["update orders set id = 30 where id = 3", "delete from orders where id = 3"])
+def test_changes_that_do_not_tell_the_primary_key_stop_after_what_came_before(
+    database: Database, orders: Reader, change: str
+) -> None:
+    database.run(
+        "alter table orders alter item set not null",
+        "create unique index by_item on orders (item)",
+        "alter table orders replica identity using index by_item",
+        "insert into orders values (3, 'three')",
+        change,
+        "alter table orders replica identity default",
+    )
+    assert changes(orders.batch()) == [("insert", 3, "three")]
+    with pytest.raises(Halted, match="does not have the primary key's id") as caught:
+        orders.batch()
+    assert caught.value.code == "replica-identity"
+    assert "ALTER TABLE public.orders REPLICA IDENTITY DEFAULT" in caught.value.fix
+
+
+def test_columns_that_an_index_only_includes_are_no_part_of_the_primary_key(database: Database, watch: Watch) -> None:
+    database.run("create table t (id int, n int, primary key (id) include (n))", "alter table t replica identity full")
+    reader = watch("t")
+    reader.changes()
+    database.run("insert into t values (1, 0)", "update t set n = 1")
+    assert reader.changes() == [("insert", 1, 0), ("update", 1, 1)]
 
 
 def test_values_that_did_not_change_and_were_not_sent_are_named(database: Database, follow: Follow) -> None:
@@ -180,6 +214,51 @@ def test_a_batch_that_was_not_committed_is_read_again_by_the_next_process(
     assert replayed is not None
     assert (replayed.start, replayed.end) == (part.start, part.end)
     assert again.source.read(replayed).collect() == before
+
+
+def test_a_stream_that_broke_is_begun_anew(database: Database, watch: Watch) -> None:
+    database.run("create table t (id int primary key)")
+    reader = watch("t")
+    reader.changes()
+    database.run("insert into t values (1)")
+    assert reader.plan() is not None
+    end_walsender(database)
+    database.run("insert into t values (2)")
+    with pytest.raises(Retryable) as caught:
+        reader.plan()
+    assert caught.value.code == "source-unreachable"
+    part = reader.plan()
+    assert part is not None
+    assert reader.table_rows(part, "public.t") == [("insert", 1), ("insert", 2)]
+    end_walsender(database)
+    reader.commit(part)
+    database.run("insert into t values (3)")
+    with suppress(Retryable):  # whether it broke may be known already
+        assert reader.plan() is not None
+    assert reader.changes() == [("insert", 3)]
+
+
+def end_walsender(database: Database) -> None:
+    mine = "from pg_replication_slots where database = current_database() and active"
+    assert database.value(f"select pg_terminate_backend(active_pid, 10000) {mine}")
+
+
+def test_what_was_sent_before_a_failure_is_read_again(database: Database, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.run("create table t (id int primary key)")
+    reader = watch("t")
+    reader.changes()
+    describe, failures = DatabaseOfSource.describe, [Retryable("source-unreachable", "There are too many connections.")]
+
+    def fails_once(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return describe(*arguments)
+
+    monkeypatch.setattr(DatabaseOfSource, "describe", fails_once)
+    database.run("insert into t values (1)", "insert into t values (2)")
+    with pytest.raises(Retryable):
+        reader.plan()
+    assert reader.changes() == [("insert", 1), ("insert", 2)]
 
 
 def test_an_exact_slice_can_be_asked_for(database: Database, orders: Reader, follow: Follow) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
@@ -17,12 +18,15 @@ from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.source import PostgresCdcSource
 from frazil.sources.postgres import slot as slot_module
 from frazil.sources.postgres import stream as stream_module
+from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.protocol import lsn_number, lsn_text
 from frazil.sources.postgres.source import PostgresCdc
 from services.postgres import Postgres, running_postgres, unprivileged_user
 from services.processes import wait_until
-from sources.postgres.databases import Database, Reader, database_on, drop_slots
+from sources.postgres.databases import ArrowReader, Database, Reader, database_on, drop_slots
 
 Follow = Callable[..., Reader]
+Watch = Callable[..., ArrowReader]
 
 
 @pytest.fixture
@@ -63,6 +67,8 @@ def test_all_is_well_and_nothing_was_made(spark: SparkSession, orders: Database)
         ({"streams": [{"name": "recent"}]}, "not-a-table"),
         ({"streams": [{"name": "keyless"}]}, "replica-identity"),
         ({"streams": [{"name": "silent"}]}, "replica-identity"),
+        ({"streams": [{"name": "people"}]}, "replica-identity"),
+        ({"streams": [{"name": "unindexed"}]}, "replica-identity"),
         ({"create_publication": False}, "publication-missing"),
         ({"streams": []}, "publication-missing"),
         ({"publication": "of_others"}, "not-published"),
@@ -76,6 +82,11 @@ def test_what_is_wrong_is_said(spark: SparkSession, orders: Database, options: d
         "create table silent (a int primary key)",
         "alter table silent replica identity nothing",
         "create publication of_others for table silent",
+        "create table people (id int primary key, mail text not null unique)",
+        "alter table people replica identity using index people_mail_key",
+        "create table unindexed (id int primary key, mail text not null unique)",
+        "alter table unindexed replica identity using index unindexed_mail_key",
+        "alter table unindexed drop constraint unindexed_mail_key",
     )
     error = refusal(spark, orders.spec("orders", **options))
     assert isinstance(error, ConfigError)
@@ -87,6 +98,23 @@ def test_the_cure_for_a_table_without_a_key_works(spark: SparkSession, orders: D
     assert "ALTER TABLE public.keyless REPLICA IDENTITY FULL" in refusal(spark, orders.spec("keyless")).fix
     orders.run("ALTER TABLE public.keyless REPLICA IDENTITY FULL")
     PostgresCdc(orders.spec("keyless"), spark).check()
+
+
+def test_the_cures_for_an_index_without_the_primary_key_work(spark: SparkSession, orders: Database) -> None:
+    orders.run(
+        "create table people (id int, branch int, mail text not null, primary key (id, branch))",
+        "create unique index by_mail on people (branch, mail) include (id)",
+        "create unique index by_all on people (mail, branch, id)",
+        "alter table people replica identity using index by_mail",
+    )
+    error = refusal(spark, orders.spec("people"))
+    assert "public.people name rows by the index by_mail, which does not have the primary key's id" in error.message
+    assert "ALTER TABLE public.people REPLICA IDENTITY DEFAULT, or FULL, or USING INDEX" in error.fix
+    for cure in ("DEFAULT", "FULL", "USING INDEX by_all"):
+        orders.run("alter table people replica identity using index by_mail")
+        assert refusal(spark, orders.spec("people")).code == "replica-identity"
+        orders.run(f"ALTER TABLE public.people REPLICA IDENTITY {cure}")
+        PostgresCdc(orders.spec("people"), spark).check()
 
 
 def test_a_publication_of_inserts_alone_needs_no_key(spark: SparkSession, orders: Database) -> None:
@@ -248,6 +276,40 @@ def test_a_position_of_another_server_stops(orders: Database, follow: Follow) ->
     with pytest.raises(Halted) as caught:
         reader.batch()
     assert caught.value.code == "other-database"
+
+
+def test_a_position_ahead_of_the_server_stops(orders: Database, watch: Watch) -> None:
+    reader = watch("orders")
+    reader.changes()
+    orders.run("insert into orders values (1, 'x')")
+    reader.changes()
+    reader.source.close()
+    assert reader.ledger is not None
+    place = Place.from_position(reader.ledger)
+    ahead = lsn_number(orders.value("select (pg_current_wal_insert_lsn() + 100000)::text"))
+    for tables in (("orders",), ("orders", "more")):
+        orders.run("create table if not exists more (id int primary key)")
+        with pytest.raises(Halted) as caught:
+            watch(*tables, ledger=place.after(ahead).to_position()).changes()
+        assert caught.value.code == "log-behind"
+        assert lsn_text(ahead) in caught.value.message
+        assert "new sink id" in caught.value.fix
+    orders.run("insert into orders values (2, 'y')")
+    assert watch("orders", ledger=reader.ledger).changes() == [("insert", 2, "y")]
+
+
+def test_a_position_of_an_earlier_version_goes_on(orders: Database, watch: Watch) -> None:
+    reader = watch("orders")
+    reader.changes()
+    reader.source.close()
+    assert reader.ledger is not None
+    told = json.loads(reader.ledger)
+    assert told.pop("timeline") == 1
+    orders.run("insert into orders values (1, 'x')")
+    later = watch("orders", ledger=json.dumps(told))
+    assert later.changes() == [("insert", 1, "x")]
+    assert later.ledger is not None
+    assert json.loads(later.ledger)["timeline"] == 1
 
 
 def test_a_position_of_another_source_stops(orders: Database, follow: Follow) -> None:

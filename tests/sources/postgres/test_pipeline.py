@@ -6,15 +6,17 @@ import json
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import Lake, commits, run, sqlite_lake
+from engine.lakes import Lake, StopAfter, commits, run, sqlite_lake
 from frazil.errors import ConfigError, DataError
 from frazil.model.commit import RowCounts
+from frazil.model.events import Event, Restarting
 from frazil.model.pipeline import PipelineSpec
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
@@ -129,6 +131,33 @@ def test_a_table_without_a_primary_key_has_no_upserts(database: Database, lake: 
     database.run("create table k (a int primary key, b int)", "insert into k values (1, 2)")
     with pytest.raises(ConfigError, match="key_fields are b, but the source identifies its rows by a"):
         run(lake.pipeline({**described(database, "k"), "publication": "k"}, commit_mode="upsert", key_fields=["b"]), once=True)
+
+
+def test_a_stream_that_the_server_ends_is_begun_anew_without_a_restart(database: Database, lake: Lake) -> None:
+    database.run("create table t (id int primary key, n int)", "insert into t values (0, 0)")
+    pipeline = lake.introduced().pipeline(
+        {**described(database, "t"), "poll_interval_secs": 0.1}, commit_mode="upsert", flush_interval_secs=1
+    )
+    events, stop = list[Event](), StopAfter(1000)
+
+    def arrived() -> int:
+        return sum(commit.counts.read for commit in commits(events))
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, pipeline, stop=stop, events=events)
+        try:
+            for number in range(1, 3):
+                wait_until(lambda: running.done() or arrived() == number, 240, "the row before")  # noqa: B023
+                database.run(f"insert into t values ({number}, 0)")
+                mine = "from pg_replication_slots where active and database = current_database()"
+                end = f"select pg_terminate_backend(active_pid, 10000) {mine}"
+                wait_until(lambda: running.done() or database.rows(end), 60, "a stream to end")  # noqa: B023
+            wait_until(lambda: running.done() or arrived() == 3, 240, "the last row")
+        finally:
+            stop.event.set()
+        running.result()
+    assert lake.rows("id, n") == [(0, 0), (1, 0), (2, 0)]
+    assert [event for event in events if isinstance(event, Restarting)] == []
 
 
 def following(folder: Path, spec: Path, *when: str) -> Child:

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ import pytest
 
 from frazil.errors import Retryable
 from frazil.sources.postgres import source as source_module
-from frazil.sources.postgres.position import Place, Seen
+from frazil.sources.postgres.position import Member, Place, Seen
 from frazil.sources.postgres.snapshot import PageRange, dealt, page_ranges
 from frazil.sources.postgres.source import SnapshotPart
 from sources.postgres.databases import ArrowReader, Database, Reader
@@ -342,6 +343,94 @@ def test_a_table_that_is_added_later_is_read_as_it_is_then_followed(database: Da
     assert both.table_rows(part, "public.b") == [("insert", 4)]
 
 
+def test_a_table_that_was_left_out_for_a_while_is_read_anew(database: Database, watch: Watch) -> None:
+    database.run("create table a (id int primary key)", "create table b (id int primary key, n int)")
+    database.run("insert into b values (1, 0), (2, 0)")
+    reader = watch("a", "b")
+    reader.all_changes()
+    reader.source.close()
+    database.run("insert into b values (3, 0)", "update b set n = 1 where id = 1", "insert into a values (1)")
+    alone = watch("a", ledger=reader.ledger)
+    assert alone.all_changes() == [("insert", 1)]
+    alone.source.close()
+    database.run("insert into b values (4, 0)", "delete from b where id = 2", "insert into a values (2)")
+    both = watch("a", "b", ledger=alone.ledger)
+    part = both.plan()
+    assert part is not None
+    assert sorted(both.table_rows(part, "public.b")) == [("insert", 1, 1), ("insert", 3, 0), ("insert", 4, 0)]
+    both.commit(part)
+    database.run("update b set n = 2 where id = 3")
+    part = both.plan()
+    assert part is not None
+    assert both.table_rows(part, "public.a") == [("insert", 2)]
+    assert both.table_rows(part, "public.b") == [("update", 3, 2)]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_table_that_the_publication_did_not_have_for_a_while_is_read_anew(
+    database: Database, watch: Watch, stopped: bool
+) -> None:
+    database.run("create table a (id int primary key)", "create table b (id int primary key)", "insert into b values (1)")
+    database.run("create publication pub for table a, b")
+    reader = watch("a", "b", publication="pub")
+    reader.all_changes()
+    if stopped:
+        reader.source.close()
+    database.run("alter publication pub drop table b", "insert into b values (2)", "insert into a values (1)")
+    if not stopped:
+        assert reader.all_changes() == [("insert", 1)]
+    database.run("alter publication pub add table b", "insert into b values (3)")
+    again = watch("a", "b", publication="pub", ledger=reader.ledger) if stopped else reader
+    part = again.plan()
+    assert part is not None
+    assert sorted(again.table_rows(part, "public.b")) == [("insert", 1), ("insert", 2), ("insert", 3)]
+    later = watch("a", "b", publication="pub", ledger=again.ledger)
+    assert later.source.between(part.start, part.end) is None, "a snapshot that was cut off is begun anew"
+    again.commit(part)
+    database.run("insert into b values (4)")
+    assert again.all_changes() == ([("insert", 1)] if stopped else []) + [("insert", 4)]
+
+
+def test_a_table_of_which_other_columns_are_let_through_is_followed_on(database: Database, watch: Watch) -> None:
+    database.run("create table a (id int primary key, n int)", "create table b (id int primary key)")
+    database.run("create publication pub for table a (id), b", "insert into a values (1, 1)")
+    reader = watch("a", "b", publication="pub")
+    assert reader.all_changes() == [("insert", 1)]
+    database.run("alter publication pub set table a (id, n), b", "insert into a values (2, 2)", "insert into b values (3)")
+    assert reader.all_changes() == [("insert", 2, 2), ("insert", 3)]
+
+
+def test_a_table_that_is_put_back_before_anything_was_passed_over_is_followed_on(database: Database, watch: Watch) -> None:
+    database.run("create table a (id int primary key)", "create table b (id int primary key)", "insert into b values (1)")
+    reader = watch("a", "b")
+    reader.all_changes()
+    reader.source.close()
+    database.run("insert into b values (2)")
+    alone = watch("a", ledger=reader.ledger)
+    assert alone.all_changes() == []
+    alone.source.close()
+    assert watch("a", "b", ledger=alone.ledger).all_changes() == [("insert", 2)]
+
+
+def test_a_batch_that_was_cut_off_is_the_same_when_a_table_was_left_out_in_it(database: Database, watch: Watch) -> None:
+    database.run("create table a (id int primary key)", "create table b (id int primary key)")
+    reader = watch("a", "b")
+    reader.all_changes()
+    reader.source.close()
+    database.run("insert into a values (1)", "insert into b values (1)")
+    killed = watch("a", ledger=reader.ledger)
+    part = killed.plan()
+    assert part is not None
+    killed.source.close()
+    for tables in (("a",), ("a", "b")):
+        again = watch(*tables, ledger=reader.ledger)
+        same = again.source.between(part.start, part.end)
+        assert same is not None
+        assert again.source.tables(same) == ("public.a",)
+        assert again.table_rows(same, "public.a") == [("insert", 1)]
+        again.source.close()
+
+
 def test_a_table_may_be_read_whole_on_every_run(database: Database, watch: Watch) -> None:
     database.run("create table t (id int)", "insert into t values (1)")
     streams = [{"name": "t", "sync_mode": "full_refresh"}]
@@ -367,6 +456,8 @@ def test_which_transactions_a_snapshot_saw() -> None:
 
 def test_a_place_survives_the_ledger() -> None:
     seen = Seen(3, 9, frozenset({3, 7}), 5000)
-    place = Place("77", 4000, frozenset({"public.a"}), {"public.a": seen}, {"public.b": 2})
+    place = Place("77", 4000, frozenset({"public.a"}), {"public.a": seen}, {"public.b": 2}, timeline=3)
+    place = replace(place, members={"public.a": Member(16390, "1a2b3c")})
     assert Place.from_position(place.to_position()) == place
-    assert Place.from_position(place.after(5000).to_position()) == Place("77", 5000, frozenset({"public.a"}), {}, {"public.b": 2})
+    assert Place.from_position(place.after(5000).to_position()) == replace(place, lsn=5000, seen={})
+    assert Place.from_position('{"lsn":"0/10","system":"77"}') == Place("77", 16), "as earlier versions wrote it"

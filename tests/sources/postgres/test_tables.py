@@ -150,6 +150,27 @@ def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lak
     assert_equal(database, lake)
 
 
+def test_a_table_that_was_left_out_for_a_while_is_read_whole_again(database: Database, lake: Lake) -> None:
+    filled(database, 20)
+    everything = lake.pipeline(described(database, *TABLES), **ROUTED)
+    run(everything, once=True)
+    database.run("insert into tags values ('between', null, true)", "update tags set hidden = null where name = 'tag 3'")
+    database.run("delete from tags where name = 'tag 5'", "delete from accounts where id = 4")
+    run(lake.pipeline(described(database, "accounts", "movements"), **ROUTED), once=True)
+    database.run("update tags set values_ = null where name = 'tag 7'")
+    run(everything, once=True)
+    database.run("create table noise as select * from generate_series(1, 10000)")  # the log grows by what is not followed, too
+    verified = {finding.at: finding.problem for finding in verify(everything, IMPATIENT).findings}
+    assert verified == {"db.public_tags": "it holds 21 rows, and public.tags has 20"}, "nobody told of the delete"
+    database.run("update tags set hidden = false where name = 'tag 9'")
+    waiting = verify(everything, IMPATIENT)
+    assert (waiting.findings, len(waiting.notes)) == ((), 1)
+    assert waiting.notes[0].startswith("There are changes that are not in the table yet")
+    run(everything, once=True)
+    lake.spark.sql(f"delete from {lake.name}.db.public_tags where name = 'tag 5'")
+    assert_equal(database, lake)
+
+
 MOMENTS = [("applied", 1), ("unsent", 3), ("staged", 3)]
 
 

@@ -103,6 +103,10 @@ def _described(frame: DataFrame | None, options: Mapping[str, str], columns: lis
     if not named:
         fix = 'Write .option("table", "lake.sales.orders"), or .save("lake.sales.orders").'
         raise ConfigError(CODE, "table: it is required.", fix=fix)
+    if len(set(named)) > 1:
+        raise ConfigError(
+            CODE, f"table: {named[0]} and {named[1]} are given, and rows go into one table.", fix="Keep one of the two."
+        )
     given = _nested({name: value for name, value in options.items() if name.lower() not in _SPARK_OPTIONS})
     if commit_mode is not None:
         if given.get("commit_mode", commit_mode) != commit_mode:

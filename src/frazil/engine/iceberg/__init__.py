@@ -27,9 +27,10 @@ from frazil.engine.iceberg.jvm import active, fault_of
 from frazil.engine.iceberg.lake import Lake
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch
-from frazil.engine.iceberg.table import Added, IcebergTable
+from frazil.engine.iceberg.table import TAKEN_BACK_TO, Added, IcebergTable
 
 __all__ = [
+    "TAKEN_BACK_TO",
     "Added",
     "Append",
     "Base",

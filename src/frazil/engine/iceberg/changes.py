@@ -19,7 +19,7 @@ class Restage(Retryable):
 class Fits(Enum):
     """What staged files fit."""
 
-    ANY = "any state of the table"
+    COLUMNS = "a table that has the columns that they were staged on"
     LAYOUT = "the columns and specs that they were staged on"
     HEAD = "the very snapshot that they were staged on"
 
@@ -41,12 +41,18 @@ class Base:
     def allows(self, fits: Fits, metadata: Any) -> bool:
         """Whether files that were staged on this fit the table as its metadata is now."""
         match fits:
-            case Fits.ANY:
-                return True
+            case Fits.COLUMNS:
+                return self.schema_id == int(metadata.currentSchemaId()) or self._columns_are_there(metadata)
             case Fits.LAYOUT:
                 return self.same_layout(base_of(metadata))
             case Fits.HEAD:
                 return self == base_of(metadata)
+
+    def _columns_are_there(self, metadata: Any) -> bool:
+        """Whether no column was dropped since, nor a part of one: what files have of it nobody would read."""
+        then, now = metadata.schemasById().get(self.schema_id), metadata.schema()
+        ids = range(1, self.last_column_id + 1)
+        return then is not None and all(then.findField(one) is None or now.findField(one) is not None for one in ids)
 
 
 def base_of(metadata: Any) -> Base:
@@ -95,7 +101,7 @@ class Append:
     """More rows; none by default, which is how a claim moves the branch."""
 
     staged: StagedFiles = field(default_factory=StagedFiles)
-    fits = Fits.ANY
+    fits = Fits.COLUMNS
 
     def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - an append fits whatever came before
         """A fast append: no manifest is rewritten."""
@@ -105,7 +111,7 @@ class Append:
         return operation
 
     def overtaken(self, why: str) -> FrazilError:
-        """Not known to happen: an append relies on nothing."""
+        """Not known to happen: an append relies on no rows."""
         return DataError("refused-by-iceberg", why)
 
 
@@ -244,7 +250,7 @@ class Removal:
     removed: tuple[Any, ...] = ()
     refusal: Callable[[str], FrazilError] = done_again
     staged: StagedFiles = field(default_factory=StagedFiles)
-    fits = Fits.ANY
+    fits = Fits.COLUMNS
 
     def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - files are named, whatever came after them
         """Iceberg's removal of files; of none it is an append of nothing."""

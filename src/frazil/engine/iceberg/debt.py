@@ -143,6 +143,18 @@ def equality_deletes(jvm: Jvm, table: Any) -> dict[tuple[int, ...], list[Any]]:
     return found
 
 
+def counted(jvm: Jvm, table: Any, what: str) -> int:
+    """A total of the current snapshot, by its manifests: `records`, `equality-deletes` or `delete-files`."""
+    snapshot = table.operations().current().currentSnapshot()
+    if what == "equality-deletes":
+        return sum(int(file.recordCount()) for files in equality_deletes(jvm, table).values() for file in files)
+    if what == "records":
+        manifests = items(snapshot.dataManifests(table.io()))
+        return sum(int(one.addedRowsCount() or 0) + int(one.existingRowsCount() or 0) for one in manifests)
+    manifests = items(snapshot.deleteManifests(table.io()))
+    return sum(int(one.addedFilesCount() or 0) + int(one.existingFilesCount() or 0) for one in manifests)
+
+
 def with_dropped(jvm: Jvm, metadata: Any, compared: Iterable[int]) -> Any:
     """The table's columns, and those of the compared that were dropped; None when none was.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from frazil.model.types import StructType, schema_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger("frazil")
 
 _STEPS_OF_A_NEW_CATALOG = 3
 _MADE_MEANWHILE = ("already exists", "duplicate column name")
@@ -99,14 +102,21 @@ class Lake:
                 return self._opened(self._catalog.loadTable(self._identifier(levels, table)))
 
     def drop(self, levels: tuple[str, ...], table: str) -> bool:
-        """Drops the table with its files; whether it was there."""
+        """Drops the table with its files; whether it was there. The files stay where the catalog lets nobody delete them."""
         with java_errors(self.address):
+            name = self._identifier(levels, table)
             try:
-                return bool(self._catalog.dropTable(self._identifier(levels, table), True))
+                return bool(self._catalog.dropTable(name, True))
             except Exception as error:
-                if fault_of(error).find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
+                fault = fault_of(error)
+                if fault.find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
                     return False
-                raise
+                # Polaris refuses to delete files unless that is allowed for the catalog.
+                if not fault.find(f"{ICEBERG}ForbiddenException") or "purge" not in fault.text.lower():
+                    raise
+            dropped = bool(self._catalog.dropTable(name, False))
+            _log.warning("%s.%s was dropped, and its files stay: the catalog does not delete them.", ".".join(levels), table)
+            return dropped
 
     def drop_empty_namespace(self, levels: tuple[str, ...]) -> None:
         """Drops the innermost namespace; one that somebody else still has tables in stays."""

@@ -39,7 +39,7 @@ class IcebergPort:
             metadata = self._operations.current()
             head = metadata.currentSnapshot()
             text = metadata.properties().get(self._property)
-            state = self._read_state(text) if text is not None else None
+            state = self.read_state(text) if text is not None else None
             return TableView(
                 table_uuid=str(metadata.uuid()),
                 head=None if head is None else int(head.snapshotId()),
@@ -96,12 +96,13 @@ class IcebergPort:
 
     def _require_fit(self, metadata: Any, change: Change) -> None:
         """The ids in the staged files are those of the table only if nobody else has changed its columns or specs meanwhile."""
-        fits = Fits.LAYOUT if change.evolution and change.operation.fits is Fits.ANY else change.operation.fits
+        fits = Fits.LAYOUT if change.evolution and change.operation.fits is Fits.COLUMNS else change.operation.fits
         if not change.base.allows(fits, metadata):
             text = f"The table was changed by somebody else while a batch was being written: its files only fit {fits.value}."
             raise AttemptFailed(FailureKind.CONFLICT, Restage("table-moved", text), final=True)
 
-    def _read_state(self, text: str) -> SinkState:
+    def read_state(self, text: str) -> SinkState:
+        """The ledger's entry of the sink, from the table's property."""
         try:
             return SinkState.from_json(text)
         except (ValueError, KeyError, TypeError) as error:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from frazil.engine.iceberg.changes import Base, StagedFiles, base_of
-from frazil.engine.iceberg.debt import equality_deletes
+from frazil.engine.iceberg.debt import counted, equality_deletes
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, active, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch, scratch_of
 from frazil.engine.iceberg.staging import metrics_of, stage
-from frazil.model.commit import DIGEST, Position, short_range
+from frazil.model.commit import DIGEST, STATE_PREFIX, Position, SinkState, short_range, state_property
 from frazil.model.evolution import TableChange
 from frazil.model.types import StructType, type_from_json
 
@@ -30,6 +30,9 @@ _WITH_BOUNDS = ("int", "long", "string")
 # Iceberg compares UUIDs as two signed numbers, and bounds of files are the least and the greatest by unsigned bytes: between them
 # it finds nothing, and would leave out deletes that apply (apache/iceberg#14216). Without bounds it leaves out none.
 _WITHOUT_BOUNDS = "uuid"
+
+TAKEN_BACK_TO = "frazil.taken-back-to"
+"""In the summary of a snapshot that took batches back: the end of the last one that stayed."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +171,16 @@ class IcebergTable:
         return int(self._operations.current().formatVersion())
 
     def total(self, what: str) -> int:
-        """What the head's summary says of the whole table: `records`, `equality-deletes`, `delete-files`, ..."""
+        """What the whole table has: `records`, `equality-deletes` or `delete-files`.
+
+        The head's summary says so, unless somebody has committed who keeps no totals: then they are gone for good, and it is
+        counted.
+        """
         head = self._operations.current().currentSnapshot()
-        return 0 if head is None else int(head.summary().get(f"total-{what}") or 0)
+        if head is None:
+            return 0
+        told = head.summary().get(f"total-{what}")
+        return counted(self._jvm, self._table, what) if told is None else int(told)
 
     @property
     def holds_no_files(self) -> bool:
@@ -238,9 +248,21 @@ class IcebergTable:
                     return None
                 files += [file.copy() for file in items(snapshot.addedDataFiles(io))]
                 batches, at = batches + 1, start or None
+            elif summary.get("frazil.sink") == sink_id and TAKEN_BACK_TO in summary and summary["frazil.end"] == short_range(at):
+                # The position stands for the one that batches were taken back to.
+                start = summary[TAKEN_BACK_TO]
+                if start.startswith(DIGEST):
+                    return None
+                at = start or None
             parent = snapshot.parentId()
             snapshot = None if parent is None else self._table.snapshot(parent)
         return Added(tuple(files), batches, at)
+
+    def states(self, beginning: str) -> dict[str, SinkState]:
+        """The ledger's entries of all sinks whose ids begin like this."""
+        found = {name: text for name, text in self.properties.items() if name.startswith(state_property(beginning))}
+        ids = {name: name.removeprefix(STATE_PREFIX) for name in found}
+        return {ids[name]: self.port(ids[name]).read_state(text) for name, text in found.items()}
 
     def summaries(self, sink_id: str | None) -> list[tuple[int, dict[str, str]]]:
         """The snapshots from the first that is still there to the head, those of a sink or all, with what their summaries say."""

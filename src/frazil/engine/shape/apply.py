@@ -21,7 +21,7 @@ from frazil.engine.write.rows import UPDATE, envelopes, from_debezium, keys_told
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import CoercionOptions
-from frazil.model.hidden import DELETE, ERROR, HIDDEN, KEY_MARK, OP, ORDER
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, KEY_MARK, LEFT, OP, ORDER, UNCHANGED
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
     AddField,
@@ -63,6 +63,8 @@ def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[Transform
     frame = without_marks(frame, sink)
     relying: UnwrapDebezium | None = None
     for transform in transforms:
+        if not data_columns(frame):
+            return frame  # no record has anything to say, and so there is nothing to change
         if isinstance(transform, UnwrapDebezium):
             relying = None if transform.keys or keys_told(frame) else transform
             frame = without_marks(_unwrapped(transform, frame, sink), sink)
@@ -70,7 +72,7 @@ def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[Transform
             if tells_changes(frame):
                 _require_for_changes(transform, sink)
             frame = _apply(transform, following(frame, transform), watch)
-    if relying is not None:
+    if relying is not None and data_columns(frame):
         _require_keys_of_the_sink(relying, frame, sink)
     return frame
 
@@ -206,8 +208,12 @@ def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:
     op = functions.col(OP)
     told = frame.withColumn(_HOLDS, functions.coalesce(condition, functions.lit(False)))
     kept = told.where(functions.col(_HOLDS) | op.isin(UPDATE, DELETE))
-    after = functions.when(functions.col(_HOLDS), op).otherwise(DELETE)
-    return kept.withColumn(OP, after).withMetadata(OP, frame.schema[OP].metadata).drop(_HOLDS)
+    holds = functions.col(_HOLDS)
+    after = {OP: functions.when(holds, op).otherwise(DELETE)}
+    if UNCHANGED in frame.columns:
+        left = ~holds & (op != DELETE)
+        after[LEFT] = left | functions.col(LEFT) if LEFT in frame.columns else left
+    return kept.withColumns(after).withMetadata(OP, frame.schema[OP].metadata).drop(_HOLDS)
 
 
 @_apply.register

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import ByteType, DataType, DecimalType, DoubleType, FloatType, IntegerType, LongType, ShortType
 
-from frazil.engine.schema import data_columns, quoted
+from frazil.engine.coerce import SUM_MARK, complaint
+from frazil.engine.schema import data_columns, quoted, tells_changes
 from frazil.errors import ConfigError
 from frazil.model.changes import Combine
-from frazil.model.hidden import OP
 from frazil.model.sink import SinkSpec
-
-_WAYS = {Combine.SUM: functions.sum, Combine.MIN: functions.min, Combine.MAX: functions.max}
 
 # As many digits more as Spark gives to a sum.
 _MORE_DIGITS, _MOST_DIGITS = 10, 38
@@ -25,10 +23,12 @@ def way_of(combine: Mapping[str, Combine], name: str) -> Combine | None:
 
 
 def combined(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine]) -> DataFrame:
-    """One row a key, in the types that the columns have."""
-    if OP in frame.columns:
+    """One row a key, in the types that the columns have. What rows do is not looked at: they only come."""
+    if tells_changes(frame):
         raise ConfigError(
-            "combine-operations", "combine: rows that say what they do (insert, update, delete) cannot be added up."
+            "combine-operations",
+            "combine adds up rows that only come, and those of this source are updated and deleted.",
+            fix="Leave combine out, and add up when you read the table; or set tombstones: ignore in the source.",
         )
     others = [name for name in data_columns(frame) if name not in keys]
     if lacking := [name for name in others if way_of(combine, name) is None]:
@@ -43,7 +43,34 @@ def combined(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combin
 
 
 def _of(frame: DataFrame, name: str, way: Combine) -> Column:
-    return _WAYS[way](functions.col(quoted(name))).cast(frame.schema[name].dataType).alias(name)
+    value, kind = functions.col(quoted(name)), frame.schema[name].dataType
+    match way:
+        case Combine.MIN:
+            made = functions.min(value)
+        case Combine.MAX:
+            made = functions.max(value)
+        case Combine.SUM:
+            # Null where it does not fit, whatever the session is set to, and where there is nothing to add up.
+            total = functions.try_sum(value).try_cast(kind)
+            made = functions.when(functions.count(value) > 0, functions.coalesce(total, _too_large(name, kind)))
+    return made.alias(name)
+
+
+def added(one: Column, other: Column, name: str, kind: DataType) -> Column:
+    """Two values of a column together; where one is null, the other. A sum that does not fit stops the batch."""
+    left, right = one, other
+    if isinstance(kind, DecimalType):
+        # Of all digits that there can be Spark would keep the first ones, and round the last.
+        room = DecimalType(min(kind.precision, _MOST_DIGITS - 1), kind.scale)
+        left, right = one.try_cast(room), other.try_cast(room)
+    total = functions.try_add(left, right).try_cast(kind)
+    both = functions.coalesce(total, _too_large(name, kind))
+    return functions.when(one.isNull(), other).when(other.isNull(), one).otherwise(both)
+
+
+def _too_large(name: str, kind: DataType) -> Column:
+    words = f"The sum of column {name!r} is too large for its type, {kind.simpleString()}."
+    return complaint(SUM_MARK, functions.lit(words)).cast(kind)
 
 
 def with_room(frame: DataFrame, sink: SinkSpec) -> DataFrame:

@@ -20,13 +20,13 @@ from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratc
 from frazil.engine.schema import quoted
 from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, why_misread
 from frazil.engine.write.ground import Ground, Written, together
-from frazil.engine.write.rows import IGNORE, require_columns
+from frazil.engine.write.rows import require_columns
 from frazil.engine.write.upsert import deletes_everywhere_by
 from frazil.errors import ConfigError
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec
-from frazil.model.hidden import DELETE, OP
+from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.model.types import NOT_KEYS
 
 _NEW, _OLD = "frazil_new", Scratch.NAME

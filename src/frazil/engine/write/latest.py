@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, VariantType
 
 from frazil.engine.counting import Counted
 from frazil.engine.schema import data_columns, quoted, unchanged
 from frazil.engine.write.combine import combined
-from frazil.engine.write.rows import IGNORE, is_extra
+from frazil.engine.write.rows import is_extra
 from frazil.errors import DataError
 from frazil.model.changes import Combine
-from frazil.model.hidden import DELETE, EXTRA, HIDDEN, LANE, MOVED, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
 
-MOVED_AT = f"{HIDDEN}moved_at"
-"""Where in the order a row got its key, if that was in this batch and from another one."""
-_RANK, _DIGEST, _LOWEST, _HIGHEST, _APART = (f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest", "apart"))
+MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
+"""Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""
+_RANK, _DIGEST, _LOWEST, _HIGHEST, _APART, _NEWEST = (
+    f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest", "apart", "newest")
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def latest(
         _count_if(_op(frame) == IGNORE).alias("ignored"),
     )
     # The record itself, which may be large, is not carried along.
-    kept = [name for name in (OP, ORDER, LANE, UNCHANGED, EXTRA, MOVED) if name in frame.columns]
+    kept = [name for name in (OP, ORDER, LANE, UNCHANGED, EXTRA, MOVED, LEFT) if name in frame.columns]
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
@@ -94,12 +97,8 @@ def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     order = functions.col(ORDER).desc() if ORDER in frame.columns else functions.lit(0)
     by_key = _of_key(keys).orderBy(order)
     peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
-    digest = functions.xxhash64(
-        _op(frame), *[hashable(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
-    )
-    if {UNCHANGED, MOVED, ORDER} <= set(frame.columns):
-        moved = functions.when(functions.col(MOVED), functions.col(ORDER))
-        frame = frame.withColumn(MOVED_AT, functions.max(moved).over(_of_key(keys))).drop(MOVED)
+    digest = _digest(frame)
+    frame = _with_beginnings(frame, keys)
     sent = _last_sent(frame, keys)
     ranked = frame.withColumn(_DIGEST, digest).withColumns(
         {
@@ -112,6 +111,29 @@ def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
     last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST, LANE)
     return _filled(last, list(sent)) if sent else last
+
+
+def _with_beginnings(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Where the last row of each key began to have it, if it did so in this batch."""
+    if not {UNCHANGED, ORDER, OP} <= set(frame.columns):
+        return frame
+    order, of_key = functions.col(ORDER), _of_key(keys)
+    is_gone = (functions.col(OP) == DELETE) & (order < functions.col(_NEWEST))
+    gone = functions.when(is_gone & ~functions.col(LEFT) if LEFT in frame.columns else is_gone, order)
+    frame = frame.withColumn(_NEWEST, functions.max(order).over(of_key))
+    frame = frame.withColumn(GONE_AT, functions.max(gone).over(of_key)).drop(_NEWEST)
+    if MOVED not in frame.columns:
+        return frame
+    moved = functions.max(functions.when(functions.col(MOVED), order)).over(of_key)
+    stays = functions.col(GONE_AT).isNull() | (functions.col(MOVED_AT) > functions.col(GONE_AT))
+    frame = frame.withColumn(MOVED_AT, moved).drop(MOVED)
+    return frame.withColumn(MOVED_AT, functions.when(stays, functions.col(MOVED_AT)))
+
+
+def began_here(last: DataFrame) -> Column:
+    """Which rows got their key in this batch: what the table has under it is of another row."""
+    began = [functions.col(name).isNotNull() for name in (MOVED_AT, GONE_AT) if name in last.columns]
+    return reduce(Column.__or__, began, functions.lit(False))
 
 
 def _apart(frame: DataFrame, by_key: WindowSpec) -> Column:
@@ -131,10 +153,13 @@ def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     """
     if UNCHANGED not in frame.columns or ORDER not in frame.columns:
         return {}
-    order = functions.col(ORDER)
+    order = at = functions.col(ORDER)
     if MOVED_AT in frame.columns:
         since = functions.col(MOVED_AT)
-        order = functions.when(since.isNull() | (order >= since), order)
+        order = functions.when(since.isNull() | (at >= since), order)
+    if GONE_AT in frame.columns:
+        since = functions.col(GONE_AT)
+        order = functions.when(since.isNull() | (at > since), order)
     return {
         name: functions.max_by(
             functions.struct(functions.col(quoted(name)).alias("value")), functions.when(~unchanged(name), order)
@@ -163,9 +188,28 @@ def _filled(last: DataFrame, names: Sequence[str]) -> DataFrame:
     return filled.drop(*[_sent(name) for name in names])
 
 
+def _digest(frame: DataFrame) -> Column:
+    """A number that tells rows apart. Spark's hash passes over nulls, so where they are is hashed, too."""
+    values = [(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
+    nulls = [mark for value, kind in values for mark in _nulls(value, kind)]
+    return functions.xxhash64(_op(frame), *nulls, *[hashable(value, kind) for value, kind in values])
+
+
+def _nulls(value: Column, kind: DataType) -> list[Column]:
+    """Whether a value is null, and what is in it; and how long a list is."""
+    match kind:
+        case StructType() if not _holds_unhashable(kind):
+            return [value.isNull(), *(mark for one in kind.fields for mark in _nulls(value.getField(one.name), one.dataType))]
+        case ArrayType() if not _holds_unhashable(kind):
+            within = functions.transform(value, lambda item: functions.xxhash64(*_nulls(item, kind.elementType)))
+            return [value.isNull(), functions.size(value), within]
+        case _:
+            return [value.isNull()]
+
+
 def hashable(value: Column, kind: DataType) -> Column:
     """Spark does not hash maps and variants, whose text it can make."""
-    return functions.to_json(functions.struct(value)) if _holds_unhashable(kind) else value
+    return functions.to_json(functions.struct(value), {"ignoreNullFields": "false"}) if _holds_unhashable(kind) else value
 
 
 def _holds_unhashable(kind: DataType) -> bool:
@@ -197,7 +241,7 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         _count_if(apart).alias("apart"),
         functions.first(functions.when(apart, key_text), ignorenulls=True).alias("apart_key"),
         _count_if(lacks_values(last)).alias("unchanged"),
-        *[f(column).alias(f"{f.__name__}{n}") for n, column in enumerate(key_columns) for f in (functions.min, functions.max)],
+        *[f(_bounded(last, key)).alias(f"{f.__name__}{n}") for n, key in enumerate(keys) for f in (functions.min, functions.max)],
     ).first()
     assert row is not None, "an aggregate has one row"
     if row["without_key"]:
@@ -233,6 +277,12 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         lowest=tuple(row[f"min{n}"] for n in range(len(keys))),
         highest=tuple(row[f"max{n}"] for n in range(len(keys))),
     )
+
+
+def _bounded(last: DataFrame, key: str) -> Column:
+    """A key whose least and greatest value are of use. Moments at the ends of time could not even be brought to Python."""
+    bounded = isinstance(last.schema[key].dataType, IntegerType | LongType | StringType)
+    return functions.col(quoted(key)) if bounded else functions.lit(None).cast("int")
 
 
 def lacks_values(last: DataFrame) -> Column:

@@ -13,13 +13,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row, functions
 
 from frazil.engine import target
+from frazil.engine.coerce import NULL_MARK, complaint
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Scratch, StagedFiles
 from frazil.engine.schema import quoted, unchanged
+from frazil.engine.types import spark_type
 from frazil.engine.write.choose import Choice
-from frazil.engine.write.combine import way_of
+from frazil.engine.write.combine import added, way_of
 from frazil.engine.write.ground import Ground, Written
-from frazil.engine.write.latest import MOVED_AT, Survey, lacks_values
+from frazil.engine.write.latest import MOVED_AT, Survey, began_here, lacks_values
 from frazil.engine.write.rows import fields_of, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions, Combine
@@ -28,8 +30,8 @@ from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, TURN, UNCHANGED
 
 _NEW, _OLD = "frazil_new", Scratch.NAME
 _ROWS = f"{HIDDEN}rows"
-_PLACE, _KEY, _ROW, _UNSENT, _HELD_KEY, _HELD = (
-    f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "held_key", "held")
+_PLACE, _KEY, _ROW, _UNSENT, _BEGAN, _HELD_KEY, _HELD = (
+    f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "began", "held_key", "held")
 )
 
 
@@ -45,6 +47,7 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
             merging = _with_moved(last, known, fit)
             if sink.unchanged_missing == "stop":
                 _require_known(merging, known, fit)
+            merging = merging.withColumn(UNCHANGED, functions.when(~began_here(merging), functions.col(UNCHANGED)))
         _merge_into(scratch.name, merging, fit, sink)
         written, updated = _rows_of(scratch.summary)
         again = StagedFiles()
@@ -72,11 +75,12 @@ def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
         _together(fit.keys).alias(_KEY),
         _together(others).alias(_ROW),
         functions.coalesce(functions.col(UNCHANGED), functions.array().cast("array<string>")).alias(_UNSENT),
+        began_here(last).alias(_BEGAN),
     )
     held = table.select(_together(fit.keys).alias(_HELD_KEY), _together(others).alias(_HELD))
     same_place = _place(last, MOVED_AT) == functions.col(_PLACE)
     same_key = reduce(Column.__and__, (functions.col(_KEY)[key] == functions.col(_HELD_KEY)[key] for key in fit.keys))
-    moved = last.where(lacks).join(before, same_place, "left").join(held, same_key, "left")
+    moved = last.where(lacks).join(before, same_place, "left").join(held, same_key & ~functions.col(_BEGAN), "left")
     in_batch = {name: functions.coalesce(~functions.array_contains(_UNSENT, name), functions.lit(False)) for name in others}
     values = {
         name: functions.when(
@@ -104,15 +108,16 @@ def _together(names: Sequence[str]) -> Column:
 def _require_known(last: DataFrame, table: DataFrame, fit: Fit) -> None:
     """A row that lacks values because they did not change must be in the table, where they are."""
     lacking = last.where(lacks_values(last))
-    unknown = lacking.alias(_NEW).join(table.alias(_OLD), _same_key(fit), "left_anti")
+    its_own = _same_key(fit) & ~began_here(lacking)
+    unknown = lacking.alias(_NEW).join(table.alias(_OLD), its_own, "left_anti")
     row = unknown.select(*[quoted(key) for key in fit.keys], UNCHANGED).first()
     if row is None:
         return
     raise DataError(
         "unchanged-missing",
         f"A row ({_told(row, fit)}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table "
-        "has no such row: it was never read, or its key changed, and the old one was itself new, or taken again, in the same "
-        "batch.",
+        "has no such row: it was never read, or came after a delete of its key in the batch, or its key changed, and the old one "
+        "was itself new, or taken again, in the same batch.",
         fix="Let the database log whole rows (REPLICA IDENTITY FULL), or set unchanged_missing: write_null.",
     )
 
@@ -125,8 +130,16 @@ def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) ->
     if options.when_matched_update_all:
         merging = merging.whenMatched().update(_updates(last, fit, options))
     if options.when_not_matched_insert_all:
-        merging = merging.whenNotMatched(~is_delete).insert({quoted(name): _new(name) for name in fit.names})
+        merging = merging.whenNotMatched(~is_delete).insert({quoted(name): value for name, value in _inserts(fit).items()})
     merging.merge()
+
+
+def _inserts(fit: Fit) -> dict[str, Column]:
+    """What a new row is. Of what the batch lacks there is nothing to keep, and where the table requires it that is wrong."""
+    lacking = {c.name: spark_type(c.type) for c in fit.schema.fields if c.required and c.name not in fit.given}
+    words = "is required, and a row with a new key has no value for it"
+    stops = {name: complaint(NULL_MARK, functions.lit(f"column {name!r} {words}")).cast(kind) for name, kind in lacking.items()}
+    return {name: stops.get(name, _new(name)) for name in fit.names}
 
 
 def _one_of_each(ground: Ground, scratch: Scratch, last: DataFrame, fit: Fit) -> tuple[StagedFiles, int]:
@@ -184,7 +197,7 @@ def _combined(last: DataFrame, name: str, options: ChangeOptions) -> Column:
         case Combine.MAX:
             return functions.greatest(old, new)
         case _:
-            return functions.coalesce(old + new, old, new).cast(last.schema[name].dataType)
+            return added(old, new, name, last.schema[name].dataType)
 
 
 def _kept(last: DataFrame, name: str) -> Column:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine.counting import Counted
-from frazil.engine.write.rows import IGNORE, is_extra
+from frazil.engine.write.rows import is_extra
 from frazil.model.commit import RowCounts
-from frazil.model.hidden import DELETE, OP
+from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.model.sink import SinkSpec
 
 

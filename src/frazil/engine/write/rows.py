@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted
+from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted, unchanged
 from frazil.engine.write.combine import with_room
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat, CommitMode
@@ -19,10 +19,12 @@ from frazil.model.hidden import (
     ERROR,
     EXTRA,
     HIDDEN,
+    IGNORE,
     KEY_COUNT_MARK,
     KEY_MARK,
     KEYS_MARK,
     LANE,
+    MOVED,
     OP,
     ORDER,
     TURN,
@@ -30,7 +32,7 @@ from frazil.model.hidden import (
 )
 from frazil.model.sink import SinkSpec
 
-INSERT, UPDATE, IGNORE = "insert", "update", "ignore"
+INSERT, UPDATE = "insert", "update"
 _STEP = f"{HIDDEN}step"
 
 # Debezium: the key moved; the row under the old key is deleted before the one under the new key is written.
@@ -201,6 +203,8 @@ def from_debezium(
     are the columns that are said to identify a row.
     """
     fields = _images(frame)
+    if not fields:
+        return _without_images(frame, sink)
     found = {key: sink.key_column(key, fields) for key in keys}
     known_keys = [name for name in found.values() if name is not None]
     if missing := [key for key, name in found.items() if name is None]:
@@ -218,13 +222,16 @@ def from_debezium(
         read = functions.lower(functions.col("op")).isin(*_READS) & (functions.col(OP) == INSERT)
         frame = frame.withColumn(OP, functions.when(read, UPDATE).otherwise(functions.col(OP)))
     op = functions.col(OP)
+    changed = (op == UPDATE) & before.isNotNull()
+    moved = changed & ~_same(before, after, known_keys)
     # A table that keeps count of rows that came and went is told of both images.
-    both = functions.lit(True) if sink.diff_column is not None else ~_same(before, after, known_keys)
-    moved = (op == UPDATE) & before.isNotNull() & both
-    main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER)
-    steps = functions.when(moved, functions.array(_step(before, DELETE, _BEFORE), main)).otherwise(functions.array(main))
-    made = (OP, EXTRA, ORDER)
-    kept = [name for name in hidden_columns(frame) if name not in made]
+    both = changed if sink.diff_column is not None else moved
+    unsent = functions.col(UNCHANGED) if UNCHANGED in frame.columns else functions.lit(None).cast("array<string>")
+    old = _step(before, DELETE, _BEFORE, functions.lit(False), _unsent_before(before, after, frame, fields, sink))
+    main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER, moved, unsent)
+    steps = functions.when(both, functions.array(old, main)).otherwise(functions.array(main))
+    partial = UNCHANGED in frame.columns or sink.unchanged_value is not None
+    kept = [name for name in hidden_columns(frame) if name not in (OP, EXTRA, ORDER, UNCHANGED)]
     orders = [ORDER] if ORDER in frame.columns else []
     beside = [column.alias(name) for name, column in others.items()]
     frame = frame.select(*beside, *kept, *orders, functions.explode(steps).alias(_STEP))
@@ -232,11 +239,21 @@ def from_debezium(
     identify = {sink.key_column(name, fields) for name in marked}
     told = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)}
     hidden = [step["op"].alias(OP, metadata=told), (step["turn"] == _BEFORE).alias(EXTRA)]
+    if partial:
+        # A value that was not sent is looked for under the key that the row had.
+        hidden += [step["moved"].alias(MOVED), step["unsent"].alias(UNCHANGED)]
     if orders:
         hidden.append(functions.struct(functions.col(ORDER).alias("place"), step["turn"].alias(TURN)).alias(ORDER))
     marks = {name: {KEY_MARK: True} if name in identify else None for name in fields}
     rows = [step["row"][name].alias(name, metadata=mark) for name, mark in marks.items()]
     return frame.select(*rows, *map(quoted, others), *kept, *hidden)
+
+
+def _without_images(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    """A batch of nothing but empty envelopes, as a delete's tombstone that comes alone: nothing is known of its rows' columns."""
+    op = functions.col("op").cast("string")
+    frame = _with_op(frame, op, sink, nothing=op.isNull())
+    return frame.select(*hidden_columns(frame))
 
 
 def _images(frame: DataFrame) -> dict[str, DataType]:
@@ -260,9 +277,22 @@ def _same(before: Column, after: Column, keys: Sequence[str]) -> Column:
     return reduce(Column.__and__, equal, functions.lit(True))
 
 
-def _step(row: Column, op: Column | str, turn: int) -> Column:
+def _step(row: Column, op: Column | str, turn: int, moved: Column, unsent: Column) -> Column:
     meaning = functions.lit(op) if isinstance(op, str) else op
-    return functions.struct(row.alias("row"), meaning.alias("op"), functions.lit(turn).alias("turn"))
+    told = {"row": row, "op": meaning, "turn": functions.lit(turn), "moved": moved, "unsent": unsent}
+    return functions.struct(*[column.alias(name) for name, column in told.items()])
+
+
+def _unsent_before(before: Column, after: Column, frame: DataFrame, fields: Mapping[str, DataType], sink: SinkSpec) -> Column:
+    """The columns that neither image has a value of: of the row as it was before there may be nothing but its key."""
+
+    def lacks(name: str, kind: DataType) -> Column:
+        lost = unchanged(name) if UNCHANGED in frame.columns else functions.lit(False)
+        return lost | (after[name] == sink.unchanged_value) if isinstance(kind, StringType) and sink.unchanged_value else lost
+
+    each = [functions.when(before[n].isNull() & lacks(n, kind), functions.lit(n)) for n, kind in fields.items()]
+    names = functions.array_compact(functions.array(*each).cast("array<string>"))
+    return functions.when(functions.size(names) > 0, names)
 
 
 def fields_of(frame: DataFrame, column: str) -> list[str]:

@@ -107,7 +107,7 @@ class Avro:
             if not schema.trouble:
                 frame, branch = self._branch(frame, f"{into}_{one}", schema, body, column(_ID) == one)
                 branches.append(branch)
-        merged = merged_branches(frame, branches, into)
+        merged, branches = merged_branches(frame, branches, into)
         told = [
             (given.isNull(), sf.lit(None)),
             (sf.octet_length(given) == 0, fault("avro-empty", "the message is empty")),

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from frazil.sources.decode.parts import column, field, fields_of, packed
+from frazil.sources.decode.parts import column, fault, field, fields_of, first_fault, packed
 from frazil.sources.merge import common_type
+
+_EXACT = 2**53
+"""Up to here every integer is a double of its own."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +38,19 @@ class Branch:
     fault: Column
 
 
-def merged_branches(frame: DataFrame, branches: Sequence[Branch], into: str) -> DataFrame:
-    """The frame with a struct of all branches' fields. Of a type that differs the wider one counts, or text."""
+def merged_branches(frame: DataFrame, branches: Sequence[Branch], into: str) -> tuple[DataFrame, list[Branch]]:
+    """The frame with a struct of all branches' fields. Of a type that differs the wider one counts, or text.
+
+    A value that the wider one has no room for is a fault of its message: the branches come back with it.
+    """
     merged: dict[str, DataType] = {}
     for branch in branches:
         for one in fields_of(frame, branch.name):
             merged[one.name] = _common(merged[one.name], one.dataType) if one.name in merged else one.dataType
-    whole = sf.lit(None).cast(StructType([StructField(name, kind) for name, kind in merged.items()])) if merged else None
-    if whole is None:
-        return frame.withColumn(into, sf.when(sf.lit(False), packed([])))
+    if not merged:
+        return frame.withColumn(into, sf.when(sf.lit(False), packed([]))), list(branches)
+    whole = sf.lit(None).cast(StructType([StructField(name, kind) for name, kind in merged.items()]))
+    told = []
     for branch in reversed(branches):
         own = {one.name: one.dataType for one in fields_of(frame, branch.name)}
         value = column(branch.name)
@@ -38,8 +58,41 @@ def merged_branches(frame: DataFrame, branches: Sequence[Branch], into: str) -> 
             (as_type(field(value, name), own[name], kind) if name in own else sf.lit(None).cast(kind)).alias(name)
             for name, kind in merged.items()
         ]
-        whole = sf.when(branch.when, sf.when(value.isNotNull(), sf.struct(*parts))).otherwise(whole)
-    return frame.withColumn(into, whole)
+        wide = {name: lost for name in own if (lost := _too_wide(field(value, name), own[name], merged[name])) is not None}
+        fits = reduce(Column.__and__, [~lost for lost in wide.values()], value.isNotNull())
+        whole = sf.when(branch.when, sf.when(fits, sf.struct(*parts))).otherwise(whole)
+        told.append(replace(branch, fault=first_fault([(branch.fault.isNotNull(), branch.fault), *_faults(wide)])))
+    return frame.withColumn(into, whole), told[::-1]
+
+
+def _faults(wide: Mapping[str, Column]) -> list[tuple[Column, Column]]:
+    words = "has an integer beyond 2^53, and other messages of the batch have it as a double, which would round it"
+    return [(lost, fault("number-rounded", f"the field {name!r} {words}")) for name, lost in wide.items()]
+
+
+def _too_wide(value: Column, own: DataType, kind: DataType) -> Column | None:
+    """Whether there is a long in it which would be rounded; None where none can be."""
+    match own, kind:
+        case LongType(), DoubleType():
+            return sf.coalesce(~value.between(-_EXACT, _EXACT), sf.lit(False))
+        case StructType(), StructType():
+            theirs = {one.name: one.dataType for one in kind.fields}
+            each = [_too_wide(field(value, one.name), one.dataType, theirs[one.name]) for one in own.fields]
+            found = [lost for lost in each if lost is not None]
+            return reduce(Column.__or__, found) if found else None
+        case ArrayType(), ArrayType():
+            return _any_too_wide(value, own.elementType, kind.elementType)
+        case MapType(), MapType():
+            return _any_too_wide(sf.map_values(value), own.valueType, kind.valueType)
+        case _:
+            return None
+
+
+def _any_too_wide(values: Column, own: DataType, kind: DataType) -> Column | None:
+    if _too_wide(sf.lit(None), own, kind) is None:
+        return None
+    lost = cast("Callable[[Column], Column]", lambda one: _too_wide(one, own, kind))
+    return sf.coalesce(sf.exists(values, lost), sf.lit(False))
 
 
 def _common(one: DataType, other: DataType) -> DataType:
@@ -58,6 +111,8 @@ def _common(one: DataType, other: DataType) -> DataType:
             return ArrayType(_common(one.elementType, other.elementType))
         case MapType(), MapType() if one.keyType == other.keyType:
             return MapType(one.keyType, _common(one.valueType, other.valueType))
+        case (LongType(), FloatType() | DoubleType()) | (FloatType() | DoubleType(), LongType()):
+            return DoubleType()
         case _:
             return common_type(one, other) or StringType()
 

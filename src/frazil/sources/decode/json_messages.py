@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -34,7 +35,9 @@ _PAYLOAD = "payload"
 _SCHEMA = f"{HIDDEN}schema"
 _CODE = "json-type"
 
-_AS_TEXT = ("date", "timestamp", "timestamptz", "uuid")
+AS_TEXT = ("date", "timestamp", "timestamptz", "uuid")
+"""Types whose values are texts in JSON."""
+VARIANT = VariantType()
 
 
 class Json:
@@ -51,7 +54,7 @@ class Json:
         self._declared = Declared.of(envelope_columns(declared.columns)) if spec.envelope else declared
         if spec.columns:
             self._reading = Reading(
-                StructType([StructField(one.name, _carrier(one.type)) for one in self._declared.columns]),
+                StructType([StructField(one.name, declared_carrier(one.type)) for one in self._declared.columns]),
                 StructType([StructField(one.name, spark_type(one.type)) for one in self._declared.columns]),
                 self._root,
             )
@@ -107,7 +110,7 @@ class Json:
             frame, branch = self._branch(frame, source, name, node, sf.col(_SCHEMA) == told)
             branches.append(branch)
             spare += [name, fault_of(name)]
-        own = merged_branches(frame, branches, into)
+        own, branches = merged_branches(frame, branches, into)
         unknown = first_fault(
             [
                 (column(source).isNull(), sf.lit(None)),
@@ -148,18 +151,22 @@ class Json:
         return self._embedded[text]
 
 
-def _carrier(kind: Type) -> DataType:
-    """As what a declared type is read at first: what Spark's parser would round or guess at is kept as it was written."""
+def declared_carrier(kind: Type, as_text: Collection[str] = AS_TEXT, number: DataType = VARIANT) -> DataType:
+    """As what a declared type is read at first: what Spark's parser would round or guess at is kept as it was written.
+
+    ``number``: what a decimal is read as.
+    """
     match kind:
         case TableStruct():
-            return StructType([StructField(one.name, _carrier(one.type)) for one in kind.fields])
+            fields = [StructField(one.name, declared_carrier(one.type, as_text, number)) for one in kind.fields]
+            return StructType(fields)
         case ListType():
-            return ArrayType(_carrier(kind.element))
+            return ArrayType(declared_carrier(kind.element, as_text, number))
         case TableMap():
-            return MapType(StringType(), _carrier(kind.value))
+            return MapType(StringType(), declared_carrier(kind.value, as_text, number))
         case Decimal():
-            return VariantType()
-        case _ if kind.name in _AS_TEXT:
+            return number
+        case _ if kind.name in as_text:
             return StringType()
         case _:
             return spark_type(kind)

@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 
 from frazil.engine.coerce import JSON_OPTIONS
 from frazil.errors import ConfigError
-from frazil.model.format import MessageOptions, Metadata, RawFormat
+from frazil.model.format import BytesFormat, MessageOptions, Metadata, RawFormat, StringFormat
 from frazil.model.hidden import CHANGES_MARK, ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
 from frazil.sources.decode.parts import Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
@@ -43,7 +43,8 @@ class Messages:
         for name in (_VALUE, _KEY) if self._key is not None else ():
             frame = frame.withColumn(name, sf.when(column(ERROR).isNull(), column(name)))
         columns = self._pair() if self._options.key_and_value else self._flat(frame)
-        columns |= self._metadata(columns)
+        if columns:
+            columns |= self._metadata(columns)
         data = [value.alias(name) for name, value in columns.items()]
         return frame.select(*data, *self._hidden(frame, hidden))
 
@@ -93,7 +94,8 @@ class Messages:
             return columns
         for one in fields_of(frame, _KEY):
             name, value = prefix + one.name, field(column(_KEY), one.name)
-            if name in columns and prefix:
+            if name in columns and (prefix or isinstance(self._options.key_format, StringFormat | BytesFormat)):
+                # Only a key with fields can be a part of the value: `value` of a text is the name of nothing.
                 raise _exists(name, "key_prefix")
             if name in columns:
                 same = one.dataType == kinds[name]
@@ -146,8 +148,9 @@ def _readable(value: Column) -> Column:
 
 
 def _exists(name: str, option: str) -> ConfigError:
+    part = "key" if option == "key_prefix" else "metadata"
     return ConfigError(
         "column-exists",
-        f"The column {name!r}, which comes from the record, is in the messages already.",
+        f"The column {name!r}, which comes from the record's {part}, is in its value already.",
         fix=f"Set {option} to something that no column begins with.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from frazil.model.hidden import AT, HEADERS, KEY, LANE, ORDER, ORIGIN, RAW, TIME
@@ -20,9 +20,12 @@ V1_SOURCES = "spark.sql.sources.useV1SourceList"
 RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
 
-def raw_frame(spark: SparkSession, settings: Mapping[str, str], parts: Sequence[Range], group: str) -> DataFrame:
-    """The messages of these ranges with the hidden columns that the engine asks for."""
-    return with_coordinates(_messages(spark, settings, parts, group))
+def raw_frame(
+    spark: SparkSession, settings: Mapping[str, str], parts: Sequence[Range], group: str, *, by_time: bool = False
+) -> DataFrame:
+    """The messages of these ranges with the hidden columns that the engine asks for; ``by_time``: with one order for all."""
+    messages = with_coordinates(_messages(spark, settings, parts, group))
+    return ordered_by_time(messages) if by_time else messages
 
 
 def _messages(spark: SparkSession, settings: Mapping[str, str], parts: Sequence[Range], group: str) -> DataFrame:
@@ -71,3 +74,13 @@ def with_coordinates(messages: DataFrame) -> DataFrame:
         f.col("timestamp").alias(TIME),
         f.col("headers").alias(HEADERS),
     )
+
+
+def ordered_by_time(messages: DataFrame) -> DataFrame:
+    """The messages in one order, also those of several partitions: by their times, and within a partition as they stand there.
+
+    A clock may go back, and a partition does not: a message is taken to be no earlier than those before it in its partition.
+    """
+    before = Window.partitionBy("topic", "partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    reached = f.max("timestamp").over(before).alias("time")
+    return messages.withColumn(ORDER, f.struct(reached, "topic", "partition", "offset")).drop(LANE)

@@ -12,7 +12,7 @@ from frazil.model.pipeline import LetterTopic
 from frazil.sources.base import AWAY
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.kafka.failures import explain_kafka
-from frazil.sources.kafka.frame import with_coordinates
+from frazil.sources.kafka.frame import ordered_by_time, with_coordinates
 from frazil.sources.kafka.settings import PREFIX, client_settings
 
 HEADERS = ("pipeline", "table", "stage", "code", "error", "at", "batch")
@@ -43,8 +43,8 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
     return post
 
 
-def records_of(letters: DataFrame) -> DataFrame:
-    """Letters as the records that they were, to be read again."""
+def records_of(letters: DataFrame, *, by_time: bool = False) -> DataFrame:
+    """Letters as the records that they were, to be read again; ``by_time``: with one order for all."""
     place = f.from_json("at", "topic string, partition int, offset bigint")
     columns = {
         "key": f.col("key"),
@@ -55,7 +55,8 @@ def records_of(letters: DataFrame) -> DataFrame:
         "timestamp": f.col("sent_at"),
         "headers": f.col("headers"),
     }
-    return with_coordinates(letters.select(*(value.alias(name) for name, value in columns.items())))
+    records = with_coordinates(letters.select(*(value.alias(name) for name, value in columns.items())))
+    return ordered_by_time(records) if by_time else records
 
 
 def by_topic(records: DataFrame) -> list[DataFrame]:

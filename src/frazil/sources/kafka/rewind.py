@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from frazil.errors import ConfigError, Halted
 from frazil.sources.kafka.follow import REWIND, Cluster
@@ -45,6 +46,15 @@ def to_offsets(place: Place | None, cluster: Cluster, wanted: Mapping[str, Mappi
     """The partitions that are named at their offsets, the others as near as can be to where they are."""
     offsets = {**to_nearest(place, cluster).offsets, **explicit(cluster, wanted)}
     return cluster.place(offsets)
+
+
+def with_others(place: Place, before: Place | None, wants: Callable[[str], bool]) -> Place:
+    """The same place, with the topics of the ledger's that are not asked for: one that is again goes on where it was left."""
+    if before is None or before.cluster != place.cluster:
+        return place
+    ids = {name: id_ for name, id_ in before.ids.items() if not wants(name)}
+    offsets = {one: at for one, at in before.offsets.items() if one[0] in ids}
+    return replace(place, ids={**ids, **place.ids}, offsets={**offsets, **place.offsets})
 
 
 def explicit(cluster: Cluster, wanted: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:

@@ -106,7 +106,7 @@ def _file(path: str, option: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(
-            "source-tls", f"The file {path} of tls.{option} cannot be read: {reason}.", fix="Give the path of a PEM file."
+            "source-tls", f"The file {path} cannot be read: {reason}.", fix=f"Give the path of a PEM file in tls.{option}."
         ) from error
 
 
@@ -115,8 +115,8 @@ def _key(path: str) -> str:
     if "BEGIN PRIVATE KEY" not in text:
         raise ConfigError(
             "source-tls",
-            f"The file {path} of tls.key_path holds no private key of the form that Kafka's client reads.",
-            fix="Convert it: openssl pkcs8 -topk8 -nocrypt -in KEY -out NEW.",
+            f"The file {path} holds no private key of the form that Kafka's client reads.",
+            fix="Convert that of tls.key_path: openssl pkcs8 -topk8 -nocrypt -in KEY -out NEW.",
         )
     remember([text])
     return text

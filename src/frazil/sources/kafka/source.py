@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.engine.kafka import KafkaClient
-from frazil.errors import FrazilError, Retryable
+from frazil.errors import FrazilError, Halted, Retryable
 from frazil.model.commit import Position
 from frazil.model.source import KafkaSource
 from frazil.sources.base import Lag, Slice
@@ -171,22 +171,29 @@ class KafkaTopics:
 
     def read(self, part: Slice) -> DataFrame:
         """The messages of a slice."""
-        return self._decoded(self._parts(part), None)
+        parts = self._parts(part)
+        return self._decoded(parts, None, by_time=self._by_time(parts))
 
     def read_each(self, part: Slice) -> Sequence[DataFrame]:
         """The messages of a slice, those of each topic by themselves: their columns may differ, and in type, too."""
         by_topic: dict[str, list[Range]] = {}
-        for one in self._parts(part):
+        every = self._parts(part)
+        for one in every:
             by_topic.setdefault(one.topic, []).append(one)
-        return tuple(self._decoded(parts, topic) for topic, parts in by_topic.items()) or (self.read(part),)
+        by_time = self._by_time(every)
+        return tuple(self._decoded(parts, topic, by_time=by_time) for topic, parts in by_topic.items()) or (self.read(part),)
 
     def _parts(self, part: Slice) -> Sequence[Range]:
         self._reading = part
         return ranges(None if part.start is None else Place.from_position(part.start), Place.from_position(part.end))
 
-    def _decoded(self, parts: Sequence[Range], topic: str | None) -> DataFrame:
+    def _by_time(self, parts: Sequence[Range]) -> bool:
+        """Whether times are asked for which message is the later; those of one partition have their offsets."""
+        return self._spec.order == "time" and len(parts) > 1
+
+    def _decoded(self, parts: Sequence[Range], topic: str | None, *, by_time: bool) -> DataFrame:
         with self._asking():
-            raw = raw_frame(self._spark, self._known_settings, parts, self._readers)
+            raw = raw_frame(self._spark, self._known_settings, parts, self._readers, by_time=by_time)
             decoder = self._decoder(topic)
             return raw if decoder is None else decoder.decode(raw)
 
@@ -224,23 +231,31 @@ class KafkaTopics:
         if (decoder := self._decoder(None)) is not None:
             decoder.check()
 
-    def rewound_to_latest(self) -> Position:
+    def rewound_to_latest(self, start: Position | None) -> Position:
         """The position after the last messages of now."""
         with self._asking():
-            return rewind.to_latest(self._look()).to_position()
+            return self._rewound(start, rewind.to_latest(self._look()))
 
-    def rewound_to_time(self, moment_ms: int) -> Position:
+    def rewound_to_time(self, start: Position | None, moment_ms: int) -> Position:
         """The position of the first messages that are not older than a time."""
         with self._asking():
             cluster = self._look()
-            return rewind.to_time(cluster, self._asked.at_time(cluster.partitions, moment_ms)).to_position()
+            return self._rewound(start, rewind.to_time(cluster, self._asked.at_time(cluster.partitions, moment_ms)))
 
     def rewound_to_offsets(self, start: Position | None, wanted: Mapping[str, Mapping[int, int]]) -> Position:
         """The position with the offsets that are wanted, and for the rest the nearest to the ledger's."""
         with self._asking():
             cluster = self._look()
         place = None if start is None else Place.from_position(start)
-        return rewind.to_offsets(place, cluster, wanted).to_position()
+        return self._rewound(start, rewind.to_offsets(place, cluster, wanted))
+
+    def _rewound(self, start: Position | None, place: Place) -> Position:
+        """The new position. Topics that are not asked for now are where they were."""
+        try:
+            before = None if start is None else Place.from_position(start)
+        except Halted:
+            before = None  # another source wrote it, which has none of these topics
+        return rewind.with_others(place, before, self._wants).to_position()
 
     def close(self) -> None:
         """Closes the connections; the next question opens new ones."""

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from frazil.sources.postgres.numbering import Attribute
+from frazil.sources.postgres.position import Member
 from frazil.sources.postgres.types import PgType
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -28,7 +29,8 @@ class TableColumn:
 class Table:
     """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex).
 
-    ``last`` is the highest number that a column was given.
+    ``index`` is the index of the last of these, if it is still there, with its columns. ``last`` is the highest number that a
+    column was given.
     """
 
     oid: int
@@ -40,6 +42,8 @@ class Table:
     readable: bool
     last: int
     columns: tuple[TableColumn, ...]
+    index: str | None = None
+    index_columns: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -49,7 +53,13 @@ class Table:
     @property
     def names_rows(self) -> bool:
         """Whether an update or delete can tell which row it means."""
-        return self.identity in "fi" or (self.identity == "d" and bool(self.primary_key))
+        by_index = self.identity == "i" and self.index is not None
+        return by_index or self.identity == "f" or (self.identity == "d" and bool(self.primary_key))
+
+    @property
+    def untold_key(self) -> tuple[str, ...]:
+        """The columns of the primary key that updates and deletes do not tell, since an index without them names the rows."""
+        return tuple(name for name in self.primary_key if self.identity == "i" and name not in self.index_columns)
 
 
 @dataclass(frozen=True)
@@ -67,10 +77,16 @@ class Published:
         return f"{self.namespace}.{self.name}"
 
 
+# An index lists its key first, then columns that it only includes.
 _TABLE = """
 select c.oid::bigint, c.relkind::text, c.relreplident::text, has_table_privilege(c.oid, 'select'), c.relnatts,
-  array(select a.attname::text from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any(i.indkey)
-        where i.indrelid = c.oid and i.indisprimary)
+  array(select a.attname::text from pg_index i join pg_attribute a
+        on a.attrelid = c.oid and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        where i.indrelid = c.oid and i.indisprimary),
+  (select i.indexrelid::regclass::text from pg_index i where i.indrelid = c.oid and i.indisreplident),
+  array(select a.attname::text from pg_index i join pg_attribute a
+        on a.attrelid = c.oid and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        where i.indrelid = c.oid and i.indisreplident)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 
@@ -102,9 +118,10 @@ def table(connection: Connection, namespace: str, name: str) -> Table | None:
     row = connection.execute(_TABLE, (namespace, name)).fetchone()
     if row is None:
         return None
-    oid, kind, identity, readable, last, primary_key = row
+    oid, kind, identity, readable, last, key, index, index_columns = row
     columns = tuple(TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
-    return Table(oid, namespace, name, kind, identity, tuple(primary_key), readable, last, columns)
+    told = (tuple(key), readable, last, columns, index, tuple(index_columns))
+    return Table(oid, namespace, name, kind, identity, *told)
 
 
 def attributes(connection: Connection, oid: int) -> tuple[Attribute, ...]:
@@ -143,6 +160,21 @@ def published(connection: Connection, publication: str) -> tuple[Published, ...]
         Published(namespace, name, None if columns is None else frozenset(columns), row_filter)
         for namespace, name, columns, row_filter in rows
     )
+
+
+_MEMBERS = """
+select n.nspname::text, c.relname::text, r.oid::bigint, {choice}
+from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace where p.pubname = %s
+"""
+_CHOICE = "left(md5(concat(r.prattrs, '/', pg_get_expr(r.prqual, r.prrelid))), 6)"
+
+
+def members(connection: Connection, publication: str) -> dict[str, Member]:
+    """The tables that a publication names one by one."""
+    choice = _CHOICE if connection.info.server_version >= 150000 else "''"
+    rows = connection.execute(_MEMBERS.format(choice=choice).encode(), (publication,))
+    return {f"{namespace}.{name}": Member(oid, chosen) for namespace, name, oid, chosen in rows}
 
 
 def publishes_changes(connection: Connection, publication: str) -> bool:

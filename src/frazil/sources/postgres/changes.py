@@ -27,11 +27,15 @@ _STILL_ANSWERS = 5
 
 @dataclass(frozen=True)
 class Described:
-    """A table that the log tells of: its columns, those of them that are its key, and what is known if all of them are."""
+    """A table that the log tells of: its columns, those of them that are its key, and what is known if all of them are.
+
+    ``untold`` are columns of the primary key that its updates and deletes do not tell.
+    """
 
     columns: Columns
     keys: tuple[str, ...]
     shape: Shape | None
+    untold: tuple[str, ...] = ()
 
 
 Describe = Callable[[Relation, Shape | None], Described]
@@ -92,6 +96,7 @@ class ChangeReader:
         self._folder = tempfile.TemporaryDirectory(prefix="frazil-postgres-", dir=spool_path, ignore_cleanup_errors=True)
         self._spool = Spool(Path(self._folder.name))
         self._names: dict[int, str] = {}
+        self._untold: dict[int, tuple[str, ...]] = {}
         self._shapes = {name: Shape.from_text(text) for name, text in start.shapes.items()}
         self._unseen: list[bytes] = []
         self._transaction: Begin | None = None
@@ -102,12 +107,27 @@ class ChangeReader:
         self._rows: Counter[str] = Counter()
         self._oldest_us: int | None = None
         self._open_rows: Counter[str] = Counter()
+        self._interrupted = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can read on. One that failed cannot: of what the server sent, a part may not have been taken in."""
+        return not (self._interrupted or self.stream.broken)
 
     def fill(self, limit: int, target: int, *, exactly: int | None = None) -> Filled:
         """Reads on until there are ``limit`` rows in whole transactions, or all that the log holds up to ``target``.
 
         With ``exactly`` the slice ends with the transaction that ends there.
         """
+        self._interrupted = True
+        self._read(limit, target, exactly)
+        self._interrupted = False
+        if self._blocked is not None and not self._rows.total():
+            raise self._blocked
+        shapes = {name: shape.to_text() for name, shape in self._shapes.items()}
+        return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self.blocked, shapes=shapes)
+
+    def _read(self, limit: int, target: int, exactly: int | None) -> None:
         still = _Stillness()
         while not self._enough(limit, exactly):
             messages = self._unseen or self.stream.read(_WAIT_SECONDS)
@@ -126,10 +146,6 @@ class ChangeReader:
                 still = _Stillness()
             if not self.stream.asked:
                 self.stream.ask()
-        if self._blocked is not None and not self._rows.total():
-            raise self._blocked
-        shapes = {name: shape.to_text() for name, shape in self._shapes.items()}
-        return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self.blocked, shapes=shapes)
 
     @property
     def blocked(self) -> bool:
@@ -156,7 +172,7 @@ class ChangeReader:
                 self._relation(protocol.relation(message))
             elif kind == protocol.TRUNCATE:
                 self._truncate(protocol.truncated(message))
-            if kind in (protocol.COMMIT, protocol.TRUNCATE, protocol.RELATION) and self._enough(limit, exactly):
+            if self._blocked is not None or (kind == protocol.COMMIT and self._enough(limit, exactly)):
                 self._unseen = messages[number + 1 :]
                 return
 
@@ -172,6 +188,9 @@ class ChangeReader:
             return  # of a table that is not followed
         self._seq += 1
         if name not in self._skipped:
+            if self._untold.get(oid) and message[0] != protocol.INSERT:
+                self._blocked = _unfollowable(name, self._untold[oid], self._transaction)
+                return
             self._spool.add(oid, message, self._transaction, self._seq)
             self._open_rows[name] += 1
 
@@ -206,6 +225,7 @@ class ChangeReader:
         if found.shape is not None:
             self._shapes[relation.full_name] = found.shape
         self._names[relation.oid] = relation.full_name
+        self._untold[relation.oid] = found.untold
         self._spool.describe(relation, found.columns, found.keys)
 
     def _truncate(self, oids: tuple[int, ...]) -> None:
@@ -235,3 +255,13 @@ class ChangeReader:
         """Ends the stream and removes the files."""
         self.stream.close()
         self._folder.cleanup()
+
+
+def _unfollowable(table: str, untold: tuple[str, ...], transaction: Begin) -> Halted:
+    return Halted(
+        "replica-identity",
+        f"Changes of {table} at {protocol.lsn_text(transaction.lsn)} name rows by an index that does not have the primary key's "
+        f"{', '.join(untold)}: which rows they mean cannot be told. All before that is committed.",
+        fix=f"Run: ALTER TABLE {table} REPLICA IDENTITY DEFAULT. Then read the table anew: with a new sink id, or, beside other "
+        "tables, by leaving it out of streams until the pipeline has moved on.",
+    )

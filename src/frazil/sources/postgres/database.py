@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -16,7 +16,8 @@ from frazil.sources.postgres.changes import Described
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.frames import is_among
 from frazil.sources.postgres.numbering import Shape, numbered
-from frazil.sources.postgres.protocol import Relation, lsn_number
+from frazil.sources.postgres.position import Member, Place
+from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
 from frazil.sources.postgres.spool import Column, Columns
 from frazil.sources.postgres.types import PgType, Types
 
@@ -51,9 +52,45 @@ class Database:
     @cached_property
     def system(self) -> str:
         """The number that tells the server apart from all others."""
+        return str(self._ask_as_replica("IDENTIFY_SYSTEM")[0])
+
+    def timeline(self) -> int:
+        """The branch of its history that the server is on: each failover and each restored backup begins another one."""
+        return int(self._ask_as_replica("IDENTIFY_SYSTEM")[1])
+
+    def located(self, place: Place) -> Place:
+        """The place on the branch that the server is on.
+
+        Stops when the server does not have the log up to there: what it writes from now on up to the place would be passed over.
+        """
+        timeline = self.timeline()
+        lsn, end = place.lsn or 0, self.log_end()
+        if place.timeline is not None and place.timeline != timeline:
+            end = min(end, self._branches(timeline).get(place.timeline, 0))
+        if lsn > end:
+            raise Halted(
+                "log-behind",
+                f"The ledger has changes up to {lsn_text(lsn)}, the server at {self._login} only those up to {lsn_text(end)}: "
+                "it has lost the others, as by a failover or a restored backup.",
+                fix="Connect to the server that has them. If there is none, the target holds rows that the database has lost: "
+                "start again with a new sink id and an empty target, which reads the tables anew.",
+            )
+        return place.on(timeline)
+
+    def _branches(self, timeline: int) -> Mapping[int, int]:
+        """The branches that led to this one, and where in the log each was left."""
+        if timeline == 1:
+            return {}  # nothing was before, and the server has no file that says so
+        found = self._ask_as_replica(f"TIMELINE_HISTORY {timeline}")[1]
+        lines = (found if isinstance(found, str) else bytes(found).decode()).splitlines()
+        told = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+        return {int(number): lsn_number(left) for number, left, *_ in told}
+
+    def _ask_as_replica(self, command: str) -> tuple[Any, ...]:
         with self._login.connect(replication="database") as connection, asking("Looking who the server is"):
-            row = connection.execute("IDENTIFY_SYSTEM").fetchone()
-        return str(row[0]) if row is not None else ""
+            row = connection.execute(command.encode()).fetchone()
+        assert row is not None
+        return row
 
     def log_end(self) -> int:
         """Where the log ends now."""
@@ -65,6 +102,10 @@ class Database:
         if table is None:
             raise Halted("table-missing", f"The table {stream.full_name} is not there any more.", fix="Remove the stream.")
         return table
+
+    def members(self) -> Mapping[str, Member]:
+        """How the publication has the tables that it names."""
+        return self.ask(lambda database: catalog.members(database, self._spec.publication_name))
 
     def published(self, name: str) -> Published | None:
         """What the publication lets through of a table."""
@@ -99,7 +140,9 @@ class Database:
         table = self.ask(lambda database: catalog.table(database, relation.namespace, relation.name))
         keys = () if table is None else self.key_columns(table)
         key_names = tuple(column.name for column in columns if is_among(column, keys))
-        return Described(columns, key_names or tuple(column.name for column in columns), found.shape)
+        told = {column.name for column in relation.columns if column.is_key or relation.identity != "i"}
+        untold = tuple(name for name in key_names if name not in told)
+        return Described(columns, key_names or tuple(column.name for column in columns), found.shape, untold)
 
     def close(self) -> None:
         """Ends the connection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,11 +42,27 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Member:
+    """A table's place in a publication. PostgreSQL gives another number to one that is taken out and put back, and to one of
+    which other columns or rows are let through: ``choice`` tells these apart.
+    """
+
+    number: int
+    choice: str
+
+    def is_back(self, before: Member | None) -> bool:
+        """Whether the table was taken out and put back since."""
+        return before is not None and before.choice == self.choice and before.number != self.number
+
+
+@dataclass(frozen=True)
 class Place:
     """A place in a database's history.
 
     ``streams`` are the tables whose snapshot is behind this place, ``seen`` what the snapshots saw of the log that is still
     to come, ``refreshed`` how often each table that is read whole was read, ``shapes`` the columns that tables had there.
+    ``timeline`` is the branch of the server's history that ``lsn`` is on, ``members`` how the publication has the tables;
+    positions of earlier versions do not tell them.
     """
 
     system: str
@@ -55,10 +71,36 @@ class Place:
     seen: Mapping[str, Seen] = field(default_factory=dict)
     refreshed: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
+    timeline: int | None = None
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    def only(self, followed: Collection[str]) -> Place:
+        """Without the tables that are not followed: their changes after this place are passed over, so that one which is
+        followed again needs a snapshot as a new one does.
+        """
+        return replace(
+            self,
+            streams=self.streams.intersection(followed),
+            seen={name: seen for name, seen in self.seen.items() if name in followed},
+            shapes={name: shape for name, shape in self.shapes.items() if name in followed},
+            members={name: member for name, member in self.members.items() if name in followed},
+        )
+
+    def published(self, members: Mapping[str, Member]) -> Place:
+        """When the publication has its tables in this way. Those that it did not have for a while are as if not followed."""
+        kept = self.only(
+            {name for name in self.streams if name not in members or not members[name].is_back(self.members.get(name))}
+        )
+        now = {name: member for name, member in members.items() if name in kept.streams}
+        return replace(kept, members={**kept.members, **now})
 
     def after(self, lsn: int) -> Place:
         """Further on in the log."""
         return replace(self, lsn=lsn, seen={name: seen for name, seen in self.seen.items() if seen.until > lsn})
+
+    def on(self, timeline: int) -> Place:
+        """When it is known on which branch of the server's history this is."""
+        return replace(self, timeline=timeline)
 
     def with_snapshot(self, stream: str, seen: Seen | None) -> Place:
         """When a table's rows are there; with what was seen, unless nothing can follow."""
@@ -88,6 +130,10 @@ class Place:
             value["refreshed"] = dict(sorted(self.refreshed.items()))
         if self.shapes:
             value["shapes"] = dict(sorted(self.shapes.items()))
+        if self.timeline is not None:
+            value["timeline"] = self.timeline
+        if self.members:
+            value["members"] = {name: [member.number, member.choice] for name, member in sorted(self.members.items())}
         return position(value)
 
     @classmethod
@@ -97,7 +143,10 @@ class Place:
         try:
             seen = {name: Seen.from_text(xids, lsn_number(until)) for name, (xids, until) in raw.get("seen", {}).items()}
             lsn = lsn_number(raw["lsn"]) if "lsn" in raw else None
-            told = [dict(raw.get(name, {})) for name in ("refreshed", "shapes")]
-            return cls(str(raw["system"]), lsn, frozenset(raw.get("streams", ())), seen, *told)
+            refreshed, shapes = (dict(raw.get(name, {})) for name in ("refreshed", "shapes"))
+            timeline = int(raw["timeline"]) if "timeline" in raw else None
+            members = {name: Member(int(number), str(choice)) for name, (number, choice) in raw.get("members", {}).items()}
+            streams = frozenset(raw.get("streams", ()))
+            return cls(str(raw["system"]), lsn, streams, seen, refreshed, shapes, timeline, members)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unknown_position(text, _WHAT) from error

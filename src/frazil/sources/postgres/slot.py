@@ -147,12 +147,21 @@ def _check_table(connection: Connection, spec: PostgresCdcSource, stream: CdcStr
         raise ConfigError(
             "database-rights", f"The user {spec.user} may not read {name}.", fix=f'GRANT SELECT ON {name} TO "{spec.user}".'
         )
-    if stream.sync_mode == "full_refresh" or table.names_rows:
+    if stream.sync_mode == "full_refresh" or (table.names_rows and not table.untold_key):
         return
     known = catalog.published(connection, spec.publication_name) is not None
     if known and not catalog.publishes_changes(connection, spec.publication_name):
         return
-    why = "its replica identity is nothing" if table.identity == "n" else "it has no primary key"
+    if table.index is not None and table.untold_key:
+        raise ConfigError(
+            "replica-identity",
+            f"Updates and deletes of {name} name rows by the index {table.index}, which does not have the primary key's "
+            f"{', '.join(table.untold_key)}: a row whose primary key changes, or that is deleted, could not be found.",
+            fix=f"Run: ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or FULL, or USING INDEX one that has the whole primary key.",
+        )
+    why = {"n": "its replica identity is nothing", "i": "the index of its replica identity is gone"}.get(
+        table.identity, "it has no primary key"
+    )
     raise ConfigError(
         "replica-identity",
         f"Updates and deletes of {name} do not tell which row they mean: {why}.",

@@ -76,6 +76,7 @@ class PostgresCdc:
         self._confirmed: int | None = None
         self._oldest_us: int | None = None
         self._refreshed_before: Mapping[str, int] | None = None
+        self._timeline = 0
 
     @property
     def fingerprint(self) -> str:
@@ -115,7 +116,9 @@ class PostgresCdc:
         planned = self._planned
         if planned is not None and planned.start == start and isinstance(planned.detail, SnapshotPart) and self._still_there():
             return planned
-        place = self._place(start)
+        place = self._place(start).only(self._following())
+        if place.streams and self._spec.snapshot == "initial":
+            place = place.published(self._database.members())
         if self._refreshed_before is None:
             self._refreshed_before = dict(place.refreshed)
         stream = self._next_snapshot(place)
@@ -163,6 +166,8 @@ class PostgresCdc:
         follows = stream.sync_mode == "incremental"
         published = self._database.published(name) if follows else None
         if follows:
+            place = self._database.located(place)
+            members = self._database.members()
             self._database.ask(lambda database: await_writers(database, spec.snapshot_wait_secs))
         table = self._database.table(stream)
         self._exported = exported = ExportedSnapshot(self._login)
@@ -177,7 +182,7 @@ class PostgresCdc:
         if follows:
             # The columns of before the snapshot: what the log tells of them is younger.
             shape = Shape.of(before.oid, {one.number: (one.name, one.type_oid) for one in passed(before, published)}, before.last)
-            end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()})
+            end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()}).published(members)
         return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
 
     def _cores(self) -> int:
@@ -207,16 +212,17 @@ class PostgresCdc:
                 return None
         detail = ChangesPart(end, filled.rows)
         full = rows >= limit or filled.blocked
-        return Slice(start, place.after(end).with_shapes(filled.shapes).to_position(), rows, full=full, detail=detail)
+        behind = place.after(end).on(self._timeline).with_shapes(filled.shapes)
+        return Slice(start, behind.to_position(), rows, full=full, detail=detail)
 
     def _reader_at(self, place: Place, following: Mapping[str, CdcStream]) -> ChangeReader:
         """The reader that goes on from a place: the one that is there, or a new one."""
         reader, planned = self._reader, self._planned
         if reader is not None:
-            if reader.start == place:
+            if reader.start == place and reader.usable:
                 return reader
             done = planned is not None and isinstance(planned.detail, ChangesPart) and planned.end == place.to_position()
-            if done and not reader.blocked:
+            if done and reader.usable and not reader.blocked:
                 reader.forget(place)
                 return reader
             self._close_reader()
@@ -233,6 +239,7 @@ class PostgresCdc:
                 "somebody else reads it, or made it anew.",
                 fix=slot.START_OVER,
             )
+        self._timeline = self._database.located(place).timeline or 0
         stream = ChangeStream(self._login, self._spec.slot, self._spec.publication_name, lsn)
         self._reader = ChangeReader(
             stream,
@@ -254,13 +261,16 @@ class PostgresCdc:
         if planned is not None and (planned.start, planned.end) == (start, end):
             return planned
         place, target = self._place(start), Place.from_position(end)
-        if target.lsn is None or place.streams != target.streams or place.refreshed != target.refreshed:
+        lsn = target.lsn or 0
+        # Changes move on in the log, a snapshot does not, whether its table is a new one or one that came back.
+        if lsn <= (place.lsn or 0) or not target.streams <= place.streams or place.refreshed != target.refreshed:
             return None
-        filled = self._reader_at(place, self._following()).fill(0, target.lsn, exactly=target.lsn)
+        following = {name: stream for name, stream in self._following().items() if name in target.streams}
+        filled = self._reader_at(place.only(following), following).fill(0, lsn, exactly=lsn)
         self._oldest_us = filled.oldest_us
-        detail = ChangesPart(target.lsn, filled.rows)
-        if filled.end > target.lsn or filled.blocked:
-            raise Halted("slice-gone", f"No transaction ends at {lsn_text(target.lsn)}.", fix=slot.START_OVER)
+        detail = ChangesPart(lsn, filled.rows)
+        if filled.end > lsn or filled.blocked:
+            raise Halted("slice-gone", f"No transaction ends at {lsn_text(lsn)}.", fix=slot.START_OVER)
         self._planned = Slice(start, end, filled.rows.total(), full=True, detail=detail)
         return self._planned
 
@@ -286,6 +296,14 @@ class PostgresCdc:
         behind = max(0, self._database.log_end() - since) if since is not None else 0
         seconds = 0.0 if self._oldest_us is None else max(0.0, time.time() - self._oldest_us / 1_000_000)
         return Lag(bytes=behind, seconds=seconds)
+
+    def waiting(self, position: Position) -> bool:
+        """Whether there are changes after a position. Reads the log up to the first: it grows without changes, too."""
+        following = self._following()
+        place = self._place(position).only(following)
+        if place.streams < set(following):
+            return True
+        return bool(following) and self._reader_at(place, following).fill(1, self._database.log_end()).rows.total() > 0
 
     # Reading
 

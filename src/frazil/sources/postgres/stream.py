@@ -36,7 +36,7 @@ class ChangeStream:
     """The messages after a place in the log, whole transactions in the order of their commits.
 
     ``reached`` is up to where the server has read its log: every transaction that ended before was sent. ``asked`` says that
-    it was asked for that and has not answered.
+    it was asked for that and has not answered. ``broken``: nothing will come any more.
     """
 
     def __init__(self, login: Login, slot: str, publication: str, start: int) -> None:
@@ -44,6 +44,7 @@ class ChangeStream:
         self._confirmed = start
         self.reached = start
         self.asked = False
+        self.broken = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._connection = login.connect(replication="database")
@@ -80,6 +81,10 @@ class ChangeStream:
                 continue
             raise self._explained(error)
 
+    def _broke(self, error: psycopg.Error) -> FrazilError:
+        self.broken = True
+        return self._explained(error)
+
     def _explained(self, error: psycopg.Error) -> FrazilError:
         if isinstance(error, pg.ObjectInUse):
             return in_use(self._slot, None)
@@ -107,7 +112,7 @@ class ChangeStream:
                         wait_seconds = 0.0
                         connection.consume_input()
         except psycopg.Error as error:
-            raise self._explained(error) from error
+            raise self._broke(error) from error
         return messages
 
     def _take(self, data: bytes, messages: list[bytes]) -> None:
@@ -133,12 +138,15 @@ class ChangeStream:
                 self._tell(ask=True)
                 self.asked = True
         except psycopg.Error as error:
-            raise self._explained(error) from error
+            raise self._broke(error) from error
 
     def confirm(self, lsn: int) -> None:
-        """Everything up to here is committed: the server need not keep its log."""
+        """Everything up to here is committed: the server need not keep its log.
+
+        It need not hear that from a stream that breaks: the next one begins there, and says so.
+        """
         self._confirmed = max(self._confirmed, lsn)
-        self.ask()
+        self.keep_alive()
 
     def _tell(self, *, ask: bool) -> None:
         at, now = self._confirmed, int((time.time() - _EPOCH_SECONDS) * 1_000_000)
@@ -154,8 +162,8 @@ class ChangeStream:
                 if not self._ended.is_set():
                     self._tell(ask=False)
         except psycopg.Error:
-            return False
-        return True
+            self.broken = True
+        return not self.broken
 
     def close(self) -> None:
         """Ends the stream; the slot stays."""

@@ -1,0 +1,240 @@
+"""The rows of a load's files, with what they do to its tables: which of them count, and which rows they take away."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
+from pyspark.sql.types import TimeType
+
+from frazil.engine.schema import hidden_columns, quoted, require_data
+from frazil.errors import DataError
+from frazil.model.hidden import DELETE, HIDDEN, OP
+from frazil.model.load import Disposition, Load, TableLoad
+from frazil.model.sink import SinkSpec
+
+_FILE_TIME, _FILE, _ROW, _RANK, _COPIES = (
+    f"{HIDDEN}{name}" for name in ("file_time", "file_name", "row_index", "rank", "copies")
+)
+_INSERT = "insert"
+_GLOB = re.compile(r"([\\*?{}\[\]])")
+
+
+def table_name(sink: SinkSpec) -> str:
+    """The table's name in Spark's SQL."""
+    return ".".join(quoted(part) for part in (sink.catalog.name, *sink.namespace_levels, sink.table or ""))
+
+
+class LoadRows:
+    """The rows of a load's tables with what they do, made when they are asked for."""
+
+    def __init__(self, session: SparkSession, load: Load) -> None:
+        self._session = session
+        self._load = load
+        self._read_frames: dict[str, DataFrame] = {}
+
+    def of(self, table: TableLoad) -> DataFrame:
+        """The frame of one table."""
+        load = self._load
+        if not load.disposition.merges:
+            return self._read(table)
+        frame = self._merged_root() if table is load.root else self._merged_nested(table)
+        if load.rows_a_task is not None:
+            frame = frame.repartition(max(1, math.ceil(table.rows / load.rows_a_task)))
+        return frame.drop(_FILE_TIME, _FILE, _ROW)
+
+    def require_told_apart(self) -> None:
+        """Refuses several rows of one key that have different nested rows, where rows are named after their keys.
+
+        Nested rows are named after the row that they belong to then, so that those of all rows of a key have one name: files do
+        not tell which of them belong to the row that counts. Where all have the same, any are right.
+        """
+        load = self._load
+        nested = [table for table in load.tables[1:] if table.files]
+        named_by_key = load.disposition in (Disposition.UPSERT, Disposition.INSERT_ONLY)
+        if not named_by_key or not nested or load.deduplicated:
+            return
+        if self._marked_root().where(functions.col(_RANK) > 1).isEmpty():
+            return
+        for table in nested:
+            if (parent := self._with_other_copies(table)) is not None:
+                raise DataError(
+                    "versions-mixed",
+                    f"The load has several rows with one key ({self._told_key(table, parent)}) whose nested rows differ. It "
+                    f"cannot be told which rows of {table.sink.full_name} belong to the one that counts.",
+                    fix="Bring one row of each key in a load.",
+                )
+
+    def _with_other_copies(self, table: TableLoad) -> str | None:
+        """A row of the table above that has come several times, and a row nested in it not as often."""
+        above = self._load.tables[table.parent]
+        parent_key, row_key = _parent_key(table), _row_key(above)
+        rows = self._read(table)
+        own = [quoted(name) for name in rows.columns if name not in hidden_columns(rows)]
+        copies = self._counting(above).groupBy(functions.col(quoted(row_key)).alias(_RANK)).agg(_rows(_COPIES))
+        several = copies.where(functions.col(_COPIES) > 1)
+        counted = rows.join(several, functions.col(quoted(parent_key)) == functions.col(_RANK)).groupBy(*own, _COPIES)
+        odd = counted.agg(_rows(_ROW)).where(functions.col(_ROW) != functions.col(_COPIES)).select(quoted(parent_key)).first()
+        return None if odd is None else str(odd[0])
+
+    def _told_key(self, table: TableLoad, parent: str) -> str:
+        """The primary key of the root's row that a row belongs to, found by the name of the row above that."""
+        at = table
+        while True:
+            at = self._load.tables[at.parent]
+            row = self._read(at).where(functions.col(quoted(_row_key(at))) == functions.lit(parent)).first()
+            assert row is not None, "its nested rows were found by it"
+            if at is self._load.root:
+                return ", ".join(f"{name} = {row[name]}" for name in self._load.primary_key)
+            parent = row[_parent_key(at)]
+
+    def _merged_root(self) -> DataFrame:
+        """The rows of the root: those that count are inserted, the others only take away what has their keys."""
+        load = self._load
+        marked = self._marked_root()
+        if load.disposition is Disposition.DELETE_INSERT:
+            return marked.drop(_RANK)
+        last = marked.where(functions.col(_RANK) == 1).drop(_RANK)
+        return last.where(functions.col(OP) != DELETE) if load.disposition is Disposition.INSERT_ONLY else last
+
+    def _marked_root(self) -> DataFrame:
+        """All rows with their place among those of the same key, the newest first, and with what they do."""
+        load = self._load
+        rows = self._read(load.root)
+        rank = functions.lit(1)
+        if load.primary_key and not load.deduplicated:
+            newest = [] if load.newest is None else [_ordered(load.newest.column, load.newest.order)]
+            # Of rows that nothing else tells apart, the one that was written last.
+            same_key = Window.partitionBy(*[functions.col(quoted(name)) for name in load.primary_key])
+            rank = functions.row_number().over(same_key.orderBy(*newest, *_last_written()))
+        rows = rows.withColumn(_RANK, rank)
+        gone = functions.col(_RANK) > 1
+        if load.delete_mark is not None and load.delete_mark.column in rows.columns:
+            mark = functions.col(quoted(load.delete_mark.column))
+            gone |= functions.coalesce(mark, functions.lit(False)) if load.delete_mark.flag else mark.isNotNull()
+        return rows.withColumn(OP, functions.when(gone, DELETE).otherwise(_INSERT))
+
+    def _merged_nested(self, table: TableLoad) -> DataFrame:
+        """The rows that belong to rows of the root that count, and a delete for each row of the root that is replaced."""
+        load = self._load
+        if load.disposition is Disposition.INSERT_ONLY:
+            return _one_of_each(self._counting(table), table)
+        rows = self._read(table)
+        root_key, row_key = _required(table.root_key, table, "root_key"), _row_key(load.root)
+        if load.primary_key or load.delete_mark is not None:
+            rows = rows.join(self._counting_names(), functions.col(quoted(root_key)) == functions.col(_RANK), "left_semi")
+        if load.disposition is Disposition.UPSERT:
+            rows = _one_of_each(rows, table)
+        replaced = functions.col(quoted(row_key)).alias(root_key)
+        gone = self._replaced_roots(row_key).select(replaced, functions.lit(DELETE).alias(OP))
+        return rows.withColumn(OP, functions.lit(_INSERT)).unionByName(gone, allowMissingColumns=True)
+
+    def _counting_names(self) -> DataFrame:
+        """The names of the root's rows that count."""
+        row_key = _row_key(self._load.root)
+        counting = self._marked_root().where(functions.col(OP) == _INSERT)
+        if self._load.disposition is Disposition.INSERT_ONLY and row_key in (there := self._there()).columns:
+            # A row whose key is there under another name is not added, and neither are those nested in it.
+            named_otherwise = [*_same(self._load.primary_key), ~_same((row_key,))[0]]
+            counting = counting.alias("new").join(there.alias("old"), reduce(Column.__and__, named_otherwise), "left_anti")
+        return counting.select(functions.col(quoted(row_key)).alias(_RANK))
+
+    def _counting(self, table: TableLoad) -> DataFrame:
+        """The rows of a table that belong to a row of the root that counts, as often as they came."""
+        if table is self._load.root:
+            mine, names = _row_key(table), self._counting_names()
+        else:
+            above = self._load.tables[table.parent]
+            mine, names = _parent_key(table), self._counting(above).select(functions.col(quoted(_row_key(above))).alias(_RANK))
+        return self._read(table).join(names, functions.col(quoted(mine)) == functions.col(_RANK), "left_semi")
+
+    def _replaced_roots(self, row_key: str) -> DataFrame:
+        """The keys of the root's rows that the load replaces: those that are there, and those that it brings."""
+        batch = self._read(self._load.root)
+        found = batch.select(quoted(row_key))
+        there = self._there()
+        if row_key not in there.columns:
+            return found
+        for key in self._load.keys:
+            if not set(key) <= set(there.columns):
+                continue
+            old, new = there.alias("old"), batch.alias("new")
+            found = found.unionByName(old.join(new, reduce(Column.__and__, _same(key)), "left_semi").select(quoted(row_key)))
+        return found.distinct()
+
+    def _there(self) -> DataFrame:
+        """The root's rows that are in the table; a frame without columns when there is no table."""
+        name = table_name(self._load.root.sink)
+        return self._session.table(name) if self._session.catalog.tableExists(name) else self._session.range(0).select()
+
+    def _read(self, table: TableLoad) -> DataFrame:
+        name = table.sink.full_name
+        if name not in self._read_frames:
+            self._read_frames[name] = self._rows_of(table)
+        return self._read_frames[name]
+
+    def _rows_of(self, table: TableLoad) -> DataFrame:
+        """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
+        if not table.files:
+            hidden = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
+            none = self._session.table(table_name(table.sink)).limit(0)
+            return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
+        paths = [_GLOB.sub(r"\\\1", path) for path in table.files]
+        rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
+        require_data(rows.columns, f"Table {table.sink.table}")
+        columns = [functions.col(quoted(field.name)) for field in rows.schema.fields]
+        columns = [
+            column.cast("string").alias(field.name) if isinstance(field.dataType, TimeType) else column
+            for column, field in zip(columns, rows.schema.fields, strict=True)
+        ]
+        if self._load.disposition.merges:
+            places = {_FILE_TIME: "file_modification_time", _FILE: "file_name", _ROW: "row_index"}
+            # The data may have a column of this name, too.
+            metadata = rows.metadataColumn("_metadata")
+            columns += [metadata[inner].alias(name) for name, inner in places.items()]
+        return rows.select(*columns)
+
+
+def _one_of_each(rows: DataFrame, table: TableLoad) -> DataFrame:
+    """One row of each name. Rows that came more than once have nested rows of the same names, which are the same."""
+    if table.row_key is None:
+        return rows
+    rank = functions.row_number().over(Window.partitionBy(quoted(table.row_key)).orderBy(*_last_written()))
+    return rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)
+
+
+def _last_written() -> list[Column]:
+    return [functions.col(name).desc() for name in (_FILE_TIME, _FILE, _ROW)]
+
+
+def _same(key: tuple[str, ...]) -> list[Column]:
+    return [functions.col(f"old.{quoted(column)}") == functions.col(f"new.{quoted(column)}") for column in key]
+
+
+def _rows(name: str) -> Column:
+    return functions.count(functions.lit(1)).alias(name)
+
+
+def _ordered(column: str, order: str) -> Column:
+    value = functions.col(quoted(column))
+    return value.asc_nulls_last() if order == "asc" else value.desc_nulls_last()
+
+
+def _row_key(table: TableLoad) -> str:
+    return _required(table.row_key, table, "row_key")
+
+
+def _parent_key(table: TableLoad) -> str:
+    return _required(table.parent_key, table, "parent_key")
+
+
+def _required(column: str | None, table: TableLoad, what: str) -> str:
+    if column is None:
+        raise DataError(
+            "nested-without-keys",
+            f"The table {table.sink.full_name} has no {what} column, by which rows of nested tables are found.",
+            fix="Let the source add it, or turn nesting off.",
+        )
+    return column
