@@ -67,6 +67,25 @@ def test_variables_come_from_a_file(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "command", ["validate", "check", "plan", "status", "inspect", "verify", "test", "run", "reset", "doctor"]
+)
+def test_every_command_that_reads_a_file_takes_its_variables(
+    frazil: Frazil, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "b.yaml").write_text(DEV.read_text().replace("dataset_id: ", "dataset_id: env://BIZON_TEST_SET # "))
+    (tmp_path / "vars.env").write_text("BIZON_TEST_SET=set\n")
+    monkeypatch.setenv("BIZON_TEST_SET", "")  # put back when the test has ended
+    monkeypatch.delenv("BIZON_TEST_SET")
+    # A pipeline of that name is looked for once the file is read, and before anything else is done.
+    names = ["--source", "none"] if command == "check" else [] if command in ("validate", "doctor") else ["none"]
+    lacking = frazil("-c", "b.yaml", command, *names)
+    assert "BIZON_TEST_SET is not set" in lacking.text
+    found = frazil("-c", "b.yaml", command, *names, "--env-file", "vars.env")
+    assert "BIZON_TEST_SET" not in found.text
+    assert found.code == (2 if names else 0) or command == "doctor", found.text
+
+
 def test_a_file_is_run_looked_at_emptied_and_run_again(
     frazil: Frazil, bizon: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

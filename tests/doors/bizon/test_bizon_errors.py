@@ -71,6 +71,32 @@ CASES = {
         "15:29",
         "`jdbc.schema-version` belongs to a catalog of type sql",
     ),
+    "a catalog without an address": (', uri: "http://catalog:8181"', "", "15:7", "REST catalog URI is required"),
+    "an address of nothing": ("http://catalog", "catalog", "15:34", "Invalid REST catalog URI"),
+    "a database that is none of the catalogs'": (
+        'type: rest, uri: "http://catalog:8181"',
+        "type: sql, uri: 'mysql://h/d'",
+        "15:33",
+        "Invalid SQL catalog URI",
+    ),
+    "a catalog in a database under a name that Spark has not": (
+        'default: {type: rest, uri: "http://catalog:8181"',
+        "prod.eu: {type: sql, uri: 'postgresql://h/d'",
+        "15:7",
+        "`prod.eu` is no name that Spark takes",
+    ),
+    "a table for no topic": (
+        "      - destination_id: users\n",
+        "      - destination_id: ships\n        time_partitioning: []\n      - destination_id: users\n",
+        "19:25",
+        "no topic is led to the table `ships`",
+    ),
+    "a mechanism that nobody knows": (
+        "  topics:",
+        "  consumer_config: {sasl.mechanism: scram}\n  topics:",
+        "6:37",
+        "Known values: PLAIN, SCRAM-SHA-256",
+    ),
     "what must be there": ("    gcs_warehouse_bucket: bucket\n", "", "10:3", "`gcs_warehouse_bucket` is required in `config`"),
     "a key beside config": ("  config:\n", "  table_format: orc\n  config:\n", "10:3", "Put it under `config`."),
     "no name": ("name: p\n", "", "1:1", "`name` is required"),
@@ -100,6 +126,22 @@ def test_a_mistake_is_told_where_it_stands(case: str) -> None:
     told = "\n".join(str(error) for error in caught.value.errors)
     assert f"theirs.yaml:{place}: " in told, told
     assert words.replace("which cannot be applied", "cannot be applied") in told, told
+
+
+ONE_PLACE = [name for name in CASES if name.startswith(("a catalog", "an address", "a database", "a table for", "a topic for"))]
+
+
+@pytest.mark.parametrize("case", ONE_PLACE)
+def test_a_mistake_that_concerns_several_tables_is_told_once(case: str) -> None:
+    before, after, place, _ = CASES[case]
+    more = """\
+      - {destination_id: more, iceberg_schema: [{name: created_at, type: timestamp}]}
+"""
+    text = (GOOD + more).replace("  topics:\n", "  topics:\n    - {name: b, destination_id: more}\n")
+    with pytest.raises(ConfigErrors) as caught:
+        load_text(text.replace(before, after, 1), "theirs.yaml", {})
+    line, _, column = place.partition(":")
+    assert [str(error.location) for error in caught.value.errors] == [f"theirs.yaml:{int(line) + 1}:{column}"]
 
 
 def test_the_file_itself_is_right() -> None:

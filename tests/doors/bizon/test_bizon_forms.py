@@ -206,7 +206,7 @@ def test_logins() -> None:
     assert usual.tls is not None
     scram = kafka(
         "authentication: {params: {username: u, password: 'pa$$word'}}\n"
-        "  consumer_config: {security.protocol: SASL_PLAINTEXT, sasl.mechanisms: SCRAM-SHA-512}"
+        "  consumer_config: {security.protocol: sasl_plaintext, sasl.mechanisms: scram-sha-512}"
     )
     assert scram.security is not None
     assert (scram.security.mechanism, scram.security.password.get_secret_value()) == ("SCRAM-SHA-512", "pa$$word")
@@ -214,6 +214,20 @@ def test_logins() -> None:
     tls = kafka("consumer_config: {security.protocol: ssl, ssl.ca.location: /ca.pem}").tls
     assert tls is not None
     assert tls.ca_path == "/ca.pem"
+
+
+@pytest.mark.parametrize("kind", ['{type: rest, uri: "http://c:8181"}', "{type: hive, uri: 'thrift://h:9083'}", "{type: hive}"])
+def test_catalogs_have_the_names_that_they_have_for_py_iceberg(kind: str) -> None:
+    def name(given: str) -> str:
+        text = WHOLE.replace('{default: {type: rest, uri: "http://catalog:8181"}}', f"{{{given}: {kind}}}")
+        (one,) = load_text(re.sub("SOURCE|CONFIG|TOP", "", text), "b.yaml", {}).pipelines
+        return one.sink.catalog.name
+
+    assert [name(given) for given in ("default", "my-catalog")] == ["default", "my-catalog"]
+    made = [name(given) for given in ("prod.eu", "prod_eu", "prod/eu", "2nd", "é", "x" * 80)]
+    assert made[0] == name("prod.eu"), "the same every time"
+    assert len(set(made)) == len(made)
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", one) for one in made), made
 
 
 @pytest.mark.parametrize("place", ["", "params: "])
@@ -275,8 +289,9 @@ def test_upserts_of_all_tables_and_of_one() -> None:
     destination_table_config:
       - {destination_id: t, iceberg_schema: [{name: Id, type: long}]}
       - {destination_id: off, upsert: {enabled: false, join_cols: [Id]}, iceberg_schema: [{name: Id, type: long}]}"""
-    sinks = project(config).sinks
-    one, other = sinks["bigquery_iceberg.t"], sinks["bigquery_iceberg.off"]
+    both = "[{name: a, destination_id: t}, {name: b, destination_id: off}]"
+    text = WHOLE.replace("[{name: a, destination_id: t}]", both).replace("CONFIG", config)
+    one, other = (made.sink for made in load_text(re.sub("SOURCE|TOP", "", text), "b.yaml", {}).pipelines)
     assert (one.commit_mode, one.key_fields) == (CommitMode.UPSERT, ("Id",))
     assert other.commit_mode is CommitMode.APPEND
 

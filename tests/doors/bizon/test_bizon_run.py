@@ -173,6 +173,34 @@ destination_table_config:
     assert not [row for row in bizon.meta("full", "delete_files") if row.content == 2]
 
 
+def test_the_last_message_of_a_key_counts_whichever_partition_or_topic_it_is_in(bizon: Lake) -> None:
+    several, other = bizon.kafka.create_topic(partitions=2), bizon.kafka.create_topic()
+
+    def message(id_: int, v: str, at: int, partition: int = 0) -> Message:
+        return Message(json.dumps({"id": id_, "v": v}), partition=partition, timestamp_ms=1_700_000_000_000 + at)
+
+    # Neither in the order of offsets nor in that of partitions.
+    bizon.send(several, [message(1, "last", 40), message(2, "old", 10), message(3, "old", 20)])
+    bizon.send(several, [message(1, "old", 5, 1), message(1, "old", 30, 1), message(2, "old", 31, 1), message(3, "old", 32, 1)])
+    # Its clock went back, and its offsets did not.
+    bizon.send(other, [message(2, "old", 60), message(2, "last", 1), message(4, "only", 2)])
+    bizon.send(several, [message(3, "same time, and the topic's second partition", 90)])
+    bizon.send(several, [message(3, "same time, and the topic's second partition", 90, 1)])
+    config = """\
+destination_table_config:
+  - destination_id: t
+    upsert: {enabled: true, join_cols: [id]}
+    iceberg_schema: [{name: id, type: long}, {name: v, type: string}, {name: _source_record_id, type: string}]
+"""
+    text = bizon.text(config, t=several)
+    bizon.run(text.replace('"t"}]', f'"t"}}, {json.dumps({"name": other, "destination_id": "t"})}]'))
+    assert bizon.rows("t", "id", "v") == [
+        (1, "last"), (2, "last"), (3, "same time, and the topic's second partition"), (4, "only"),
+    ]  # fmt: skip
+    assert bizon.rows("t", "id", "_source_record_id")[2] == (3, "partition_1_offset_4")
+    assert bizon.data_snapshots("t") == 1, "it was one batch"
+
+
 def test_six_tables_are_made_and_written_side_by_side(bizon: Lake) -> None:
     topics = {f"t{n}": bizon.kafka.create_topic() for n in range(5)}
     late = bizon.kafka.create_topic()

@@ -85,7 +85,7 @@ def test_a_catalog_whose_tables_are_not_to_be_made_must_have_them(bizon: Lake) -
     not_made = made.replace("{type: sql,", "{type: sql, init_catalog_tables: false,")
     with pytest.raises(FrazilError) as caught:
         bizon.run(not_made)
-    assert str(caught.value.location) == f"bizon.yaml:{line_of(not_made, '- destination_id: t')}:9"
+    assert str(caught.value.location) == f"bizon.yaml:{line_of(not_made, '{type: sql')}:7"
     assert "no such table: iceberg_tables" in str(caught.value)
     bizon.run(made)
     bizon.send(topic, [{"id": 2, "v": "b"}])
@@ -93,7 +93,7 @@ def test_a_catalog_whose_tables_are_not_to_be_made_must_have_them(bizon: Lake) -
     assert bizon.rows("t", "id", "v") == [(1, "a"), (2, "b")]
 
 
-def test_a_catalog_that_does_not_answer_is_told_at_the_table(bizon: Lake) -> None:
+def test_a_catalog_that_does_not_answer_is_told_at_its_place(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1}])
     text = bizon.text("max_retry_attempts: 0", ships=topic)
@@ -102,7 +102,7 @@ def test_a_catalog_that_does_not_answer_is_told_at_the_table(bizon: Lake) -> Non
     text = text[:begin] + away + text[text.index("}", begin) + 1 :]
     with pytest.raises(Retryable, match=r"127\.0\.0\.1:1") as caught:
         bizon.run(text)
-    assert str(caught.value.location) == f"bizon.yaml:{line_of(text, 'topics:')}:12"
+    assert str(caught.value.location) == f"bizon.yaml:{line_of(text, '{type: rest')}:7"
 
 
 def test_data_that_does_not_fit_a_column_of_another_type_is_told_at_the_table(bizon: Lake) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Any
+
+from pydantic import ValidationError
 
 from frazil.doors.bizon.destination import DestinationConfig
 from frazil.errors import ConfigError
+from frazil.model.base import InconsistencyError, Problem
+from frazil.model.catalog import SPARK_NAME, SPARK_NAME_LENGTH, CatalogSpec
 from frazil.model.names import nearest
 from frazil.reading.document import Document, Path
 from frazil.reading.explain import suggestion
@@ -65,8 +71,19 @@ def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tup
         place = document.value_place((*path, "type")) if kind is not None else document.key_place(path)
         document.problems.append(ConfigError("unknown-value", message, fix=fix, location=place))
         return {}, []
+    before = len(document.problems)
     _require_known(document, path, kind, section)
-    warehouse = warehouse_of(config)
+    spark_name = _spark_name(document, path, kind)
+    if spark_name is None or len(document.problems) > before:
+        return {}, []
+    made, told = _made(document, path, spark_name, section, warehouse_of(config))
+    return (made if _is_whole(document, path, made) else {}), told
+
+
+def _made(
+    document: Document, path: Path, name: str, section: dict[str, Any], warehouse: str | None
+) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
+    kind = section["type"]
     own = {key: value for key, value in section.items() if key not in ("type", _INIT, _METASTORE)}
     own = {_RENAMED.get(key, key): value for key, value in own.items()}
     taken = {_RENAMED.get(key, key) for key in _SECTIONS[kind]}
@@ -81,6 +98,51 @@ def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tup
     if warehouse is not None and kind != "rest":
         own["warehouse"] = warehouse
     return {"type": kind, "name": name, kind: own | {"properties": properties}}, []
+
+
+def _spark_name(document: Document, path: Path, kind: str) -> str | None:
+    """The catalog's name in Spark: its own, or one that is made of it where Spark takes no such name.
+
+    A database keeps the name of its catalog with each table, so that there it cannot be another one.
+    """
+    name = str(path[-1])
+    if re.fullmatch(SPARK_NAME, name) and len(name) <= SPARK_NAME_LENGTH:
+        return name
+    if kind == "sql":
+        message = f"`{name}` is no name that Spark takes for a catalog: letters, digits, _ and -, and no digit at its beginning"
+        fix = "Give it another name; where its database has tables already, change catalog_name in its tables, too."
+        document.problems.append(ConfigError("invalid-value", message, fix=fix, location=document.key_place(path)))
+        return None
+    # What is left of two names may be the same; what they are told apart by is not.
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    readable = re.sub(r"\W", "_", name, flags=re.ASCII)[: SPARK_NAME_LENGTH - len(digest) - 2]
+    return f"_{readable}_{digest}" if readable[:1].isdigit() else f"{readable}_{digest}"
+
+
+def _is_whole(document: Document, path: Path, made: dict[str, Any]) -> bool:
+    """Whether the catalog can be one. What is wrong with it is told here once, and not again for each of its tables."""
+    try:
+        CatalogSpec.model_validate(made)
+    except ValidationError as error:
+        for found in error.errors(include_url=False):
+            cause = found.get("ctx", {}).get("error")
+            way = tuple(map(str, found["loc"]))
+            problems = cause.problems if isinstance(cause, InconsistencyError) else (Problem(found["msg"], *way),)
+            for problem in problems:
+                document.problems.append(_catalog_problem(document, path, problem))
+        return False
+    return True
+
+
+def _catalog_problem(document: Document, path: Path, problem: Problem) -> ConfigError:
+    back = {ours: theirs for theirs, ours in _RENAMED.items()}
+    keys = [key for step in reversed(problem.at) for key in (step, back.get(step, step))]
+    written = next(((*path, key) for key in keys if (*path, key) in document.keys), None)
+    if written is not None:
+        return ConfigError("invalid-value", str(problem), location=document.value_place(written))
+    lacks = "uri" if "URI is required" in problem else "warehouse" if "Warehouse is required" in problem else None
+    code, fix = ("missing-key", f"Add `{lacks}`.") if lacks else ("invalid-value", "")
+    return ConfigError(code, str(problem), fix=fix, location=document.key_place(path))
 
 
 _NONE = "catalog_config is required: it says who knows where the tables are"

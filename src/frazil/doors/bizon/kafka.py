@@ -84,7 +84,7 @@ def _login(auth: KafkaAuth | None, given: dict[str, str]) -> dict[str, Any]:
     if not user or not password:
         return {}
     mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "PLAIN"
-    return {"mechanism": mechanism, "user": user, "password": password}
+    return {"mechanism": mechanism.upper(), "user": user, "password": password}
 
 
 def _client_options(given: dict[str, str], entry: KafkaEntry) -> dict[str, str]:

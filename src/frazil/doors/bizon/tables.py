@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,7 @@ def declared_tables(context: Context) -> list[Table] | None:
 def tables_of(context: Context) -> list[Table]:
     """All tables of a document that reads topics."""
     known = declared_tables(context)
+    before = len(context.document.problems)
     topics = _topics(context, None if known is None else [table.entry.destination_id for table in known])
     if known is None and context.file.source is None:
         # A part that names no table is checked as one of any.
@@ -74,7 +75,20 @@ def tables_of(context: Context) -> list[Table]:
             for name, led in topics.items()
         ]
     led_to = {name: tuple(topic for _, topic in led) for name, led in topics.items()}
+    # A topic whose table is not known may be the one that is missing here.
+    if context.file.source is not None and len(context.document.problems) == before:
+        _require_topics(context, known, led_to)
     return [Table(table.entry, table.path, led_to.get(table.entry.destination_id, ())) for table in known]
+
+
+def _require_topics(context: Context, known: Sequence[Table], led_to: Mapping[str, Sequence[str]]) -> None:
+    """A table that nothing is led to would stay as it is, or not be made at all."""
+    for table in known:
+        name = table.entry.destination_id
+        if name not in led_to:
+            message = f"no topic is led to the table `{name}`"
+            fix = f"Add a topic with destination_id: {name} to the source, or take the table out."
+            context.problem("unused-table", message, (*table.path, "destination_id"), fix, at_value=True)
 
 
 def tell_undeclared(context: Context, name: str, known: Sequence[str], at: Path) -> None:

@@ -10,6 +10,7 @@ from frazil.doors.bizon.kafka import Cluster, cluster_of
 from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.tables import Table, layout_of, tables_of
 from frazil.doors.bizon.translation import Found, Translation
+from frazil.model.changes import CommitMode
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource
 from frazil.reading.document import Document
@@ -60,9 +61,10 @@ class _Topics(Translation):
         self._tell_of_times(table, layout)
         if not self.runs or cluster is None or not table.topics:
             return
-        source = self.made(
-            ("source",), lambda: KafkaSource.model_validate(cluster.options | made.source | {"topics": table.topics})
-        )
+        # Of several rows of a key the last message counts, whichever partition it is in.
+        order = "time" if sink.commit_mode is CommitMode.UPSERT else "offset"
+        asked = cluster.options | made.source | {"topics": table.topics, "order": order}
+        source = self.made(("source",), lambda: KafkaSource.model_validate(asked))
         if source is None:
             return
         pipeline = self._pipeline_of(name, table.path, source, sink, made)

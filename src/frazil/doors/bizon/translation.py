@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from frazil.doors.bizon.catalog import catalog_of, warehouse_of
 from frazil.doors.bizon.columns import TIME, Shape
 from frazil.doors.bizon.context import Context
+from frazil.doors.bizon.cures import advice_of
 from frazil.doors.bizon.destination import DestinationConfig
 from frazil.doors.bizon.tables import Layout, Table
 from frazil.model.coercion import ExtraColumns
@@ -49,6 +50,10 @@ class Translation(Context):
         catalog, told = catalog_of(self.document, self.home("catalog_config"), self.config)
         self.notices += told
         return catalog
+
+    @property
+    def _catalog_path(self) -> Path:
+        return (*self.home("catalog_config"), "catalog_config", *self.config.catalog_config)
 
     def _tell_of_times(self, table: Table, layout: Layout) -> None:
         self.notices += [
@@ -112,6 +117,7 @@ class Translation(Context):
             "once": not self.goes_on,
             "retry": retry_of(self.config),
             "place": self.document.value_place(path) if listed else self.document.key_place(path),
+            "advice": advice_of(self.document, self._catalog_path, topics=isinstance(source, KafkaSource)),
         }
         return self.made(path, lambda: PipelineSpec.model_validate(told))
 
