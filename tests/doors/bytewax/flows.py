@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zlib import adler32
 
 import bytewax.operators as op
 import pyarrow as pa
@@ -56,6 +59,33 @@ class Numbers(FixedPartitionedSource[int, int]):
         return _Numbers(self.count, self.abort_at, resume_state or 0)
 
 
+class _Script(StatefulSourcePartition[tuple[str, Any], int]):
+    def __init__(self, batches: Sequence[list[tuple[str, Any]]], at: int) -> None:
+        self._batches, self._at = batches, at
+
+    def next_batch(self) -> list[tuple[str, Any]]:
+        if self._at >= len(self._batches):
+            raise StopIteration
+        self._at += 1
+        return self._batches[self._at - 1]
+
+    def snapshot(self) -> int:
+        return self._at
+
+
+@dataclass
+class Script(FixedPartitionedSource[tuple[str, Any], int]):
+    """Keys and rows, so many at each poll, perhaps none."""
+
+    batches: Sequence[list[tuple[str, Any]]]
+
+    def list_parts(self) -> list[str]:
+        return ["script"]
+
+    def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> _Script:
+        return _Script(self.batches, resume_state or 0)
+
+
 @dataclass
 class Pond:
     """A lake of one folder, and a recovery store beside it."""
@@ -98,21 +128,33 @@ class Pond:
         """Runs a flow to its end, or to where it is aborted."""
         run_main(self.flow(source, **given), epoch_interval=epoch, recovery_config=self.recovery if recovery else None)
 
+    def resume_from(self, epoch: int) -> None:
+        """Lets Bytewax resume from an epoch, as when a worker was no further, whatever others have stored since."""
+        with closing(sqlite3.connect(self.folder / "recovery" / "part-0.sqlite3")) as store, store:
+            (execution,) = store.execute("SELECT MAX(ex_num) FROM exs").fetchone()
+            store.execute("DELETE FROM fronts WHERE ex_num = ?", [execution])
+            store.execute("INSERT INTO fronts (ex_num, worker_index, worker_frontier) VALUES (?, 0, ?)", [execution, epoch])
+
     def table(self, name: str = "db.t") -> Table:
         uri, warehouse = f"sqlite:///{self.folder}/catalog.db", (self.folder / "warehouse").as_uri()
         return load_catalog("lake", type="sql", uri=uri, warehouse=warehouse).load_table(name)
 
-    def rows(self) -> list[dict[str, Any]]:
-        return list(self.table().scan().to_arrow().to_pylist())
+    def rows(self, *table: str) -> list[dict[str, Any]]:
+        return list(self.table(*table).scan().to_arrow().to_pylist())
 
-    def ids(self) -> list[int]:
+    def ids(self, *table: str) -> list[int]:
         """The numbers in the table, sorted, each as often as it is there."""
-        return sorted(row["id"] for row in self.rows())
+        return sorted(row["id"] for row in self.rows(*table))
 
     def snapshots(self, kind: str = "data") -> list[dict[str, str]]:
         """The summaries of the snapshots of a kind, without those that only say that the flow has ended."""
         found = [dict(one.summary.additional_properties) for one in self.table().snapshots() if one.summary]
         return [one for one in found if one.get("frazil.kind") == kind and one.get("frazil.rows-in") != "0"]
+
+
+def key_of(part: int, parts: int) -> str:
+    """A key whose rows go to a part."""
+    return next(key for key in map(str, range(1000)) if adler32(key.encode()) % parts == part)
 
 
 def plain(number: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType, TimeType
 
 import frazil
 from frazil.bytewax import IcebergSink, IcebergSinkConfig
@@ -270,6 +270,11 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"extra_options": {"s3.region": "r", "s3": "r"}}, "extra_options.s3: input should be a valid dictionary"),
     ({"extra_options": {"compression": "rar"}}, "extra_options.compression: input should be"),
+    ({"extra_options": {"catalog_name": "a b"}}, "extra_options.catalog_name: string should match pattern"),
+    (
+        {"table_schema": Schema(NestedField(1, "at", TimeType(), required=False))},
+        "table_schema: there are columns whose types cannot be written from Bytewax: 'at' (time).",
+    ),
     ({"extra_options": {"extra_columns": "evolve"}}, "extra_options.extra_columns: input should be 'ignore' or 'refuse'"),
     ({"extra_options": {"raw_column": "raw"}}, "extra_options.raw_column: it has no meaning without error_column"),
     (

@@ -73,7 +73,9 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
     sort_order: Any = Field(None, description="PyIceberg's SortOrder, or a list: `ts desc`, names, ordinals.")
     location: str | None = Field(None, description="Where a new table is put, when not in the warehouse.")
 
-    on_fresh_start: FreshStart = Field(FreshStart.AUTO, description="What becomes of earlier rows without a resume state.")
+    on_fresh_start: FreshStart = Field(
+        FreshStart.AUTO, description="What becomes of earlier rows without a state, or with a stale one."
+    )
     extra_options: dict[str, Any] = Field(default_factory=dict, description="Options of the catalog, the sink, and Spark.")
 
     def __init__(self, **given: Any) -> None:
@@ -328,6 +330,7 @@ _ARGUMENTS = {
     "location": "location", "namespace": "table_name", "table": "table_name", "file_format": "file_format",
     "key_fields": "table_schema",
 }  # fmt: skip
+_CATALOG_ARGUMENTS = {"uri": "catalog_uri", "warehouse": "warehouse_path", "name": f"extra_options.{_CATALOG_NAME}"}
 
 
 def _in_arguments(errors: Any) -> Any:
@@ -337,8 +340,7 @@ def _in_arguments(errors: Any) -> Any:
         head, _, rest = path.partition(".")
         if head == "catalog" and rest:
             section, _, key = rest.partition(".")
-            mapped = {"uri": "catalog_uri", "warehouse": "warehouse_path"}.get(key or section)
-            path = mapped or ("catalog_uri" if not key else f"extra_options.{key}")
+            path = _CATALOG_ARGUMENTS.get(key or section) or (f"extra_options.{key}" if key else "catalog_uri")
         elif head in _ARGUMENTS:
             path = _ARGUMENTS[head]
         elif head in _SINK_OPTIONS:

@@ -57,12 +57,12 @@ def uplink_row(message: Any) -> Row:
     found: Row = dict.fromkeys(("device_id", "organization_id", "event_timestamp", "event_type", "payload", "error", "raw"))
     try:
         event = _mapping(message)
-        found["device_id"] = _identifier(_find(event, "device_id", "device.id", "device.device_id"))
-        found["organization_id"] = _identifier(_find(event, "organization_id", "organization.id", "org_id"))
-        found["event_type"] = _identifier(_find(event, "event_type", "event.type", "type"))
+        found["device_id"] = _as_text(_find(event, "device_id", "device.id", "device.device_id"))
+        found["organization_id"] = _as_text(_find(event, "organization_id", "organization.id", "org_id"))
+        found["event_type"] = _as_text(_find(event, "event_type", "event.type", "type"))
         payload = _find(event, "payload", "event.payload", "data")
-        found["payload"] = payload if payload is None or isinstance(payload, str) else as_json(payload)
-        found["error"] = _identifier(_find(event, "error"))
+        found["payload"] = _as_text(payload)
+        found["error"] = _as_text(_find(event, "error"))
         when = _find(event, "event_timestamp", "event.timestamp", "timestamp", "ts")
         found["event_timestamp"] = None if when is None else moment(when)
     except (Misfit, ValueError) as error:
@@ -103,7 +103,9 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _identifier(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, str) and not is_writable(value):
+        raise Misfit(f"{value!r} has half a character in it, which a text cannot have")
     return value if value is None or isinstance(value, str) else as_json(value)
 
 

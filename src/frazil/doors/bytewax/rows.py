@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import struct
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +44,19 @@ _PLAIN: dict[str, frozenset[type]] = {
 
 
 class Misfit(Exception):
-    """A value that does not fit its column, and why."""
+    """A value that does not fit its column, and why. ``where``: the place of the value inside the column's, e.g. ``a.b[0]``."""
+
+    def __init__(self, why: str, where: str = "") -> None:
+        super().__init__(f"in {where.removeprefix('.')}, {why}" if where else why)
+        self.why, self.where = why, where
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How values are read. ``refuse_extra``: a field of a struct that the schema does not have is an error."""
+
+    unit: EpochUnit = EpochUnit.MILLIS
+    refuse_extra: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class RowMaker:
 
     def _fitted(self, column: Column, value: Any, number: int, errors: dict[int, list[str]]) -> Any:
         try:
-            return None if value is None else fitted(value, column.type, self.unit)
+            return None if value is None else fitted(value, column.type, Rules(self.unit, self.refuse_extra))
         except Misfit as misfit:
             if self.error_column is None or column.required:
                 raise _error(column, str(misfit), "value-not-convertible") from None
@@ -201,20 +214,22 @@ def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
         raise Misfit(f"{value} {unit.value} since 1970 are not a moment that there is a date for") from None
 
 
-def fitted(value: Any, kind: Type, unit: EpochUnit) -> Any:
+def fitted(value: Any, kind: Type, rules: Rules) -> Any:
     """The value as Arrow takes it without loss; a Misfit when there is none."""
     match kind:
         case StructType():
-            return _struct(value, kind, unit)
+            return _struct(value, kind, rules)
         case ListType():
             if not isinstance(value, list | tuple):
                 raise Misfit(f"{_shown(value)} is not a list")
-            return [_inside(item, kind.element, kind.element_required, unit) for item in value]
+            inside = (kind.element, kind.element_required, rules)
+            return [_inside(item, f"[{number}]", *inside) for number, item in enumerate(value)]
         case MapType():
             if not isinstance(value, Mapping):
                 raise Misfit(f"{_shown(value)} is not a dictionary")
             return [
-                (fitted(key, kind.key, unit), _inside(item, kind.value, kind.value_required, unit)) for key, item in value.items()
+                (_inside(key, ".key", kind.key, True, rules), _inside(item, f"[{key!r}]", kind.value, kind.value_required, rules))
+                for key, item in value.items()
             ]
         case Decimal():
             return _decimal(value, kind)
@@ -223,26 +238,31 @@ def fitted(value: Any, kind: Type, unit: EpochUnit) -> Any:
                 raise Misfit(f"{_shown(value)} is not {kind.length} bytes")
             return value
         case _:
-            return _READERS[kind.name](value, unit)
+            return _READERS[kind.name](value, rules.unit)
 
 
-def _inside(value: Any, kind: Type, required: bool, unit: EpochUnit) -> Any:
+def _inside(value: Any, where: str, kind: Type, required: bool, rules: Rules) -> Any:
+    """A value inside another."""
     if value is None:
         if required:
-            raise Misfit("an element is required, and is None")
+            raise Misfit("a value is required, and there is none", where)
         return None
-    return fitted(value, kind, unit)
+    try:
+        return fitted(value, kind, rules)
+    except Misfit as misfit:
+        raise Misfit(misfit.why, where + misfit.where) from None
 
 
-def _struct(value: Any, kind: StructType, unit: EpochUnit) -> dict[str, Any]:
+def _struct(value: Any, kind: StructType, rules: Rules) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Misfit(f"{_shown(value)} is not a dictionary")
-    if extra := [name for name in value if kind.column(str(name)) is None]:
-        raise Misfit(f"there is no field {extra[0]!r} in it")
-    try:
-        return {column.name: _inside(value.get(column.name), column.type, column.required, unit) for column in kind.fields}
-    except Misfit as misfit:
-        raise Misfit(f"within it, {misfit}") from None
+    extra = [name for name in value if kind.column(str(name)) is None] if rules.refuse_extra else []
+    if extra:
+        raise Misfit(f"there is no field {extra[0]!r}")
+    return {
+        column.name: _inside(value.get(column.name), f".{column.name}", column.type, column.required, rules)
+        for column in kind.fields
+    }
 
 
 def _decimal(value: Any, kind: Decimal) -> Number:
@@ -251,12 +271,13 @@ def _decimal(value: Any, kind: Decimal) -> Number:
     number = Number(value)
     if not number.is_finite():
         raise Misfit(f"{value} is not a number with digits")
-    if abs(number.adjusted()) > _EXACT.prec and number:
-        raise Misfit(f"{value} does not fit into {kind} without loss")
+    if number and (abs(number.adjusted()) > _EXACT.prec or len(number.as_tuple().digits) > _EXACT.prec):
+        raise Misfit(f"{_shown(value)} does not fit into {kind} without loss")
     scaled = number.scaleb(kind.scale, _EXACT)
     if scaled != scaled.to_integral_value(context=_EXACT) or scaled.copy_abs() >= 10**kind.precision:
-        raise Misfit(f"{value} does not fit into {kind} without loss")
-    return number
+        raise Misfit(f"{_shown(value)} does not fit into {kind} without loss")
+    # Zeros at its end, of which there may be more than Arrow takes digits, are left out.
+    return Number(int(scaled)).scaleb(-kind.scale, _EXACT)
 
 
 def _integer(name: str) -> Callable[[Any, EpochUnit], int]:
@@ -284,11 +305,16 @@ def _real(name: str) -> Callable[[Any, EpochUnit], float]:
         finite = value.is_finite() if isinstance(value, Number) else math.isfinite(value)
         if finite and abs(number) > _LARGEST[name]:
             raise Misfit(f"{_shown(value)} is too large for {name}")
-        if isinstance(value, int) and int(number) != value:
+        if isinstance(value, int) and int(_single(number) if name == "float" else number) != value:
             raise Misfit(f"{value} is too large to be a {name} without loss")
         return number
 
     return read
+
+
+def _single(number: float) -> float:
+    """The number that a column of 32 bits holds."""
+    return float(struct.unpack("f", struct.pack("f", number))[0])
 
 
 def _string(value: Any, _: EpochUnit) -> str:

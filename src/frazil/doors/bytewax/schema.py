@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ def from_iceberg(schema: Schema) -> Declared:
     """The columns of a PyIceberg schema."""
     columns = type_from_json(schema.model_dump(mode="json", by_alias=True))
     assert isinstance(columns, StructType), "a schema is a struct"
+    require_writable(columns, "table_schema")
     ids = {number: schema.find_column_name(number) or "" for number in schema.field_ids}
     return Declared(columns, ids, tuple(ids[number] for number in schema.identifier_field_ids))
 
@@ -134,10 +135,37 @@ def arrow_type(kind: Type) -> pa.DataType:
             return pa.decimal128(kind.precision, kind.scale)
         case Fixed():
             return pa.binary()
-        case _ if kind.name in _TO_ARROW:
-            return _TO_ARROW[kind.name]
         case _:
-            raise ConfigError(CODE, f"A column of type {kind} cannot be written from Bytewax.", fix="Declare it as string.")
+            return _TO_ARROW[kind.name]
+
+
+def require_writable(columns: StructType, of: str) -> None:
+    """Refuses columns of types that Python's values are not made into here, each by its name."""
+    found = [(path, kind) for column in columns.fields for path, kind in _leaves(column.type, column.name)]
+    foreign = [
+        f"{path!r} ({kind})" for path, kind in found if not isinstance(kind, Decimal | Fixed) and kind.name not in _TO_ARROW
+    ]
+    if foreign:
+        raise ConfigError(
+            CODE,
+            f"{of}: there are columns whose types cannot be written from Bytewax: {', '.join(foreign)}.",
+            fix="Declare a schema without them, which leaves them null in a table that has them, or give them another type.",
+        )
+
+
+def _leaves(kind: Type, path: str) -> Iterator[tuple[str, Type]]:
+    """The types that have none inside them, with their places."""
+    match kind:
+        case StructType():
+            for column in kind.fields:
+                yield from _leaves(column.type, f"{path}.{column.name}")
+        case ListType():
+            yield from _leaves(kind.element, f"{path}.element")
+        case MapType():
+            yield from _leaves(kind.key, f"{path}.key")
+            yield from _leaves(kind.value, f"{path}.value")
+        case _:
+            yield path, kind
 
 
 def agree(one: StructType, other: StructType) -> str | None:

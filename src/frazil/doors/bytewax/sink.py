@@ -8,6 +8,7 @@ says how far it is.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import uuid
@@ -20,10 +21,12 @@ from bytewax.outputs import FixedPartitionedSink, StatefulSinkPartition
 
 from frazil.doors.bytewax.config import IcebergSinkConfig, require_error_columns
 from frazil.doors.bytewax.cures import own_cures
-from frazil.doors.bytewax.progress import SOURCE, Beginning, Mark, State, beginning
+from frazil.doors.bytewax.execution import Execution, Runs, joined
+from frazil.doors.bytewax.progress import SOURCE, Beginning, Family, Mark, State, beginning, taken_back
 from frazil.doors.bytewax.rows import RowMaker
-from frazil.errors import ConfigError, DataError, Halted, Retryable
-from frazil.model.commit import RowCounts
+from frazil.doors.bytewax.schema import require_writable
+from frazil.errors import ConfigError, DataError, Fenced, Halted, Retryable
+from frazil.model.commit import RowCounts, SinkState
 from frazil.model.events import CommitFailed, Committed, Event, Listener, told_to
 from frazil.model.types import StructType
 
@@ -46,7 +49,13 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
     every event, e.g. each commit.
     """
 
-    def __init__(self, config: IcebergSinkConfig, listeners: tuple[Listener, ...] = ()) -> None:
+    def __init__(
+        self,
+        config: IcebergSinkConfig,
+        listeners: tuple[Listener, ...] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         if not isinstance(config, IcebergSinkConfig):
             raise ConfigError(
                 "bytewax-option", f"config: it must be an IcebergSinkConfig, not {type(config).__name__}.",
@@ -54,42 +63,90 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             )  # fmt: skip
         self.config = config
         self._pass_on = told_to(listeners)
+        self._clock = clock
         self._session: SparkSession | None = None
         self._maker: RowMaker | None = None
-        self._broken = threading.Event()
+        self._execution = Execution()
+        self._runs = Runs(clock)
 
     def list_parts(self) -> list[str]:
         """`part-0`, `part-1`, ... This is what Bytewax asks for first, in every worker, so the table is checked here."""
         self._start()
-        if self._broken.is_set():  # by an execution before this one
-            self._broken = threading.Event()
+        execution = joined()
+        if execution is not self._execution:
+            self._execution, self._runs = execution, Runs(self._clock)
         return [f"part-{number}" for number in range(self.config.num_partitions)]
 
     def build_part(self, step_id: str, for_part: str, resume_state: Any) -> IcebergSinkPartition:
         """A part that goes on where Bytewax does: what the table has beyond that is taken back first."""
-        config = self.config
+        config, execution, runs = self.config, self._execution, self._runs
+        execution.is_building = True
         session, maker = self._start()
         try:
             state = State.read(resume_state, for_part, config.num_partitions)
-            writer = self._writer(session, f"{config.spec.id or step_id}/{for_part}")
+            sink_id = config.spec.id or step_id
+            writer = self._writer(session, f"{sink_id}/{for_part}")
             with own_cures():
                 writer.open()
-                begins = self._set_back(writer, state, for_part)
+                if state is None:
+                    self._decide_for_all(writer, sink_id)
+                begins = self._begin(writer, state, runs.family)
+            if state is not None:
+                runs.resume(begins.mark.run)
         except BaseException:
-            self._broken.set()
+            execution.broken.set()
             raise
-        return IcebergSinkPartition(for_part, config, writer=writer, maker=maker, mark=begins.mark, broken=self._broken)
+        return IcebergSinkPartition(
+            for_part, config, writer=writer, maker=maker, mark=begins.mark, execution=execution, runs=runs, clock=self._clock
+        )  # fmt: skip
 
-    def _set_back(self, writer: SinkWriter, state: State | None, part: str) -> Beginning:
-        ledger = Mark.read(writer.state.end if writer.state is not None else None)
+    def _decide_for_all(self, writer: SinkWriter, sink_id: str) -> None:
+        """What a start without a state means for the rows of the run before, before the first of them is taken back.
+
+        Parts that there are no more are settled here, since nobody builds them. The others settle themselves.
+        """
+        runs = self._runs
+        with runs.deciding:
+            family, here = runs.family, _mark(writer.state)
+            deciding = (sink_id, here.run if here is not None else None)
+            if deciding in runs.decided or family.resumed:
+                return
+            orphans = []
+            for other, state in sorted(writer.states(f"{sink_id}/part-").items()):
+                number, mark = re.fullmatch(r"part-(\d+)", other.removeprefix(f"{sink_id}/")), _mark(state)
+                if number is None or mark is None:
+                    continue
+                is_orphan = int(number[1]) >= self.config.num_partitions
+                # One that another worker has begun with meanwhile was perhaps resumed: that is decided there.
+                of_this_run = here is not None and mark.run == here.run and state.at_ms < runs.began_ms
+                if is_orphan or of_this_run or other == writer.sink_id:
+                    with _named(self.config.spec.full_name, other):
+                        taken_back(mark, self.config.on_fresh_start, family)
+                if is_orphan and mark.seq:
+                    orphans.append(other)
+            for other in orphans:
+                self._settle(self._writer(writer.session, other), family)
+            runs.decided.add(deciding)
+
+    def _settle(self, writer: SinkWriter, family: Family) -> None:
+        """Takes back what a part wrote that there is no more, or writes down, for all later starts, that its rows stay."""
         try:
-            begins = beginning(ledger, state, self.config.on_fresh_start, uuid.uuid4().hex[:12])
-        except Halted as halted:
-            raise Halted(halted.code, f"{writer.sink.full_name}, {part}: {halted.message}", fix=halted.fix) from None
-        if taken := writer.take_back(begins.kept):
-            log.warning(
-                "%s, %s: %d flushes were taken back, which Bytewax sends again", writer.sink.full_name, part, taken
-            )  # fmt: skip
+            writer.open()
+            begins = self._begin(writer, None, family)
+            if _mark(writer.state) != begins.mark:
+                _announce(writer, begins.mark)
+        except Fenced:
+            log.info("%s: another process settles what becomes of its rows", writer.sink_id)
+
+    def _begin(self, writer: SinkWriter, state: State | None, family: Family) -> Beginning:
+        table = self.config.spec.full_name
+        with _named(table, writer.sink_id):
+            begins = beginning(_mark(writer.state), state, self.config.on_fresh_start, family, uuid.uuid4().hex[:8])
+        if taken := writer.take_back(begins.kept, then=begins.mark.position):
+            part = _part_name(writer.sink_id)
+            log.warning("%s, %s: %d flushes were taken back, which Bytewax sends again", table, part, taken)
+        elif begins.announced:
+            _announce(writer, begins.mark)
         return begins
 
     def _start(self) -> tuple[SparkSession, RowMaker]:
@@ -103,6 +160,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
                 if declared is not None:
                     _require_same(declared.columns, table, spec.full_name)
                 columns = table if declared is None else declared.columns
+                require_writable(columns, f"table {spec.full_name}")
                 require_error_columns(columns, rows)
                 self._maker = RowMaker(
                     columns, rows.extra_columns == "refuse", rows.error_column, rows.raw_column, rows.epoch_unit
@@ -143,20 +201,23 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         writer: SinkWriter,
         maker: RowMaker,
         mark: Mark,
-        broken: threading.Event,
-        clock: Callable[[], float] = time.monotonic,
+        execution: Execution,
+        runs: Runs,
+        clock: Callable[[], float],
     ) -> None:
         self.name = name
         self._config = config
         self._writer = writer
         self._maker = maker
         self._mark = mark
-        self._broken = broken
+        self._execution = execution
+        self._runs = runs
         self._clock = clock
         self._rows: list[Mapping[str, Any]] = []
-        # The rows of a flush that has failed. The table may have them all the same, and knows a flush by its number: they are
-        # tried again as they were, and rows that came since are another flush.
+        # The rows of a flush that has failed, and its mark. The table may have them all the same, and knows a flush by its mark:
+        # they are tried again as they were, and rows that came since are another flush.
         self._tried: list[Mapping[str, Any]] = []
+        self._trying = mark
         self._oldest = 0.0
         self._settled = False
         self._closed = False
@@ -192,8 +253,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         with self._at_work():
             self._flush(snapshot=True)
             self._settled = True
-            mark = self._mark
-            return State(self.name, self._config.num_partitions, mark.run, mark.seq, mark.snapshots).to_bytewax()
+            return State.at(self._mark, self.name, self._config.num_partitions).to_bytewax()
 
     def close(self) -> None:
         """Ends the part, also when the flow was aborted: what is waiting is not written, since Bytewax sends it again.
@@ -204,7 +264,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         with self._turn:
             self._closed = True
             self._turn.notify()
-            if self._settled and not self.waiting and not self._broken.is_set():
+            if self._settled and not self.waiting and not self._execution.broken.is_set():
                 self._finish()
         if self._timer is not None:
             self._timer.join()
@@ -212,7 +272,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
     def _finish(self) -> None:
         finished = replace(self._mark, finished=True)
         try:
-            self._writer.mark(self._part(finished), RowCounts(0, 0))
+            _announce(self._writer, finished)
         except Exception as error:  # noqa: BLE001 - the process would be aborted, and all rows are in the table
             log.warning("%s: that the flow has ended could not be written down: %s", self._writer.sink_id, error)
 
@@ -238,26 +298,25 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
     def _flush(self, *, snapshot: bool = False) -> None:
         """Commits all that is waiting, what has failed before first."""
         if self._tried:
-            self._commit(self._mark.next(snapshot=False))
+            self._commit()
         self._tried, self._rows = self._rows, []
         if self._tried:
-            self._commit(self._mark.next(snapshot=snapshot))
+            self._trying = self._mark.next(snapshot=snapshot, seconds=self._runs.seconds())
+            self._commit()
         elif snapshot:
-            self._mark = replace(self._mark, snapshots=self._mark.snapshots + 1)
+            mark = replace(self._mark, snapshots=self._mark.snapshots + 1)
+            if mark.cut and mark.snapshots == 1:
+                # Whether Bytewax can know of a branch at all is what a stale state is judged by.
+                _announce(self._writer, mark)
+            self._mark = mark
 
-    def _commit(self, after: Mark) -> None:
+    def _commit(self) -> None:
         from frazil.engine.arrow import frame_of
 
         frame = frame_of(self._writer.session, self._maker.table(self._tried), self._maker.columns)
         with own_cures():
-            self._writer.write(frame, self._part(after, len(self._tried)))
-        self._mark, self._tried = after, []
-
-    def _part(self, after: Mark, rows: int = 0) -> Part:
-        from frazil.engine.part import Part
-
-        state = self._writer.state
-        return Part(SOURCE, state.end if state is not None else None, after.position, rows)
+            self._writer.write(frame, _part(self._writer, self._trying, len(self._tried)))
+        self._mark, self._tried = self._trying, []
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -273,17 +332,46 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
 
     def _failed(self, error: BaseException) -> None:
         self._failure = error
-        self._broken.set()
+        self._execution.broken.set()
+
+
+def _mark(state: SinkState | None) -> Mark | None:
+    return Mark.read(state.end if state is not None else None)
+
+
+def _part(writer: SinkWriter, after: Mark, rows: int = 0) -> Part:
+    from frazil.engine.part import Part
+
+    return Part(SOURCE, writer.state.end if writer.state is not None else None, after.position, rows)
+
+
+def _announce(writer: SinkWriter, mark: Mark) -> None:
+    """Writes a mark into the ledger that comes without rows."""
+    with own_cures():
+        writer.mark(_part(writer, mark), RowCounts(0, 0))
+
+
+def _part_name(sink_id: str) -> str:
+    return sink_id.rpartition("/")[2]
+
+
+@contextmanager
+def _named(table: str, sink_id: str) -> Iterator[None]:
+    """What stops a part is told with its name."""
+    try:
+        yield
+    except Halted as halted:
+        raise Halted(halted.code, f"{table}, {_part_name(sink_id)}: {halted.message}", fix=halted.fix) from None
 
 
 def _session(config: IcebergSinkConfig) -> SparkSession:
     from frazil.engine.catalogs import catalog_settings
-    from frazil.engine.session import export_environment, session_for, spark_session
+    from frazil.engine.session import export_environment, require_components, session_for, spark_session, with_settings
 
-    catalog = catalog_settings(config.spec)
+    catalog, asked = catalog_settings(config.spec), config.settings.spark
     export_environment([catalog])
-    spark = spark_session(config.settings.spark, catalog.components)
-    wanted = config.settings.spark.conf.get("spark.local.dir")
+    spark = spark_session(asked, catalog.components)
+    wanted = asked.conf.get("spark.local.dir")
     have = spark.sparkContext.getConf().get("spark.local.dir")
     if wanted is not None and wanted != have:
         raise ConfigError(
@@ -291,7 +379,9 @@ def _session(config: IcebergSinkConfig) -> SparkSession:
             f"temp_dir: Spark runs in this process already, with {have or 'its own folder'} for temporary files, not {wanted}.",
             fix="Use the same temp_dir for all sinks of a process, or leave it out.",
         )
-    return session_for(spark, catalog)
+    require_components(spark, catalog.components)
+    # Options that can be set while Spark runs are those of this sink alone.
+    return session_for(with_settings(spark.newSession(), asked) if asked.conf or asked.master else spark, catalog)
 
 
 def _require_same(declared: StructType, table: StructType, name: str) -> None:
