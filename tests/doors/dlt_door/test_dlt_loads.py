@@ -104,7 +104,7 @@ def test_merge_by_primary_key(lake: DltLake, strategy: str, readers: list[str]) 
     pipeline = lake.pipeline(readers=readers)
     hints = {"write_disposition": {"disposition": "merge", "strategy": strategy}, "primary_key": "id", "columns": COLUMNS}
     loaded(pipeline.run(resource(ROWS, **hints)))
-    # The rows of one key that came more than once have children of the same names in these two strategies.
+    # Rows of one key with different nested rows are refused in the two other strategies, which give these the same names.
     changes = CHANGES if strategy == "delete-insert" else [row for row in CHANGES if row["v"] not in ("A", "AAA")]
     loaded(pipeline.run(resource(changes, **hints)))
     rows, parts, bits = MERGED[strategy]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import dlt
 import pytest
 from dlt.common.configuration.container import Container
 from dlt.common.configuration.exceptions import ConfigFieldMissingException, ConfigurationValueError
@@ -90,6 +91,19 @@ def test_an_argument_that_is_not_known_or_missing() -> None:
         resolved(namespace="n")
 
 
+def test_the_credentials_that_dlt_has_for_every_destination_are_not_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = r"unknown option 'credentials'\.\nDid you mean 'credential'\?"
+    with pytest.raises(ConfigError, match=f"iceberg_rest: {told}"):
+        iceberg_rest(**REST, credentials="id:secret")
+    with pytest.raises(PipelineStepFailed, match=f"run: {told}"):
+        DltLake(tmp_path).pipeline().run(resource([ROW]), credentials="id:secret")
+    monkeypatch.setenv("DESTINATION__ICEBERG_REST__CREDENTIALS", "id:secret")
+    with pytest.raises(ConfigError, match=f"the variable DESTINATION__ICEBERG_REST__CREDENTIALS: {told}"):
+        resolved(**REST)
+
+
 def test_a_setting_that_is_not_known_in_dlt_s_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESTINATION__ICEBERG_REST__TOKNE", "t")
     told = r"the variable DESTINATION__ICEBERG_REST__TOKNE: unknown option 'tokne'\.\nDid you mean 'token'"
@@ -149,6 +163,24 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.token == "t0ken"
     told = f"{config} {config!r} {made} {made!r} {config.data_location()} {config.sink('t')!r} {config.spark_settings!r}"
     secrets = ("t0ken", "passw0rd", "cr3d", "oa0th", "acc3ss", "s3cret", "end0", "sp4rk")
+    assert not [secret for secret in secrets if secret in told], told
+
+
+def test_no_secret_is_in_dlt_s_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "CATALOG_URI": "https://user:passw0rd@h/c", "CREDENTIAL": "id:cr3d", "OAUTH2_SERVER_URI": "https://user:oa0th@h/t",
+        "S3_ENDPOINT": "https://h?token=end0", "SPARK_CONF": '{"spark.hadoop.fs.s3a.secret.key": "sp4rk"}',
+        "WAREHOUSE": "s3://key:hous3@b/w", "NAMESPACE": "shown",
+    }  # fmt: skip
+    for name, value in given.items():
+        monkeypatch.setenv(f"DESTINATION__ICEBERG_REST__{name}", value)
+    pipeline = dlt.pipeline("p", destination=iceberg_rest(), pipelines_dir=str(tmp_path))
+    pipeline.extract(resource([ROW]))
+    trace = pipeline.last_trace
+    told = f"{trace.asstr(2)} {trace.asdict()} {trace.resolved_config_values}"
+    assert "iceberg_rest.namespace` = shown" in told
+    assert "iceberg_rest.catalog_uri` = https://user:**********@h/c" in told
+    secrets = ("passw0rd", "cr3d", "oa0th", "end0", "sp4rk", "hous3")
     assert not [secret for secret in secrets if secret in told], told
 
 

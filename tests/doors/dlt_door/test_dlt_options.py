@@ -47,20 +47,53 @@ def test_hints_and_adapters_partition_and_sort(lake: DltLake) -> None:
         pipeline.run(
             [
                 resource(ROWS, "hinted", columns=columns),
-                iceberg_adapter(resource(ROWS, "adapted"), partition=ours, sort=["name"]),
+                iceberg_adapter(resource(ROWS, "adapted"), partition=ours, sort=["name", "day", "id"]),
                 theirs,
             ]
         )
     )
     assert set(fields(lake, "hinted")) == {"at_day: day", "b: bucket[10]", "day_month: month", "name_identity: identity"}
-    assert set(fields(lake, "adapted")) == {
+    assert fields(lake, "adapted") == [
         "at_hour: hour", "name_truncate_2: truncate[2]", "day_identity: identity", "id_identity: identity"
-    }  # fmt: skip
+    ]  # fmt: skip
     assert fields(lake, "theirs") == ["id_bucket_4: bucket[4]"]
     assert lake.table("theirs").properties["write.parquet.row-group-limit"] == "7"
-    table = lake.table("adapted")
-    assert [table.schema().find_column_name(f.source_id) for f in table.sort_order().fields] == ["name"]
+    assert sorted_by(lake, "adapted") == ["name", "day", "id"]
     assert lake.rows("adapted", "id") == [(0,), (1,), (2,)]
+
+
+def sorted_by(lake: DltLake, name: str) -> list[str | None]:
+    """The columns that the files of a table are sorted by."""
+    table = lake.table(name)
+    return [table.schema().find_column_name(field.source_id) for field in table.sort_order().fields]
+
+
+def test_a_table_keeps_the_order_that_it_was_made_with(lake: DltLake) -> None:
+    pipeline = lake.pipeline()
+    columns: Any = {"late": {"sort": True}, "id": {"sort": True}}
+    loaded(pipeline.run(resource([{"id": 1}], columns=columns)))
+    loaded(pipeline.run(resource([{"id": 2, "late": "x"}], columns=columns)))
+    loaded(pipeline.run(resource([{"id": 3, "late": "y"}], columns={"late": {"sort": True}, "id": {"sort": False}})))
+    assert lake.rows("t", "id", "late") == [(1, None), (2, "x"), (3, "y")]
+    assert sorted_by(lake, "t") == ["id"]
+
+
+def test_an_upsert_leaves_columns_alone_that_are_not_dlt_s(lake: DltLake) -> None:
+    pipeline = lake.pipeline(readers=["spark"])
+    hints: Any = {"write_disposition": {"disposition": "merge", "strategy": "upsert"}, "primary_key": "id"}
+    loaded(pipeline.run(resource([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}], **hints)))
+    loaded(pipeline.run(resource([{"id": 2, "v": "bb"}], **hints)))
+    assert lake.snapshots("t")[-1]["frazil.upsert-strategy"] == "equality_delete", "which does not look at the rows"
+    with pipeline.destination_client() as client:
+        spark = client._loader.session  # type: ignore[attr-defined]
+        name = client.config.qualified("t")
+        spark.sql(f"ALTER TABLE {name} ADD COLUMN theirs STRING")
+        spark.sql(f"UPDATE {name} SET theirs = concat('of ', id)")
+    loaded(pipeline.run(resource([{"id": 1, "v": "A", "new": 1}, {"id": 3, "v": "c", "new": 3}], **hints)))
+    with pipeline.sql_client() as asked:
+        assert sorted(asked.execute_sql("SELECT id, v, new, theirs FROM t") or ()) == [
+            (1, "A", 1, "of 1"), (2, "bb", None, "of 2"), (3, "c", 3, None)
+        ]  # fmt: skip
 
 
 def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
@@ -101,6 +134,16 @@ def test_a_table_that_is_made_anew_gets_another_place_if_wanted(lake: DltLake) -
     assert first[0] == second[0] == f"file://{lake.folder}/warehouse/{pipeline.dataset_name}"
     assert first[2] != second[2]
     assert all(name.startswith("t_") for name in (first[2], second[2]))
+
+
+def test_schemas_with_datasets_of_their_own_have_places_of_their_own(lake: DltLake) -> None:
+    layout = {"namespace": "{dataset_name}", "table_location_layout": "in_{dataset_name}/{table_name}"}
+    pipeline = lake.pipeline(**layout)
+    pipeline.config.use_single_dataset = False
+    for number, schema in enumerate(("one", "two")):
+        loaded(pipeline.run(resource([{"id": number}], "t"), schema=Schema(schema)))
+    places = [lake.catalog.load_table((dataset, "t")).location() for dataset in ("ds", "ds_two")]
+    assert places == [f"file://{lake.folder}/warehouse/in_{dataset}/t" for dataset in ("ds", "ds_two")]
 
 
 def test_datasets_have_namespaces_of_their_own_if_wanted(lake: DltLake) -> None:

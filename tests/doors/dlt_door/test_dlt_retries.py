@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dlt
+import pyarrow
 import pytest
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import DltLake, loaded, resource
@@ -18,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from frazil.dlt import iceberg_rest
 from services.faults import applied_then, applied_then_cut_off, refused
-from services.faulty_rest import FaultyRest
+from services.faulty_rest import Answer, FaultyRest, Outcome, Request
 from services.processes import start, wait_until
 from services.rest_catalog import RestCatalog
 
@@ -108,3 +112,76 @@ def test_a_catalog_that_fails(
     faulty_rest.script([applied_then(500)] * 4)
     run(tries=0)
     assert rows() == after_third
+
+
+class Meddling(FaultyRest):
+    """Lets somebody act before a request goes to the catalog; what that returns is the answer in its place."""
+
+    def __init__(self, backend: str, meddle: Callable[[Request], Answer | None]) -> None:
+        self._meddle = meddle
+        super().__init__(backend)
+
+    def answer(self, request: Request) -> Outcome:
+        return self._meddle(request) or super().answer(request)
+
+
+@contextmanager
+def meddling(backend: RestCatalog, meddle: Callable[[Request], Answer | None]) -> Iterator[str]:
+    """The address of a catalog in which somebody meddles."""
+    proxy = Meddling(backend.uri, meddle)
+    try:
+        yield proxy.uri
+    finally:
+        proxy.close()
+
+
+def test_a_replace_takes_the_place_of_rows_that_came_meanwhile(
+    spark: SparkSession, rest_catalog: RestCatalog, tmp_path: Path
+) -> None:
+    catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
+    theirs: list[int] = []
+
+    def beside(request: Request) -> None:
+        """Another writer is faster than the first two commits of the second load."""
+        if request.kind == "commit" and request.target.endswith("/dlt_beside/tables/t") and armed and len(theirs) < 2:
+            theirs.append(99)
+            table = catalog.load_table("dlt_beside.t")
+            table.append(pyarrow.table({"id": [99], "_dlt_id": ["x"], "_dlt_load_id": ["x"]}, table.schema().as_arrow()))
+
+    def run(*ids: int) -> None:
+        destination = iceberg_rest(catalog_uri=uri, namespace="dlt_beside", retry_backoff_base=1.0, scope=None)
+        rows = resource([{"id": number} for number in ids], write_disposition="replace")
+        loaded(dlt.pipeline("beside", destination=destination, pipelines_dir=str(tmp_path / "dlt")).run(rows))
+
+    armed = False
+    with meddling(rest_catalog, beside) as uri:
+        run(1)
+        armed = True
+        run(2, 3)
+    assert theirs == [99, 99]
+    assert sorted(catalog.load_table("dlt_beside.t").scan().to_arrow()["id"].to_pylist()) == [2, 3]
+
+
+def test_a_catalog_that_deletes_no_files_drops_tables_without_them(
+    spark: SparkSession, rest_catalog: RestCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Polaris does where `DROP_WITH_PURGE_ENABLED` is not set; its answer is made up here, the catalog is another one."""
+    words = "Unable to purge entity: t. To enable this feature, set the Polaris configuration DROP_WITH_PURGE_ENABLED"
+    refusal = {"error": {"message": words, "type": "ForbiddenException", "code": 403}}
+
+    def refuses(request: Request) -> Answer | None:
+        if request.method == "DELETE" and "purgerequested=true" in request.target.lower():
+            return Answer(403, (("Content-Type", "application/json"),), json.dumps(refusal).encode())
+        return None
+
+    catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
+    with meddling(rest_catalog, refuses) as uri:
+        destination = iceberg_rest(catalog_uri=uri, namespace="dlt_polaris", scope=None)
+        pipeline = dlt.pipeline("polaris", destination=destination, pipelines_dir=str(tmp_path / "dlt"))
+        loaded(pipeline.run(resource([{"id": 1}])))
+        files = [task.file.file_path for task in catalog.load_table("dlt_polaris.t").scan().plan_files()]
+        with caplog.at_level(logging.WARNING, "frazil"):
+            loaded(pipeline.run(resource([{"id": 2}]), refresh="drop_resources"))
+    assert catalog.load_table("dlt_polaris.t").scan().to_arrow()["id"].to_pylist() == [2]
+    assert all(Path(file.removeprefix("file:")).exists() for file in files)
+    assert "dlt_polaris.t was dropped, and its files stay" in caplog.text

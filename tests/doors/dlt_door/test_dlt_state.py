@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
 import dlt
+import pyarrow
 import pytest
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt.pipeline.helpers import pipeline_drop
 from dlt_lakes import DltLake, loaded, resource
+from pyspark.sql import SparkSession
+
+from frazil.doors.dlt.reading import SparkCursor, SparkCursorImpl
 
 DLT_S_OWN = {"_dlt_loads", "_dlt_version", "_dlt_pipeline_state"}
 SINCE: Any = dlt.sources.incremental("at", initial_value=0)
@@ -138,6 +143,28 @@ def test_relations_of_a_dataset(lake: DltLake) -> None:
         assert client.sql_client.execute_sql("SELECT id FROM orders WHERE at = %s", 3) == [(3,)]
     with pipeline.sql_client() as asked:
         assert asked.execute_sql(f"SELECT max(id) FROM {asked.make_qualified_table_name('orders')}") == [(4,)]
+
+
+def test_chunks_are_read_a_part_at_a_time(spark: SparkSession) -> None:
+    """The last part cannot be read: whoever reads all of it before the first chunk gets none."""
+    late = "CASE WHEN id < 90 THEN id ELSE raise_error('late') END AS id"
+    at = "timestamp_seconds(id) AS at"
+
+    def cursor() -> SparkCursorImpl:
+        return SparkCursorImpl(SparkCursor(spark.range(0, 100, 1, 10).selectExpr(late, at)))  # type: ignore[arg-type]
+
+    first = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    tables = cursor().iter_arrow(7)
+    assert [next(tables)["id"].to_pylist() for _ in range(2)] == [[*range(7)], [*range(7, 14)]]
+    fetched = next(cursor().iter_fetch(12))
+    assert [row[0] for row in fetched] == [*range(12)]
+    assert fetched[0][1].astimezone(dt.UTC) == first
+    assert cursor().fetchone() == (0, fetched[0][1])
+    with pytest.raises(Exception, match="late"):
+        cursor().fetchall()
+    whole = spark.range(0, 20, 1, 4).selectExpr("id", at)
+    in_chunks = pyarrow.concat_tables(SparkCursorImpl(SparkCursor(whole)).iter_arrow(3))  # type: ignore[arg-type]
+    assert in_chunks.equals(whole.toArrow())
 
 
 def test_names_keep_their_case(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from dlt.destinations.utils import get_resource_for_adapter
 from dlt.extract import DltResource
 
-from frazil.doors.dlt.hints import NAME, PARTITION, SORT, TRANSFORM
+from frazil.doors.dlt.hints import NAME, PARTITION, PARTITION_PLACE, SORT, SORT_PLACE, TRANSFORM
 from frazil.errors import ConfigError
 
 
@@ -78,7 +78,7 @@ Fields = str | PartitionTransform | Sequence[str | PartitionTransform]
 
 
 def iceberg_adapter(data: Any, partition: Fields | None = None, sort: str | Sequence[str] | None = None) -> DltResource:
-    """Says how the table of a resource is partitioned, and by which columns the rows of its files are sorted.
+    """Says how the table of a resource is partitioned, and by which columns the rows of its files are sorted, in their order.
 
     ``data`` is a resource, a source with one resource, or plain data. A column given by its name alone is partitioned as its
     type suggests: dates and timestamps by month, others by their values.
@@ -86,7 +86,7 @@ def iceberg_adapter(data: Any, partition: Fields | None = None, sort: str | Sequ
     resource = get_resource_for_adapter(data)
     columns: dict[str, dict[str, Any]] = {}
     fields = [] if partition is None else [partition] if isinstance(partition, str | PartitionTransform) else list(partition)
-    for field in fields:
+    for place, field in enumerate(fields, 1):
         if not isinstance(field, str | PartitionTransform):
             raise ConfigError(
                 "partition-field",
@@ -99,13 +99,13 @@ def iceberg_adapter(data: Any, partition: Fields | None = None, sort: str | Sequ
                 "partition-field",
                 f"iceberg_adapter: partition: the column {column!r} is named twice; a column has one partition field.",
             )
-        columns[column] = {"name": column, PARTITION: True}
+        columns[column] = {"name": column, PARTITION: True, PARTITION_PLACE: place}
         if isinstance(field, PartitionTransform):
             columns[column][TRANSFORM] = field.to_hint_value()
             if field.name:
                 columns[column][NAME] = field.name
-    for name in [sort] if isinstance(sort, str) else sort or ():
-        columns.setdefault(name, {"name": name})[SORT] = True
+    for place, name in enumerate([sort] if isinstance(sort, str) else sort or (), 1):
+        columns.setdefault(name, {"name": name}).update({SORT: True, SORT_PLACE: place})
     if columns:
         resource.apply_hints(columns=columns)  # type: ignore[arg-type]
     return resource

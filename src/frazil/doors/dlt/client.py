@@ -25,7 +25,7 @@ from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.schema import Schema, TSchemaTables
 from dlt.common.schema.exceptions import SchemaCorruptedException
 from dlt.common.schema.typing import TLoaderReplaceStrategy, TTableSchemaColumns
-from dlt.common.schema.utils import get_nested_tables, has_table_seen_data
+from dlt.common.schema.utils import get_nested_tables, get_root_table, has_table_seen_data
 from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
 from dlt.destinations.job_impl import ReferenceFollowupJobRequest
 from dlt.destinations.sql_client import SqlClientBase, WithSqlClient
@@ -137,6 +137,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             hints.table_properties(self.schema.name, table)
             self._require_keys(table)
             self._require_root_keys(table)
+            self._require_one_disposition(table)
         return tables
 
     def update_stored_schema(
@@ -348,6 +349,8 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             rows=sum(pyarrow.parquet.read_metadata(path).num_rows for path in files),
             row_key=hints.first_with(table, "row_key"),
             root_key=hints.root_key(chain, table) if hints.is_nested(table) else None,
+            parent_key=hints.first_with(table, "parent_key"),
+            parent=next((place for place, one in enumerate(chain) if one["name"] == table.get("parent")), 0),
         )
 
     def _require_keys(self, table: PreparedTableSchema) -> None:
@@ -386,6 +389,20 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                     'because they were not merged from the beginning. Load the resource anew, with refresh="drop_resources"; '
                     "`source.root_key = True` before the first load adds the column in any case.",
                 )
+
+    def _require_one_disposition(self, table: PreparedTableSchema) -> None:
+        """A nested table is written together with its root, and in the same way."""
+        name = hints.name_of(table)
+        own = self.schema.tables[name].get("write_disposition")
+        root = get_root_table(self.schema.tables, name)
+        whole = root.get("write_disposition")
+        if own is not None and own != whole:
+            raise SchemaCorruptedException(
+                self.schema.name,
+                f"Table {name!r}: its write_disposition is {own!r}, and that of {root['name']!r}, in which it is nested, is "
+                f"{whole!r}. Nested tables are written as their root is: leave it out of nested_hints, or give the nested table "
+                "a primary_key there, which makes it a table of its own.",
+            )
 
     def _register_new_tables(self) -> None:
         for name, metadata in newest_metadata(self.config.searched()):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from dlt.common import logger
 from dlt.common.configuration import configspec
 from dlt.common.configuration.exceptions import ConfigurationValueError
+from dlt.common.configuration.specs.base_configuration import NotResolved
+from dlt.common.configuration.utils import ResolvedValueTrace, get_resolved_traces
 from dlt.common.destination import DestinationCapabilitiesContext
 from dlt.common.destination.client import DestinationClientDwhConfiguration
 from dlt.common.typing import TSecretStrValue
@@ -20,7 +22,7 @@ from frazil.doors.dlt.storage import ANY_TABLE
 from frazil.model.base import InconsistencyError
 from frazil.model.catalog import CatalogSpec
 from frazil.model.changes import Reader
-from frazil.model.secrets import mask_uri, remember, secret_values
+from frazil.model.secrets import MASK, mask_uri, masked, remember, secret_values
 from frazil.model.settings import RetrySettings, SparkSettings
 from frazil.model.sink import SinkSpec
 
@@ -29,6 +31,8 @@ SQL_SCHEMES = ("sqlite", "postgresql", "postgres")
 SCOPE, SIGNING_NAME = "PRINCIPAL_ROLE:ALL", "execute-api"
 # As many as Athena takes for the same: the tag has twice as many letters.
 _TAG_BYTES = 6
+# dlt has credentials for every destination; nothing here would read them.
+_NO_SETTINGS = ("credentials", "own_dataset", "any_namespace")
 
 
 @configspec
@@ -94,6 +98,11 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     spark_conf: dict[str, Any] | None = None
     """Further options of Spark."""
 
+    own_dataset: Annotated[str | None, NotResolved()] = dataclasses.field(default=None, init=False, repr=False, compare=False)
+    """The dataset of one schema, as it is named in the destination; set by ``of_dataset``."""
+    any_namespace: Annotated[str | None, NotResolved()] = dataclasses.field(default=None, init=False, repr=False, compare=False)
+    """The namespace as it was given: dlt makes the clients of further schemas from the settings of the first one's."""
+
     def on_resolved(self) -> None:
         """Everything that can be wrong is told before anything is done."""
         require_known(written_elsewhere(self.destination_name or self.destination_type), self.known(), self.own())
@@ -111,7 +120,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     @classmethod
     def own(cls) -> list[str]:
         """The names of the settings."""
-        return [name for name in cls.get_resolvable_fields() if not name.startswith("_")]
+        return [name for name in cls.get_resolvable_fields() if not name.startswith("_") and name not in _NO_SETTINGS]
 
     @classmethod
     def known(cls) -> list[str]:
@@ -133,7 +142,9 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     def of_dataset(self, name: str) -> IcebergRestConfiguration:
         """The same for the tables of one dataset."""
         own = self.copy()
-        own.namespace = _filled_in("namespace", self.namespace, dataset_name=name)
+        own.any_namespace = self.any_namespace or self.namespace
+        own.namespace = _filled_in("namespace", own.any_namespace, dataset_name=name)
+        own.own_dataset = name
         return own
 
     @property
@@ -284,7 +295,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             "table_location_layout",
             self.table_location_layout,
             namespace=self.namespace,
-            dataset_name=self.dataset_name or self.namespace,
+            dataset_name=self.own_dataset or self.dataset_name or self.namespace,
             table_name=table,
             location_tag=uniq_id(_TAG_BYTES),
         )
@@ -304,6 +315,23 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         for name in names:
             if getattr(self, name):
                 raise ConfigurationValueError(f"{name}: it has no meaning for a SQL catalog, and would be ignored.")
+
+
+def hide_secrets_in_traces() -> None:
+    """Keeps passwords out of what dlt shows and stores of a run: addresses and Spark's options may have some in them.
+
+    They are no secrets to dlt as a whole: it would refuse to find them in `config.toml`.
+    """
+    traces = get_resolved_traces()
+    for log in (traces.resolved_traces, traces.all_traces):
+        log[:] = [_without_secrets(trace) if isinstance(trace.config, IcebergRestConfiguration) else trace for trace in log]
+
+
+def _without_secrets(trace: ResolvedValueTrace) -> ResolvedValueTrace:
+    # In a variable options are one text, which does not tell what in it is secret.
+    is_text_of_options = trace.key == "spark_conf" and isinstance(trace.value, str)
+    value = MASK if is_text_of_options else masked(trace.value, trace.key)
+    return trace._replace(value=value, default_value=masked(trace.default_value, trace.key))
 
 
 def _is_location(warehouse: str) -> bool:

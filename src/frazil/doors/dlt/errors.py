@@ -25,7 +25,8 @@ _CURES = {
     "schema-mismatch": "Declare the column with the table's data_type: columns={...} of the resource; or change the table.",
     "columns-differ-by-case": "Rename one of them in the resource, or by a naming convention: SCHEMA__NAMING=snake_case.",
     "column-reserved": "Rename them in the resource.",
-    "order-differs": "Leave sort hints out to write in the table's order, or change that: ALTER TABLE ... WRITE ORDERED BY ...",
+    "nested-without-root": 'Load the resource anew, with refresh="drop_resources": its nested rows came before it was merged.',
+    "versions-mixed": "Yield each primary_key once, or use the strategy delete-insert, which tells the nested rows apart.",
     "rolled-back": 'Set the table\'s branch to that snapshot again, or load the resource anew with refresh="drop_resources".',
     "namespace-missing": "Run the pipeline again: it makes the namespace.",
     "s3-access-denied": "Check s3_access_key_id and s3_secret_access_key, and the permissions s3:GetObject, s3:PutObject, "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dlt.common.destination import Destination, DestinationCapabilitiesContext
 from dlt.common.destination.configuration import ParquetFormatConfiguration
 
-from frazil.doors.dlt.configuration import IcebergRestConfiguration
+from frazil.doors.dlt.configuration import IcebergRestConfiguration, hide_secrets_in_traces
 from frazil.doors.dlt.known import require_known
 from frazil.model.secrets import mask_uri
 
@@ -29,6 +29,16 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
         spec = IcebergRestConfiguration
         require_known(((name, type(self).__name__) for name in options), spec.known(), spec.own())
         super().__init__(catalog_uri=catalog_uri, namespace=namespace, warehouse=warehouse, **options)
+
+    def configuration(self, initial_config: IcebergRestConfiguration, accept_partial: bool = False) -> IcebergRestConfiguration:
+        """The settings, from arguments and from dlt's configuration."""
+        if self.config_params.get("credentials") is not None:
+            # dlt puts there what a pipeline's `run` was given.
+            require_known([("credentials", "run")], self.spec.known(), self.spec.own())
+        try:
+            return super().configuration(initial_config, accept_partial)
+        finally:
+            hide_secrets_in_traces()
 
     @property
     def client_class(self) -> type[IcebergRestClient]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
@@ -26,10 +27,12 @@ from frazil.model.types import parse_type
 
 PARTITION, TRANSFORM, NAME = "x-partition", "x-partition-transform", "x-partition-name"
 SORT = "sort"
+# Which of several columns comes first: dlt keeps columns in the order in which the data brought them.
+PARTITION_PLACE, SORT_PLACE = "x-partition-place", "x-sort-place"
 # The hints of dlt's own adapter for Iceberg tables.
 DLT_PARTITION, DLT_PROPERTIES = "x-iceberg-partition", "x-iceberg-table-properties"
 
-_KNOWN_HINTS = (PARTITION, TRANSFORM, NAME)
+_KNOWN_HINTS = (PARTITION, TRANSFORM, NAME, PARTITION_PLACE)
 _CALL = re.compile(r"^(?P<name>[a-z]+)(?:\[(?P<width>\d+)\])?$")
 _PLAIN = {"text": "string", "double": "double", "bool": "boolean", "date": "date", "time": "string", "binary": "binary",
           "json": "string"}  # fmt: skip
@@ -93,7 +96,8 @@ def declared_columns(table: PreparedTableSchema, caps: DestinationCapabilitiesCo
 
 def partition_fields(schema_name: str, table: PreparedTableSchema, caps: DestinationCapabilitiesContext) -> list[PartitionField]:
     """The partition fields that the hints of a table ask for."""
-    fields = [_from_column(schema_name, table, name, column, caps) for name, column in table["columns"].items()]
+    columns = _by_place(table, table["columns"], PARTITION_PLACE)
+    fields = [_from_column(schema_name, table, name, table["columns"][name], caps) for name in columns]
     told = [field for field in fields if field is not None]
     for one in cast(list[Mapping[str, Any]], table.get(DLT_PARTITION, [])):
         told.append(_from_dlt(schema_name, table, one, caps))
@@ -114,7 +118,7 @@ def _from_column(
             raise _wrong(schema_name, table, f"column {name!r}: unknown hint {hint!r}; did you mean {near!r}?")
     wanted = bool(given.get(PARTITION) or given.get("partition"))
     if not wanted:
-        if alone := [hint for hint in (TRANSFORM, NAME) if given.get(hint)]:
+        if alone := [hint for hint in (TRANSFORM, NAME, PARTITION_PLACE) if given.get(hint)]:
             raise _wrong(schema_name, table, f"column {name!r}: the hint {alone[0]!r} has no meaning without {PARTITION!r}: True")
         return None
     kind = column_type(column, caps)
@@ -169,7 +173,13 @@ def _field(
 
 def sorted_by(table: PreparedTableSchema) -> tuple[str, ...]:
     """The columns that the rows of each file are sorted by."""
-    return tuple(get_columns_names_with_prop(_plain(table), SORT))
+    return tuple(_by_place(table, get_columns_names_with_prop(_plain(table), SORT), SORT_PLACE))
+
+
+def _by_place(table: PreparedTableSchema, names: Iterable[str], hint: str) -> list[str]:
+    """Columns in the order that a hint tells, and those without it behind them."""
+    places: dict[str, float] = {name: cast(Mapping[str, Any], table["columns"][name]).get(hint, math.inf) for name in names}
+    return sorted(places, key=lambda name: places[name])
 
 
 def table_properties(schema_name: str, table: PreparedTableSchema) -> dict[str, str]:
@@ -214,11 +224,13 @@ def delete_mark(table: PreparedTableSchema, default: str | None) -> DeleteMark |
 
 
 def root_key(chain: Sequence[PreparedTableSchema], table: PreparedTableSchema) -> str | None:
-    """The column that says to which row of the root table a nested row belongs."""
-    own = first_with(table, "root_key")
-    if own is None and table.get("parent") == chain[0]["name"]:
-        own = first_with(table, "parent_key")
-    return own
+    """The column that says to which row of the root table a nested row belongs.
+
+    In a table that is nested in the root itself that is the key of its parent: all rows have it, also those that were appended
+    before the resource was merged.
+    """
+    own = first_with(table, "parent_key") if table.get("parent") == chain[0]["name"] else None
+    return own or first_with(table, "root_key")
 
 
 def _wrong(schema_name: str, table: PreparedTableSchema, text: str) -> SchemaCorruptedException:

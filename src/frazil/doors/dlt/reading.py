@@ -17,6 +17,8 @@ from dlt.destinations.typing import DBTransaction
 from sqlglot import exp
 from sqlglot.optimizer.qualify import qualify
 
+from frazil.engine.arrow import ArrowParts
+
 if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
     from pyspark.sql import DataFrame, SparkSession
@@ -58,37 +60,40 @@ def answer(frame: DataFrame) -> ArrowTable:
 
 
 class SparkCursor:
-    """The answer to a query."""
+    """The answer to a query. All of it at once is in memory; what is read row by row, or in chunks, is there a part at a time."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
+        self._left = ArrowParts(frame)
         self.description = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields] or None
-        self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
-        return list(self._left())
+        return _rows(self._left.take())
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """So many of the rows that are left."""
-        rows = self._left()
-        return [row for _, row in zip(range(size), rows, strict=False)]
+        return _rows(self._left.take(size))
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row."""
-        return next(self._left(), None)
+        return next(iter(self.fetchmany(1)), None)
 
     def arrow(self) -> ArrowTable:
         """All rows as an Arrow table."""
         return answer(self._frame)
 
+    def arrow_chunks(self, size: int) -> Iterator[ArrowTable]:
+        """The rows that are left as Arrow tables of so many rows."""
+        while (table := self._left.take(size)) is not None:
+            yield table
+
     def close(self) -> None:
         """Nothing is open."""
 
-    def _left(self) -> Iterator[tuple[Any, ...]]:
-        if self._rows is None:
-            self._rows = zip(*(column.to_pylist() for column in self.arrow().columns), strict=True)
-        return self._rows
+
+def _rows(table: ArrowTable | None) -> list[tuple[Any, ...]]:
+    return [] if table is None else list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 class SparkCursorImpl(DBApiCursorImpl):
@@ -98,12 +103,10 @@ class SparkCursorImpl(DBApiCursorImpl):
 
     def iter_arrow(self, chunk_size: int) -> Generator[ArrowTable, None, None]:
         """Arrow tables of so many rows, or one of all."""
-        table = self.native_cursor.arrow()
-        if not chunk_size:
-            yield table
-            return
-        for start in range(0, table.num_rows, chunk_size):
-            yield table.slice(start, chunk_size)
+        if chunk_size:
+            yield from self.native_cursor.arrow_chunks(chunk_size)
+        else:
+            yield self.native_cursor.arrow()
 
 
 class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
