@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from sql_cases import LAKE, refused, run, session
 
-from frazil.doors.sql import Definitions, parse, render
+from frazil.doors.sql import Answer, Definitions, parse, render
 from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.select import with_tables
+from frazil.doors.sql.sinks import trace_of
 from frazil.doors.sql.statements import Kind, Query
 from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.query import Rows
@@ -148,6 +149,11 @@ def test_drop_finds_what_uses_an_object_that_was_created_later(tmp_path: Path) -
     assert here.project().pipelines == ()
 
 
+def test_two_columns_of_one_name_are_both_in_a_document() -> None:
+    answer = Answer("SELECT", columns=("id", "id", "id_2"), rows=((1, 2, 3),))
+    assert answer.to_json()["rows"] == [{"id": 1, "id_3": 2, "id_2": 3}]
+
+
 def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as plain:
@@ -168,6 +174,76 @@ def test_two_sessions_do_not_make_the_same_object_twice(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is there already"):
         second.apply([Change(added=secret)])  # type: ignore[arg-type]
     assert (second.version, list(second.all())) == (1, ["s"])
+
+
+def test_what_another_session_changes_meanwhile_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, other = session(tmp_path), session(tmp_path)
+    run(here, SCRIPT)
+    kept, raced = Definitions.apply, []
+
+    def apply(self: Definitions, changes: Sequence[Change], version: int | None = None) -> bool:
+        if not raced:
+            raced.append(1)
+            run(other, "DROP VIEW odd CASCADE")
+        return kept(self, changes, version)
+
+    monkeypatch.setattr(Definitions, "apply", apply)
+    assert "there is no source" in refused(here, "CREATE VIEW more AS SELECT * FROM odd").message
+    assert "more" not in here.definitions.all()
+
+
+def test_what_cannot_be_read_any_more_can_be_dropped(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    with sqlite3.connect(here.definitions.path) as plain:
+        plain.execute("UPDATE definitions SET sql = 'CREATE VIEW odd AS SOMETHING ELSE' WHERE name = 'odd'")
+    with pytest.raises(ConfigError, match="<view odd>:1:20: a query is expected here") as raised:
+        here.project()
+    assert raised.value.fix == "DROP VIEW odd, and create it anew."
+    assert ("odd", "view") in [row[:2] for row in run(here, "SHOW OBJECTS")[0].rows]
+    assert "'odd' is used by odds" in refused(here, "DROP VIEW odd").message
+    (answer,) = run(here, "DROP VIEW odd CASCADE")
+    assert answer.message == "dropped odd, odds"
+    assert [one.name for one in here.project().pipelines] == ["bought"]
+
+
+def test_a_table_goes_on_with_what_it_has(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    into = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE '{}')"
+    source = "CREATE SOURCE topic (a text, n int) FROM KAFKA CONNECTION kafka (TOPIC '{}') FORMAT JSON;"
+    sums = "CREATE VIEW sums AS SELECT a, sum({}) AS n FROM topic GROUP BY a;"
+    plain, grouped = f"CREATE SINK plain FROM topic {into.format('p')};", f"CREATE SINK grouped FROM sums {into.format('g')};"
+    run(here, f"{LAKE}CREATE CONNECTION kafka TO KAFKA (BROKER 'k:9092'); {source.format('a')}{sums.format('n')}{plain}{grouped}")
+
+    def begin_anew(topic: str, expression: str) -> None:
+        run(here, f"DROP SOURCE topic CASCADE; {source.format(topic)}{sums.format(expression)}")
+
+    begin_anew("b", "n * 2")
+    run(here, plain + grouped)  # nothing was written yet
+    for made in here.project().pipelines:
+        here.definitions.note(trace_of(made))
+    begin_anew("b", "n * 2")
+    run(here, plain + grouped)
+    begin_anew("b", "n")
+    error = refused(here, grouped)
+    assert "lake.n.g holds sums of another view" in error.message
+    assert error.location is not None
+    assert error.location.text.startswith("sums", error.location.column - 1)
+    run(here, f"CREATE SINK grouped FROM sums {into.format('g2')};")
+    begin_anew("c", "n")
+    error = refused(here, plain)
+    assert "a sink of this name has written topic b into lake.n.p" in error.message
+    run(here, plain.replace("SINK plain", "SINK other"))
+
+
+def test_another_table_of_a_database_under_the_name_of_a_sink_is_refused(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SCRIPT)
+    for made in here.project().pipelines:
+        here.definitions.note(trace_of(made))
+    sink = "DROP SINK bought; CREATE SINK bought FROM {} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'orders')"
+    run(here, sink.format("orders"))
+    assert "has written public.orders of the database shop into lake.n.orders" in refused(here, sink.format("people")).message
 
 
 def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
@@ -199,6 +275,16 @@ def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_told(tmp_path: Path, 
         (
             "WITH odds AS (SELECT * FROM odds), b AS (SELECT * FROM Odds) SELECT * FROM odds, b",
             "WITH odds AS (SELECT * FROM `lake`.`n`.`odds`), b AS (SELECT * FROM Odds) SELECT * FROM odds, b",
+        ),
+        ("SELECT bought.id FROM bought", "SELECT bought.id FROM `lake`.`n`.`orders` AS `bought`"),
+        ("SELECT b.id FROM Bought AS b", "SELECT b.id FROM `lake`.`n`.`orders` AS b"),
+        (
+            "SELECT bought.id FROM bought VERSION AS OF 3 WHERE bought.id > 1",
+            "SELECT bought.id FROM `lake`.`n`.`orders` VERSION AS OF 3 AS `bought` WHERE bought.id > 1",
+        ),
+        (
+            "SELECT * FROM (SELECT id FROM bought FOR TIMESTAMP AS OF '2026-01-01')",
+            "SELECT * FROM (SELECT id FROM `lake`.`n`.`orders` FOR TIMESTAMP AS OF '2026-01-01' AS `bought`)",
         ),
         ("SELECT * FROM range(3)", "SELECT * FROM range(3)"),
         ("SELECT * FROM range(3) r, odds o", "SELECT * FROM range(3) r, `lake`.`n`.`odds` o"),

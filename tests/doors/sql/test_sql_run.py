@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,86 @@ def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
     door.run()
     assert door.rows("SELECT id FROM known ORDER BY id") == [(0,), (2,)]
     assert door.sql("VALIDATE CONNECTION kafka")[0].message == f"connected to the Kafka cluster at {kafka.address()}"
+
+
+def test_a_grouped_view_over_a_topic_keeps_its_table_up(door: Door, kafka: Kafka) -> None:
+    topic = kafka.create_topic(partitions=2)
+
+    def produce(*numbers: int) -> None:
+        rows = [Message(json.dumps({"timestamp": n, "version": f"v{n % 2}"}), partition=n % 2) for n in numbers]
+        kafka.produce(topic, [*rows, Message(None, "nothing")])
+
+    source = f"""CREATE SOURCE events (timestamp int, version text) FROM KAFKA CONNECTION kafka (TOPIC '{topic}') FORMAT JSON;"""
+    grouped = "SELECT right(version, 1) AS parity, count(*) AS offset, {} AS total FROM events WHERE timestamp > 0 GROUP BY 1"
+    sink = f"CREATE SINK sums FROM totals {into('sums')};"
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}'); {source}
+                 CREATE VIEW totals AS {grouped.format("sum(timestamp)")}; {sink}""")
+    produce(0, 1, 2, 3)
+    (commit,) = door.run()
+    assert commit.counts.balanced
+    produce(4, 5, 7)
+    door.run()
+    assert door.rows("SELECT sums.parity, offset, total FROM sums ORDER BY 1") == [("0", 2, 6), ("1", 4, 16)]
+    door.sql(f"DROP SINK sums; {sink}")
+    assert door.run() == []
+    door.sql(f"DROP VIEW totals CASCADE; CREATE VIEW totals AS {grouped.format('sum(timestamp * 2)')}")
+    assert "holds sums of another view" in refused(door.session, sink).message
+
+
+def test_another_topic_under_the_name_of_a_sink_is_refused(door: Door, kafka: Kafka) -> None:
+    source = "CREATE SOURCE events FROM KAFKA CONNECTION kafka (TOPIC '{}') FORMAT TEXT;"
+    first, second = kafka.create_topic(), kafka.create_topic()
+    kafka.produce(first, [Message("a")])
+    sink = f"CREATE SINK texts FROM events {into('texts')};"
+    door.sql(f"CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}'); {source.format(first)} {sink}")
+    door.run()
+    door.sql(f"DROP SOURCE events CASCADE; {source.format(second)}")
+    assert f"a sink of this name has written topic {first} into lake.shop.texts" in refused(door.session, sink).message
+
+
+@pytest.mark.parametrize("kind", ["TEXT", "BYTES"])
+def test_a_key_that_is_one_value_is_the_column_key(door: Door, kafka: Kafka, kind: str) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [Message("a", "k1"), Message("b", "k2"), Message("c", "k1"), Message(None, "k2"), Message("d", "k3")])
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}');
+                 CREATE SOURCE notes FROM KAFKA CONNECTION kafka (TOPIC '{topic}')
+                 KEY FORMAT {kind} VALUE FORMAT TEXT INCLUDE KEY AS raw, PARTITION ENVELOPE UPSERT;
+                 CREATE SINK kept FROM notes {into("notes", "KEY (key)")};""")
+    door.run()
+    assert door.rows("SELECT string(kept.key), kept.value, string(raw), partition FROM kept ORDER BY 1") == [
+        ("k1", "c", "k1", 0),
+        ("k3", "d", "k3", 0),
+    ]
+
+
+def test_what_is_included_under_another_name_leaves_a_column_of_its_own_name_alone(door: Door, kafka: Kafka) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [Message(json.dumps({"offset": 7, "left": "abc"}))])
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}');
+                 CREATE SOURCE events (offset int, left text) FROM KAFKA CONNECTION kafka (TOPIC '{topic}')
+                 FORMAT JSON INCLUDE OFFSET AS place;
+                 CREATE VIEW named AS SELECT * EXCEPT (left), left(left, 2) AS l, TIMESTAMP '2026-01-31 12:00:00' AS t
+                 FROM events;
+                 CREATE SINK placed FROM named {into("placed")};""")
+    door.run()
+    assert door.rows("SELECT offset, place, l, date(t) FROM placed") == [(7, 0, "ab", date(2026, 1, 31))]
+
+
+def test_a_sink_that_was_dropped_and_created_again_is_started_again(door: Door) -> None:
+    def started(told: list[Event], name: str) -> int:
+        return sum(isinstance(event, Started) and event.pipeline == name for event in told)
+
+    again = f"CREATE SINK again FROM few {into('again')}"
+    door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms');
+                 CREATE SOURCE few FROM LOAD GENERATOR COUNTER (UP TO 3);
+                 CREATE SINK on_and_on FROM ticks {into("ticks")}; {again};""")
+    with door.running() as told:
+        wait_until(lambda: any(isinstance(e, Stopped) and e.pipeline == "again" for e in told), 120, "the end of the source")
+        door.sql(f"DROP SINK again; CREATE SINK beside FROM few {into('beside')}")
+        wait_until(lambda: started(told, "beside"), 120, "the run to have seen the drop")
+        door.sql(again)
+        wait_until(lambda: started(told, "again") == 2, 120, "the second start")
+    assert door.rows("SELECT count(*) FROM again") == [(3,)]
 
 
 def test_changes_that_debezium_tells_are_followed_by_sinks_and_through_views(door: Door, kafka: Kafka) -> None:

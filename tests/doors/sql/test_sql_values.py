@@ -246,8 +246,31 @@ def test_a_kafka_source(tmp_path: Path) -> None:
     assert (made.source.bootstrap_servers, made.source.topics) == ("a:9092,b:9092", ("orders",))
     assert (made.source.start_offset, made.source.consumer_group) == ("earliest", "g")
     assert made.source.format.model_dump(by_alias=True)["schema"][0]["required"]
-    assert (made.source.metadata, made.source.metadata_prefix) == (("offset", "timestamp"), "")
-    assert [(one.type, one.model_dump()["to"]) for one in made.transforms] == [("rename_field", "place")]
+    assert made.source.metadata == ("offset", "timestamp")
+    assert [(one.type, one.model_dump()["to"]) for one in made.transforms] == [
+        ("rename_field", "place"),
+        ("rename_field", "timestamp"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "clauses", "said", "token"),
+    [
+        ("(id bigint, offset int)", "FORMAT JSON INCLUDE PARTITION, OFFSET", "the column 'offset' is declared already", "OFFSET"),
+        ("(id bigint, Place int)", "FORMAT JSON INCLUDE OFFSET AS place", "the column 'place' is declared already", "place"),
+        ("", "FORMAT JSON INCLUDE OFFSET AS x, TIMESTAMP AS X", "the column 'X' is there already", "X"),
+        ("", "FORMAT TEXT INCLUDE OFFSET AS value", "the column 'value' is the value of the messages", "value"),
+        ("(key text)", "KEY FORMAT TEXT VALUE FORMAT JSON", "the column 'key' is declared already", "TEXT"),
+        ("", "KEY FORMAT BYTES VALUE FORMAT TEXT INCLUDE KEY", "the column 'key' is there already", "BYTES"),
+    ],
+)
+def test_columns_of_one_name_are_refused_at_the_later(tmp_path: Path, columns: str, clauses: str, said: str, token: str) -> None:
+    here = session(tmp_path)
+    run(here, KAFKA)
+    error = refused(here, f"CREATE SOURCE o {columns} FROM KAFKA CONNECTION kafka (TOPIC 't') {clauses}")
+    assert said in error.message
+    assert error.location is not None
+    assert error.location.text.startswith(token, error.location.column - 1)
 
 
 def test_sasl_and_tls_of_a_kafka_connection(tmp_path: Path) -> None:
@@ -268,7 +291,7 @@ def test_sasl_and_tls_of_a_kafka_connection(tmp_path: Path) -> None:
     [
         ("FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION csr", "", "append", False),
         ("FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION csr ENVELOPE DEBEZIUM", "", "upsert", True),
-        ("KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT", "KEY (value)", "upsert", True),
+        ("KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT", "KEY (key)", "upsert", True),
         ("KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE DEBEZIUM", "MODE APPEND WITH (DIFF COLUMN = 'd')", "append", True),
         ("KEY FORMAT JSON VALUE FORMAT JSON", "", "append", True),
     ],

@@ -39,6 +39,21 @@ def steps(query: str) -> list[object]:
             ["a", ["id"], ["id + 1 AS id"], ["id"]],
         ),
         ("SELECT a -- why\n, b FROM s", [["a", "b"]]),
+        ("SELECT timestamp, offset, version FROM s", [["timestamp", "offset", "version"]]),
+        ("SELECT a AS version, b timestamp, c offset FROM s", [["a AS version", "b timestamp", "c offset"]]),
+        ("SELECT left(a, 2) AS l, right(a, 1) r FROM s", [["left(a, 2) AS l", "right(a, 1) r"]]),
+        (
+            "SELECT order, limit + 1 AS n, timestamp AS of FROM s WHERE left(a, 1) = 'x' AND offset > 3",
+            ["left(a, 1) = 'x' AND offset > 3", ["order", "limit + 1 AS n", "timestamp AS of"]],
+        ),
+        (
+            "SELECT TIMESTAMP '2026-01-01' AS t FROM s WHERE timestamp > TIMESTAMP '2026-01-02'",
+            ["timestamp > TIMESTAMP '2026-01-02'", ["TIMESTAMP '2026-01-01' AS t"]],
+        ),
+        ("SELECT * EXCEPT (a) FROM s", [["* EXCEPT (a)"]]),
+        ("SELECT s.* EXCEPT (a, b) FROM s", [["* EXCEPT (a, b)"]]),
+        ("SELECT a IS NOT DISTINCT FROM b AS same FROM s", [["a IS NOT DISTINCT FROM b AS same"]]),
+        ("SELECT version.left FROM s version", [["left"]]),
     ],
 )
 def test_a_view_is_steps_over_its_source(query: str, expected: list[object]) -> None:
@@ -93,6 +108,11 @@ def test_an_aggregate_is_what_each_row_adds() -> None:
     ]
 
 
+def test_groups_may_have_names_that_are_words_of_clauses() -> None:
+    found = view("SELECT timestamp, left(a, 1) AS version, count(*) AS offset FROM s GROUP BY timestamp, left(a, 1)")
+    assert (found.keys, found.combine) == (("timestamp", "version"), {"offset": "sum"})
+
+
 @pytest.mark.parametrize("group", ["1", "country", "COUNTRY", "`country`", "upper(c)"])
 def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None:
     assert view(f"SELECT upper(c) AS country, count(*) AS n FROM s GROUP BY {group}").keys == ("country",)
@@ -104,6 +124,12 @@ def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None
         ("SELECT DISTINCT a FROM s", "DISTINCT compares rows", "DISTINCT"),
         ("SELECT a FROM s, t", "streams are not joined", ","),
         ("SELECT a FROM s LEFT JOIN t ON x", "streams are not joined", "LEFT"),
+        ("SELECT a FROM s NATURAL LEFT JOIN t", "streams are not joined", "NATURAL"),
+        ("SELECT a FROM s x CROSS JOIN t", "streams are not joined", "CROSS"),
+        ("SELECT a FROM s WHERE b EXCEPT (SELECT a FROM t)", "a view reads one source", "EXCEPT"),
+        ("SELECT a FROM s WHERE timestamp > 1 OFFSET 3", "a stream has no first rows", "OFFSET"),
+        ("SELECT a FROM s TIMESTAMP AS OF '2026-01-01'", "which has no versions", "TIMESTAMP"),
+        ("SELECT a FROM s WINDOW w AS (PARTITION BY a)", "WINDOW", "WINDOW"),
         ("SELECT a FROM s ORDER BY a", "rows of a table have no order", "ORDER"),
         ("SELECT a FROM s LIMIT 3", "a stream has no first rows", "LIMIT"),
         ("SELECT a FROM s UNION SELECT a FROM t", "a view reads one source", "UNION"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,13 +32,17 @@ from frazil.model.sink import SinkSpec
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one statement. ``notes`` are worth reading, and no part of the data."""
+    """The answer to one statement. ``notes`` are worth reading, and no part of the data.
+
+    ``is_data``: the rows hold no values of frazil's own options, so that whatever stands in them is no secret of its.
+    """
 
     statement: str
     message: str = ""
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    is_data: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
@@ -46,9 +50,22 @@ class Answer:
         if self.message:
             made["message"] = self.message
         if self.columns:
-            made["columns"] = list(self.columns)
-            made["rows"] = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+            names = _apart(self.columns)
+            made["columns"] = names
+            made["rows"] = [dict(zip(names, row, strict=True)) for row in self.rows]
         return made | ({"notes": list(self.notes)} if self.notes else {})
+
+
+def _apart(columns: Sequence[str]) -> list[str]:
+    """Names of which no two are the same: the second `id` of a join is `id_2`."""
+    made: list[str] = []
+    for name in columns:
+        number, unique = 1, name
+        while unique in made or (number > 1 and unique in columns):
+            number += 1
+            unique = f"{name}_{number}"
+        made.append(unique)
+    return made
 
 
 def show(statement: Show, definitions: Mapping[str, Definition], world: World) -> Answer:
@@ -68,7 +85,7 @@ def show(statement: Show, definitions: Mapping[str, Definition], world: World) -
             columns, rows = ("name", "created"), [(one.name, _time(one)) for one in chosen]
         case _:
             columns, rows = ("name", "type", "created"), [(one.name, one.kind.lower(), _time(one)) for one in chosen]
-    return Answer(statement.title, columns=columns, rows=tuple(rows))
+    return Answer(statement.title, columns=columns, rows=tuple(rows), is_data=True)
 
 
 def _matches(name: str, like: str | None) -> bool:
@@ -148,7 +165,7 @@ def table_columns(title: str, sink: SinkSpec) -> Answer:
         (one.name, one.type, "not null" if one.required else "", "key" if one.name in keys else "") for one in facts.columns
     )
     notes = (f"partitioned by {', '.join(facts.partition)}",) if facts.partition else ()
-    return Answer(title, columns=("column", "type", "null", "key"), rows=rows, notes=notes)
+    return Answer(title, columns=("column", "type", "null", "key"), rows=rows, notes=notes, is_data=True)
 
 
 def explain(title: str, sink: CreateSink, made: PipelinePlan, spec: SinkSpec) -> Answer:

@@ -62,6 +62,7 @@ def _create(statement: Create, world: World) -> tuple[Change, Answer]:
     change = Change(added=statement)
     after = world.after(change)
     _check(after, statement)
+    _require_readable(statement)
     words = f"created {statement.kind.lower()} {statement.name.text}"
     return change, Answer(statement.title, words, notes=_notes(after, statement))
 
@@ -85,16 +86,18 @@ def _alter(statement: Alter, world: World) -> tuple[Change, Answer]:
 
 @defined.register
 def _drop(statement: Drop, world: World) -> tuple[Change, Answer]:
-    if statement.if_exists and statement.name.text not in world.objects:
-        words = f"there is no {statement.kind.lower()} {statement.name.text}: nothing was changed"
+    name, is_broken = statement.name.text, statement.name.text in world.broken
+    if statement.if_exists and name not in world.objects and not is_broken:
+        words = f"there is no {statement.kind.lower()} {name}: nothing was changed"
         return Change(), Answer(statement.title, words)
-    found = world.find(statement, statement.name, statement.kind)
-    users = world.dependents(found.name.text)
+    if not is_broken:
+        world.find(statement, statement.name, statement.kind)
+    users = world.dependents(name)
     if users and not statement.cascade:
-        words = f"{found.name.text!r} is used by {', '.join(users)}"
+        words = f"{name!r} is used by {', '.join(users)}"
         raise statement.wrong("sql-in-use", statement.name.at, words, fix="Drop these first, or add CASCADE.")
-    names = (found.name.text, *users)
-    sinks = [one for one in (world.objects[name] for name in names) if isinstance(one, CreateSink)]
+    names = (name, *users)
+    sinks = [one for one in map(world.objects.get, names) if isinstance(one, CreateSink)]
     return Change(removed=names), Answer(statement.title, f"dropped {', '.join(names)}", notes=_left(world, sinks))
 
 
@@ -104,7 +107,11 @@ def _left(world: World, sinks: list[CreateSink]) -> tuple[str, ...]:
         return ()
     notes = [f"the tables of {', '.join(sink.name.text for sink in sinks)} stay as they are"]
     for sink in sinks:
-        source = pipeline(world, sink).source
+        try:
+            source = pipeline(world, sink).source
+        except ConfigError as error:
+            notes.append(f"what {sink.name.text} read cannot be told any more: {_TAIL.sub('', error.message)}")
+            continue
         if isinstance(source, PostgresCdcSource):
             notes.append(
                 f"the replication slot {source.slot} of {sink.name.text} stays, and the database {source.database} keeps its "
@@ -144,6 +151,17 @@ def _check(world: World, statement: Create) -> None:
             check_sink(world, statement)
         case _:
             pass
+
+
+def _require_readable(statement: Create) -> None:
+    """What is kept is read again by every statement that follows."""
+    try:
+        (read,) = parse(render(statement))
+    except ConfigError as error:
+        words = f"this could not be read again once it is kept: {_TAIL.sub('', error.message)}"
+        raise statement.wrong("sql-unkept", statement.name.at, words) from error
+    if read != statement:
+        raise statement.wrong("sql-unkept", statement.name.at, "this would be something else once it is kept")
 
 
 def _notes(world: World, statement: Create) -> tuple[str, ...]:

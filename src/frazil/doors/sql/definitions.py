@@ -32,6 +32,12 @@ CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE version (number INTEGER NOT NULL);
 INSERT INTO version VALUES (0);
 """
+# What sinks have written outlives them. Files that were made without this table get it when there is something to note.
+_WRITTEN = """
+CREATE TABLE IF NOT EXISTS written (
+    sink TEXT NOT NULL, into_table TEXT NOT NULL, reads TEXT NOT NULL, sums TEXT NOT NULL, PRIMARY KEY (sink, into_table)
+)
+"""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,16 @@ class Change:
     added: Create | None = None
     altered: Create | None = None
     removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a sink has written into a table: rows of what, and sums of which view, as a digest. Empty where it does not matter."""
+
+    sink: str
+    table: str
+    reads: str = ""
+    sums: str = ""
 
 
 class Definitions:
@@ -87,12 +103,31 @@ class Definitions:
         remember(found.values())
         return found
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Keeps all these changes, or none of them."""
+    def traces(self) -> tuple[Trace, ...]:
+        """What sinks have written, also those that were dropped since."""
+        with self._reading() as connection:
+            if connection is None or not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'written'").fetchone():
+                return ()
+            return tuple(Trace(*row) for row in connection.execute("SELECT sink, into_table, reads, sums FROM written"))
+
+    def note(self, trace: Trace) -> None:
+        """Keeps what a sink has written. That is no change of the definitions."""
+        if not self.path.exists() or trace in self.traces():
+            return
+        with self._connected() as connection:
+            connection.execute(_WRITTEN)
+            row = (trace.sink, trace.table, trace.reads, trace.sums)
+            connection.execute("INSERT OR REPLACE INTO written VALUES (?, ?, ?, ?)", row)
+
+    def apply(self, changes: Iterable[Change], version: int | None = None) -> bool:
+        """Keeps all these changes, or none of them: false when the definitions have another version than was looked at."""
         real = [change for change in changes if change != Change()]
         if not real:
-            return
+            return True
         with self._writing() as connection:
+            now = int(connection.execute("SELECT number FROM version").fetchone()[0])
+            if version is not None and version != now:
+                return False
             for change in real:
                 if change.added is not None:
                     _add(connection, change.added)
@@ -101,6 +136,8 @@ class Definitions:
                 for name in change.removed:
                     connection.execute("DELETE FROM definitions WHERE name = ?", (name,))
                     connection.execute("DELETE FROM secrets WHERE name = ?", (name,))
+            connection.execute("UPDATE version SET number = number + 1")
+        return True
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
@@ -121,7 +158,6 @@ class Definitions:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
-                connection.execute("UPDATE version SET number = number + 1")
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise

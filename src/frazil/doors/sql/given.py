@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from frazil.doors.sql.cursor import did_you_mean
-from frazil.doors.sql.definitions import Change, Definition
+from frazil.doors.sql.definitions import Change, Definition, Trace
+from frazil.doors.sql.render import name as quoted
 from frazil.doors.sql.statements import (
     Create,
     CreateConnection,
@@ -36,15 +37,27 @@ UNKNOWN_OBJECT = "sql-unknown-object"
 
 @dataclass(frozen=True)
 class World:
-    """All objects that there are, and the values of secrets."""
+    """All objects that there are, the values of secrets, and what sinks have written.
+
+    ``broken``: definitions that cannot be read, and why. They can be dropped.
+    """
 
     objects: Mapping[str, Create]
     secrets: Mapping[str, str]
+    traces: tuple[Trace, ...] = ()
+    broken: Mapping[str, ConfigError] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, definitions: Mapping[str, Definition], secrets: Mapping[str, str]) -> World:
+    def of(cls, definitions: Mapping[str, Definition], secrets: Mapping[str, str], traces: tuple[Trace, ...] = ()) -> World:
         """The world that a catalog of definitions describes."""
-        return cls({name: definition.statement for name, definition in definitions.items()}, secrets)
+        objects, broken = {}, {}
+        for name, definition in definitions.items():
+            try:
+                objects[name] = definition.statement
+            except ConfigError as error:
+                error.fix = f"DROP {definition.kind} {quoted(name)}, and create it anew."
+                broken[name] = error
+        return cls(objects, secrets, traces, broken)
 
     def after(self, change: Change) -> World:
         """The world when something has changed."""
@@ -54,7 +67,8 @@ class World:
             objects[statement.name.text] = statement
             if isinstance(statement, CreateSecret):
                 secrets[statement.name.text] = statement.value
-        return World(objects, secrets)
+        broken = {name: error for name, error in self.broken.items() if name not in change.removed}
+        return replace(self, objects=objects, secrets=secrets, broken=broken)
 
     def find(self, by: Statement, name: Word, *kinds: Kind) -> Create:
         """The object of a name, which must be of one of these kinds."""
@@ -90,12 +104,19 @@ class World:
 
     def dependents(self, name: str) -> list[str]:
         """The objects that use this one, by themselves or through others, in the order of creation."""
-        uses = {other: {self.owner(word.text) for word in names_in(one)} for other, one in self.objects.items()}
+        uses = {other: {self.owner(word.text) or word.text for word in _names_in(one)} for other, one in self.objects.items()}
         used = {name}
         # An object can use one that was created after it, since it was altered.
         while more := {other for other in uses if other not in used and uses[other] & used}:
             used |= more
         return [other for other in self.objects if other in used and other != name]
+
+
+def _names_in(statement: Create) -> list[Word]:
+    try:
+        return list(names_in(statement))
+    except ConfigError:
+        return []  # a view that cannot be taken apart is told where it is used, and can be dropped
 
 
 class Given:

@@ -10,6 +10,7 @@ from typing import NoReturn
 from frazil.doors.sql.cursor import Cursor, did_you_mean
 from frazil.doors.sql.statements import Option, Options, Reference, Target, Word
 from frazil.doors.sql.tokens import Mark
+from frazil.model.secrets import is_secret_name, remember
 
 UNKNOWN = "sql-unknown-option"
 
@@ -184,7 +185,10 @@ def _value(cursor: Cursor, known: Known) -> Word | tuple[Word, ...] | Reference:
             value = cursor.text(what)
             return Word(f"-{value.text}", value.at) if minus else value
         case _:
-            return cursor.text(what)
+            value = cursor.text(what)
+            if known.takes is Takes.SECRET and is_secret_name(known.name.replace(" ", "-")):
+                remember([value.text])
+            return value
 
 
 def _refuse(cursor: Cursor, table: Table) -> NoReturn:

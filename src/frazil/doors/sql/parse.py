@@ -40,7 +40,6 @@ _BEGINNINGS = ("CREATE", "ALTER", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "VALIDA
 def parse(text: str, name: str = "<sql>") -> tuple[Statement, ...]:
     """All statements of a script. What is wrong is raised as a ConfigError at its token."""
     script = Script(text.removeprefix("\ufeff"), name)
-    remember(script.secrets())
     cursor = Cursor(script)
     statements = []
     while cursor.token.mark is not Mark.END:
@@ -103,8 +102,14 @@ def _create(cursor: Cursor) -> Statement:
 
 
 def _create_secret(cursor: Cursor, **common: Any) -> CreateSecret:
+    return CreateSecret(value=_secret_value(cursor), **common)
+
+
+def _secret_value(cursor: Cursor) -> str:
     cursor.expect("AS")
-    return CreateSecret(value=cursor.literal("the value of the secret"), **common)
+    value = cursor.literal("the value of the secret")
+    remember([value])
+    return value
 
 
 def _create_connection(cursor: Cursor, **common: Any) -> CreateConnection:
@@ -271,8 +276,7 @@ def _alter(cursor: Cursor) -> Alter:
     name = cursor.name(f"the {what.lower()}")
     cursor.statement = f"ALTER {what} {name.text}"
     if kind is Kind.SECRET:
-        cursor.expect("AS")
-        return Alter(kind=kind, name=name, value=cursor.literal("the value of the secret"))
+        return Alter(kind=kind, name=name, value=_secret_value(cursor))
     # Which options a connection has depends on where it leads: those of all are read, and checked when that is known.
     table = SINK if kind is Kind.SINK else ANY_CONNECTION
     if cursor.take("SET"):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
+from frazil.doors.sql.sinks import trace_of
 from frazil.errors import ConfigError, FrazilError
-from frazil.model.events import Listener, told_to
+from frazil.model.events import Committed, Event, Listener, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 WATCH_SECONDS = 1.0
@@ -26,6 +27,7 @@ class _Running:
     thread: threading.Thread
     stop: threading.Event
     error: BaseException | None = None
+    is_noted: bool = False
 
 
 def run(
@@ -72,7 +74,7 @@ class _Supervisor:
         self._session = session
         self._once = once
         self._only = only
-        self._tell = told_to(listeners)
+        self._tell = told_to([*listeners, self._note])
         self._stop = stop
         self._say = say
         self._running: dict[str, _Running] = {}
@@ -131,6 +133,10 @@ class _Supervisor:
                 one.thread.join()
                 self._reap()
                 self._ended.pop(name, None)
+        for name in [name for name in self._ended if name not in wanted]:
+            # One that is created under this name later is a new one, and its error is its own.
+            del self._ended[name]
+            self._errors.pop(name, None)
         for name, pipeline in wanted.items():
             if name in self._running or self._ended.get(name) == pipeline:
                 continue  # one that has ended as it is now is not started again
@@ -154,6 +160,17 @@ class _Supervisor:
         self._running[pipeline.name] = one
         self._errors.pop(pipeline.name, None)
         one.thread.start()
+
+    def _note(self, event: Event) -> None:
+        """Keeps in mind what a sink has written, for one that is created under its name or into its table later."""
+        one = self._running.get(event.pipeline) if isinstance(event, Committed) else None
+        if one is None or one.is_noted:
+            return
+        try:
+            self._session.definitions.note(trace_of(one.pipeline))
+            one.is_noted = True
+        except FrazilError as error:
+            self._say(f"what {one.pipeline.name} has written could not be noted: {error}")
 
     def _reap(self) -> None:
         """Takes note of the sinks that have ended."""

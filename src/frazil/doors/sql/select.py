@@ -13,7 +13,9 @@ from frazil.doors.sql.connections import Lake, lake
 from frazil.doors.sql.given import World
 from frazil.doors.sql.sinks import lake_of
 from frazil.doors.sql.statements import CreateConnection, CreateSink, Kind, Query, Target
-from frazil.doors.sql.tokens import Script
+from frazil.doors.sql.tokens import Mark, Script
+
+_TIMES = ("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class _Table:
     parts: tuple[str, ...]
     start: int
     end: int
+    has_alias: bool = False
 
 
 def with_tables(world: World, statement: Query) -> Rewritten:
@@ -67,11 +70,38 @@ def with_tables(world: World, statement: Query) -> Rewritten:
             raise statement.wrong("sql-wrong-kind", statement.query.at + table.start, words, fix=fix)
         there = lakes.written_by(found, table)
         full = ".".join(_quoted(part) for part in (there.catalog.name, *_path(found)))
-        made += text[behind : table.start] + full
-        edits.append((table.start, table.end - table.start, len(full)))
-        behind = table.end
+        called = _alias(table, found)
+        for begin, end, new in _edits(text, table, full, called):
+            made += text[behind:begin] + new
+            edits.append((begin, end - begin, len(new)))
+            behind = end
     made += text[behind:]
     return Rewritten(made, lakes.named_in(made), tuple(edits))
+
+
+def _alias(table: _Table, sink: CreateSink) -> str:
+    """What columns of the table are qualified by: the sink's name, unless the query has its own, or Spark would take the same."""
+    if table.has_alias or len(table.parts) > 1 or sink.table.text.lower() == table.name.lower():
+        return ""
+    return f" AS {_quoted(table.name)}"
+
+
+def _edits(text: str, table: _Table, full: str, alias: str) -> Iterator[tuple[int, int, str]]:
+    """Where the text of the query is replaced by another. An alias stands after VERSION AS OF and TIMESTAMP AS OF."""
+    tokens = list(Script(text).tokens(table.end, spark=True))
+    words = [token.text.upper() for token in tokens[:4]]
+    if words[:1] == ["FOR"]:
+        tokens, words = tokens[1:], [token.text.upper() for token in tokens[1:5]]
+    if words[:1] and words[0] in _TIMES and words[1:3] == ["AS", "OF"]:
+        value, after = tokens[3], tokens[4] if len(tokens) > 4 else tokens[3]
+        is_whole = value.mark in (Mark.NUMBER, Mark.TEXT) and (after.mark is not Mark.SIGN or after.says(",", ")", ";"))
+        yield table.start, table.end, full
+        if alias and is_whole:
+            yield value.end, value.end, alias
+    elif words[:1] == ["TABLESAMPLE"]:
+        yield table.start, table.end, full
+    else:
+        yield table.start, table.end, full + alias
 
 
 class _Lakes:
@@ -134,7 +164,8 @@ def _tables(text: str) -> list[_Table]:
             continue
         first = parts[0]
         name = first.name if first.args.get("quoted") else first.name.lower()
-        found.append(_Table(name, tuple(part.name for part in parts), first.meta["start"], first.meta["end"] + 1))
+        found.append(_Table(name, tuple(part.name for part in parts), first.meta["start"], first.meta["end"] + 1,
+                            bool(table.alias)))  # fmt: skip
     return sorted(found, key=lambda table: table.start)
 
 

@@ -63,11 +63,14 @@ class Session:
     @property
     def world(self) -> World:
         """Everything that is defined now."""
-        return World.of(self.definitions.all(), self.definitions.secrets())
+        return World.of(self.definitions.all(), self.definitions.secrets(), self.definitions.traces())
 
     def project(self) -> ProjectSpec:
         """All sinks, ready to run."""
-        return project(self.world, self.settings, str(self.definitions.path))
+        world = self.world
+        for error in world.broken.values():
+            raise error
+        return project(world, self.settings, str(self.definitions.path))
 
     def _require(self, statements: Iterable[Statement]) -> None:
         """Refuses the first statement that could not be carried out after those before it."""
@@ -88,14 +91,18 @@ class Session:
                     with_tables(world, statement)
 
     def _define(self, statements: Iterable[Statement]) -> list[Answer]:
-        world, changes, answers = self.world, [], []
-        for statement in statements:
-            change, told = defined(statement, world)
-            world = world.after(change)
-            changes.append(change)
-            answers.append(told)
-        self.definitions.apply(changes)
-        return answers
+        several = list(statements)
+        while True:
+            version = self.definitions.version
+            world, changes, answers = self.world, [], []
+            for statement in several:
+                change, told = defined(statement, world)
+                world = world.after(change)
+                changes.append(change)
+                answers.append(told)
+            # What another session has changed meanwhile may not fit together with this.
+            if self.definitions.apply(changes, version):
+                return answers
 
     @singledispatchmethod
     def _answer(self, statement: Statement) -> Answer:
@@ -144,6 +151,8 @@ class Session:
             found = ask(text.text, catalogs, self.settings.spark, self._limit)
         except QueryRefused as error:
             at = statement.query.at + text.offset(error.offset or 0)
-            raise statement.wrong(error.code, at, error.message) from error
+            # Spark repeats the query, and with it a secret whose statement was taken for a part of it.
+            cause = None if statement.origin.script.may_hold_secrets else error
+            raise statement.wrong(error.code, at, error.message) from cause
         notes = (f"only the first {self._limit} rows are shown",) if found.more else ()
-        return Answer(statement.title, columns=found.columns, rows=found.rows, notes=notes)
+        return Answer(statement.title, columns=found.columns, rows=found.rows, notes=notes, is_data=True)

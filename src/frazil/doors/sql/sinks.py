@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from frazil.doors.sql.connections import Lake, lake, why_not_for_files
 from frazil.doors.sql.cursor import did_you_mean
+from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, built, seconds, size
 from frazil.doors.sql.sources import Stream, stream
-from frazil.doors.sql.statements import CreateSink, Mode, PartitionDef, Target
+from frazil.doors.sql.statements import CreateSink, Mode, Option, PartitionDef, Target, Word
 from frazil.model.changes import CommitMode
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.settings import Settings
 from frazil.model.sink import MOST_ROWS, SinkSpec
-from frazil.model.source import PostgresCdcSource
+from frazil.model.source import KafkaSource, PostgresCdcSource
 from frazil.model.types import NOT_KEYS, parse_type
 
 # Without a size and a period a commit is made each second, when anything is there.
@@ -60,6 +63,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     if mode is CommitMode.UPSERT:
         values |= _keys(sink, read)
         given.refuse("with MODE UPSERT: it belongs to MODE APPEND", "DIFF COLUMN", "TIMESTAMP COLUMN")
+    else:
+        given.refuse("without a KEY: all rows are added", "LATEST BY")
     places = {
         "namespace": sink.namespace.at,
         "table": sink.table.at,
@@ -90,6 +95,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
 def check_sink(world: World, sink: CreateSink) -> None:
     """Refuses a sink that could not run beside the others."""
     made = pipeline(world, sink)
+    _require_like_before(world, sink, made)
     for other in world.objects.values():
         if not isinstance(other, CreateSink) or other.name == sink.name:
             continue
@@ -100,6 +106,38 @@ def check_sink(world: World, sink: CreateSink) -> None:
                 f"the sink {other.name.text!r} reads through the replication slot {slots[0]!r} already, and a slot has one reader"
             )
             raise sink.wrong("sql-sink", sink.item[0].at, words, fix="Leave SLOT out of the source: each sink then has its own.")
+
+
+def trace_of(made: PipelineSpec) -> Trace:
+    """What a sink writes, as far as another one under its name, or into its table, must write the same."""
+    table = f"{made.sink.catalog.name}.{made.sink.full_name}"
+    match made.source:
+        case KafkaSource():
+            reads = f"topic {', '.join(made.source.topics)}"
+        case PostgresCdcSource():
+            reads = f"{', '.join(one.full_name for one in made.source.streams)} of the database {made.source.database}"
+        case _:
+            reads = ""  # what is read stands in the table's ledger, and another one is refused when it starts
+    if not made.sink.combine:
+        return Trace(made.name, table, reads)
+    steps = [one.model_dump(mode="json", by_alias=True) for one in made.transforms]
+    text = json.dumps([steps, made.sink.key_fields, made.sink.combine], sort_keys=True, default=str)
+    spaced = " ".join(text.replace("\\n", " ").split())  # how a query is laid out changes nothing
+    return Trace(made.name, table, reads, hashlib.sha256(spaced.encode()).hexdigest()[:16])
+
+
+def _require_like_before(world: World, sink: CreateSink, made: PipelineSpec) -> None:
+    """A table goes on with what it has: places in another topic mean nothing here, and sums of another view are other sums."""
+    now = trace_of(made)
+    for before in (one for one in world.traces if one.table == now.table):
+        if before.sums and now.sums and before.sums != now.sums:
+            words = f"{now.table} holds sums of another view, to which those of this one would be added"
+            fix = "Choose another TABLE. A view that is created again as it was goes on with its sums."
+            raise sink.wrong("sql-view-changed", sink.item[0].at, words, fix=fix)
+        if before.sink == now.sink and before.reads != now.reads:
+            words = f"a sink of this name has written {before.reads or 'another source'} into {now.table}"
+            fix = "Choose another name for the sink: it then begins at the start of its source."
+            raise sink.wrong("sql-source-changed", sink.name.at, words, fix=fix)
 
 
 def lake_of(world: World, sink: CreateSink) -> Lake:
@@ -179,7 +217,8 @@ def _require_columns(sink: CreateSink, read: Stream) -> None:
     if read.types is None:
         return
     known = {name.lower(): kind for name, kind in read.types.items()}
-    for word in (*sink.key, *(field.column for field in sink.partition)):
+    latest = [word for option in sink.options if option.name.text == "LATEST BY" for word in _words(option)]
+    for word in (*sink.key, *(field.column for field in sink.partition), *latest):
         if word.text.lower() not in known:
             raise sink.wrong(
                 "sql-unknown-column", word.at, f"there is no column {word.text!r}", fix=_columns(word.text, read.types)
@@ -189,6 +228,10 @@ def _require_columns(sink: CreateSink, read: Stream) -> None:
         if kind in NOT_KEYS:
             words = f"column {key.text} has type {kind} which cannot be used as an Iceberg equality delete key"
             raise sink.wrong("sql-key", key.at, words)
+
+
+def _words(option: Option) -> tuple[Word, ...]:
+    return option.value if isinstance(option.value, tuple) else ()
 
 
 def _columns(given: str, known: Iterable[str]) -> str:

@@ -30,6 +30,10 @@ from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, Postg
 from frazil.model.transform import RenameField, SelectColumns, Transform, UnwrapDebezium, Way, WhereRows
 
 _FORMATS = {"JSON": "json", "AVRO": "avro", "TEXT": "string", "BYTES": "bytes", "CSV": "csv", "PROTOBUF": "protobuf"}
+# Formats of one column; that of a key is named `key`, as in Materialize.
+_PLAIN = ("TEXT", "BYTES")
+# What comes from a message beside its value has names that no column of the value has, until it gets its own.
+_KEY_PREFIX, _METADATA_PREFIX = "__of_key_", "__of_message_"
 
 
 @dataclass(frozen=True)
@@ -121,10 +125,10 @@ def check_source(world: World, source: CreateSource) -> None:
     reads = source.reads
     tables = reads.tables if isinstance(reads, FromPostgres) else None
     for table in tables or ():
-        if table.name.text in world.objects and world.objects[table.name.text] is not source:
-            raise source.wrong(
-                "sql-exists", table.name.at, f"{table.name.text!r} is there already", fix="Add AS and another name."
-            )
+        owner = world.owner(table.name.text)
+        if owner != source.name.text:
+            there = "is there already" if owner == table.name.text else f"is a table of the source {owner!r} already"
+            raise source.wrong("sql-exists", table.name.at, f"{table.name.text!r} {there}", fix="Add AS and another name.")
     names = [table.name.text for table in tables or ()]
     for table in tables or ():
         if names.count(table.name.text) > 1:
@@ -176,6 +180,7 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
     if upserts and key is None:
         words = "ENVELOPE UPSERT needs the key of the messages"
         raise source.wrong("sql-source", reads.format.type.at, words, fix="Write KEY FORMAT ... VALUE FORMAT ...")
+    plain_key = reads.key_format is not None and reads.key_format.type.text in _PLAIN and not debezium
     values: dict[str, Any] = {
         **{name: getattr(brokers, name) for name in type(brokers).model_fields},
         "topics": [given.required("TOPIC")],
@@ -185,8 +190,9 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
         "format": _format(world, source, reads.format, debezium=debezium, columns=_columns(source)),
         "key_format": _format(world, source, key) if key is not None else None,
         "tombstones": "ignore" if keyed and reads.envelope is Envelope.NONE else None,
+        "key_prefix": _KEY_PREFIX if plain_key else None,
         "metadata": [one.what.text.lower() for one in reads.include] or None,
-        "metadata_prefix": "" if reads.include else None,
+        "metadata_prefix": _METADATA_PREFIX if reads.include else None,
     }
     places = {
         "topics": given.place("TOPIC"),
@@ -195,15 +201,38 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
         "key_format": reads.key_format.type.at if reads.key_format is not None else reads.format.type.at,
         "metadata": reads.include[0].what.at if reads.include else source.name.at,
     }
-    renames = [
-        RenameField(from_=one.what.text.lower(), to=one.alias.text)
-        for one in reads.include
-        if one.alias is not None and one.alias.text != one.what.text.lower()
-    ]
+    named = {f"{_METADATA_PREFIX}{one.what.text.lower()}": one.alias or _in_small_letters(one.what) for one in reads.include}
+    if plain_key and reads.key_format is not None:
+        named[f"{_KEY_PREFIX}value"] = Word("key", reads.key_format.type.at)
+    _require_apart(source, reads, list(named.values()))
+    renames = [_renamed(source, name, to) for name, to in named.items()]
     unwrap = [UnwrapDebezium().placed({(): source.origin.script.location(reads.format.type.at)})] if debezium else []
     types = None if reads.include or keyed else _types(source)
     guesses = reads.format.type.text == "JSON" and not source.columns
     return Stream(source.name.text, given.built(KafkaSource, values, places), (*renames, *unwrap), types=types, guesses=guesses)
+
+
+def _in_small_letters(word: Word) -> Word:
+    return Word(word.text.lower(), word.at)
+
+
+def _renamed(source: CreateSource, name: str, to: Word) -> RenameField:
+    place = source.origin.script.location(to.at)
+    return RenameField(from_=name, to=to.text).placed({(): place, ("to",): place})
+
+
+def _require_apart(source: CreateSource, reads: FromKafka, beside: list[Word]) -> None:
+    """Refuses columns of one name, as far as they are known before messages come: of the value, the key, and what is included."""
+    taken = {one.name.text.lower(): "is declared already" for one in source.columns}
+    if reads.format.type.text in _PLAIN:
+        taken["value"] = "is the value of the messages already"
+    for word in beside:
+        if why := taken.get(word.text.lower()):
+            fix = "Write INCLUDE ... AS and another name."
+            if reads.key_format is not None and word.at == reads.key_format.type.at:
+                fix = "Give the other column another name."
+            raise source.wrong("sql-twice", word.at, f"the column {word.text!r} {why}", fix=fix)
+        taken[word.text.lower()] = "is there already, of the key or of INCLUDE"
 
 
 def _format(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import ClassVar
 
+from frazil.doors.sql.mask import Span, masked, said_without, spans
 from frazil.errors import ConfigError, EnvironmentFault, SourceLocation
-from frazil.model.secrets import is_secret_name, scrub
+from frazil.model.secrets import is_secret_name, mask_uri, scrub
 
 try:
     from sqlglot.errors import TokenError
@@ -108,45 +109,41 @@ class Script:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def location(self, at: int) -> SourceLocation:
-        """A place as line and column, with the line's text."""
+        """A place as line and column, with the line's text as it may be shown."""
         line = next((number for number, begin in enumerate(self._lines) if begin > at), len(self._lines)) - 1
         begin = self._lines[line]
-        text = self.text[begin:].partition("\n")[0].rstrip("\r")
-        return SourceLocation(self.name, line + 1, at - begin + 1, text)
+        end = begin + len(self.text[begin:].partition("\n")[0].rstrip("\r"))
+        return SourceLocation(self.name, line + 1, at - begin + 1, scrub(masked(self.text, self._secret, begin, end)))
 
     def wrong(self, code: str, at: int, message: str, *, token: str = "", statement: str = "", fix: str = "") -> ConfigError:
-        """An error at a place: what is wrong, at which token, in which statement."""
+        """An error at a place: what is wrong, at which token, in which statement. What may be secret in the script is stars."""
         said = token or next((self.text[one.start : one.end] for one in self.tokens(at) if one.mark is not Mark.END), "the end")
+        if self.text.startswith(said, at):
+            said = masked(self.text, self._secret, at, at + len(said))
         near = f'"{said}"' if said != "the end" else said
-        whole = f"{message} (at {near} in {statement})" if statement else f"{message} (at {near})"
+        about = said_without(message, self.text, self._secret)
+        whole = f"{about} (at {near} in {statement})" if statement else f"{about} (at {near})"
+        cure = said_without(fix, self.text, self._secret)
         place = self.location(min(at, len(self.text)))
-        return ConfigError(code, scrub(whole), fix=scrub(fix), location=replace(place, text=scrub(place.text)))
+        return ConfigError(code, scrub(whole), fix=scrub(cure), location=place)
 
-    def secrets(self) -> Iterator[str]:
-        """Texts that stand where a secret is given, whether or not the statement is understood."""
-        head: list[str] = []
-        words: list[str] = []
-        for token in self.tokens():
-            if token.says(";"):
-                head.clear()
-            if token.mark is Mark.WORD:
-                head.append(token.text.upper())
-                words.append(token.text.upper())
-            elif token.says(",", "(", ")", ";"):
-                words.clear()
-            elif not set(head[1:2]) & {"SECRET", "CONNECTION"} or not is_secret_name("-".join(words)):
-                continue
-            elif token.mark is Mark.BROKEN:
-                # Its first line: nobody knows where it should have ended.
-                yield self.text[token.start + 1 :].partition("\n")[0]
-            elif token.mark is Mark.TEXT or (token.mark is Mark.NAME and words[-1] != "SECRET"):
-                yield token.text
+    @property
+    def may_hold_secrets(self) -> bool:
+        """Whether anything in it may be secret."""
+        return bool(self._secret) or is_secret_name(self.text) or mask_uri(self.text) != self.text
+
+    @cached_property
+    def _secret(self) -> list[Span]:
+        return spans(self.text)
 
 
 def _broken_at(text: str, error: TokenError) -> int:
     """Where the quote or comment begins that has no end."""
     missing = _MISSING.search(str(error.__cause__))
-    return int(missing[1]) if missing else max(text.rfind("/*"), 0)
+    if missing:
+        return int(missing[1])
+    # Of a quote that is the last character the tokenizer only says that nothing comes after it.
+    return len(text) - 1 if text[-1:] in ("'", '"', "`") else max(text.rfind("/*"), 0)
 
 
 def _said(raw: str, kind: TokenType, spark: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from frazil.doors.sql.cursor import Cursor, did_you_mean
 from frazil.doors.sql.statements import Word
 from frazil.doors.sql.tokens import Mark
@@ -16,6 +18,7 @@ _PLAIN = {
     "DATE": "date", "TIME": "string", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamptz",
     "UUID": "string", "JSON": "string", "JSONB": "string", "INTERVAL": "string",
 }  # fmt: skip
+_FIELD = re.compile(r"[^\W\d]\w*")
 _NUMERIC = ("NUMERIC", "DECIMAL", "DEC")
 _CONTAINERS = ("ARRAY", "LIST", "MAP", "STRUCT", "ROW", "RECORD")
 
@@ -121,7 +124,9 @@ def _map(cursor: Cursor) -> str:
 
 def _field(cursor: Cursor) -> str:
     name = cursor.column()
-    if not name.text.replace("_", "a").isalnum():
-        raise cursor.wrong("sql-type", name.at, "names of fields within a type have letters, digits and _")
+    if not _FIELD.fullmatch(name.text):
+        raise cursor.wrong(
+            "sql-type", name.at, "names of fields within a type have letters, digits and _, and begin with no digit"
+        )
     cursor.take(":")
     return f"{name.text}: {_type(cursor)}"

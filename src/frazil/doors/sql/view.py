@@ -41,6 +41,17 @@ _REFUSED = {
 }
 _JOINS = ("CROSS", "INNER", "LEFT", "RIGHT", "FULL", "NATURAL", "SEMI", "ANTI", "OUTER")
 _CLAUSES = ("WHERE", "GROUP", *_REFUSED, *_JOINS)
+_SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
+_QUERY = ("SELECT", "WITH", "VALUES", "TABLE")
+# All of these words may be names of columns and functions, too: what comes after them tells.
+_AFTER = {
+    **dict.fromkeys(("GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"), ("BY",)),
+    **dict.fromkeys(_JOINS, ("JOIN", *_JOINS)),
+    **dict.fromkeys(_SETS, ("ALL", "DISTINCT", *_QUERY)),
+    **dict.fromkeys(("PIVOT", "UNPIVOT"), ("(", "INCLUDE", "EXCLUDE")),
+    "TABLESAMPLE": ("(",),
+    "LATERAL": ("VIEW", "(", "JOIN"),
+}
 
 
 @dataclass(frozen=True)
@@ -214,9 +225,8 @@ class _Reader:
                 inner = within[item[0].text]
                 item = inner.item
         aliased = self._take("AS")
-        there = self._place < len(self._tokens)
-        token = self._tokens[self._place] if there else None
-        if token is not None and token.mark in (Mark.WORD, Mark.NAME) and (aliased or token.text.upper() not in _CLAUSES):
+        token = self._ahead(0)
+        if token.mark in (Mark.WORD, Mark.NAME) and (aliased or not self._begins_clause()):
             names = [token.text.lower()]
             self._place += 1
         if self._sees(","):
@@ -238,7 +248,7 @@ class _Reader:
         tokens: list[Token] = []
         while self._place < len(self._tokens):
             token = self._tokens[self._place]
-            if depth == 0 and (token.says(")") or (token.says(*ends) and not self._within_a_path())):
+            if depth == 0 and (token.says(")") or (token.says(*ends) and self._begins_clause())):
                 break
             depth += token.says("(", "[", "{") - token.says(")", "]", "}")
             self._place += 1
@@ -250,8 +260,34 @@ class _Reader:
         pieces.append(self._piece(tokens, self._here))
         return tuple(pieces)
 
-    def _within_a_path(self) -> bool:
-        return self._place > 0 and self._tokens[self._place - 1].says(".")
+    def _begins_clause(self) -> bool:
+        """Whether a clause begins here, by the word and what is around it: `version` is a column, and VERSION AS OF 3 is none."""
+        before, token, after = self._ahead(-1), self._ahead(0), self._ahead(1)
+        if before.says(".") or not token.says("FROM", *_CLAUSES):
+            return False
+        match word := token.text.upper():
+            case "FROM":
+                begins = not (before.says("DISTINCT") and self._ahead(-2).says("IS", "NOT"))
+            case "VERSION" | "TIMESTAMP":
+                value = self._ahead(3)
+                given = value.mark is not Mark.END and not value.says(",", ")", "FROM")
+                begins = after.says("AS") and self._ahead(2).says("OF") and given
+            case "LIMIT" | "OFFSET":
+                begins = after.mark is Mark.NUMBER or after.says("ALL")
+            case "WINDOW":
+                begins = after.mark in (Mark.WORD, Mark.NAME) and self._ahead(2).says("AS")
+            case "JOIN" | "HAVING" | "QUALIFY":
+                begins = after.mark in (Mark.WORD, Mark.NAME, Mark.TEXT, Mark.NUMBER) and not after.says("AS", "FROM")
+            case _ if word in _AFTER:
+                is_query = word in _SETS and after.says("(") and self._ahead(2).says("(", *_QUERY)
+                begins = is_query or after.says(*_AFTER[word])
+            case _:
+                begins = True
+        return begins
+
+    def _ahead(self, distance: int) -> Token:
+        place = self._place + distance
+        return self._tokens[place] if 0 <= place < len(self._tokens) else Token(Mark.END, "", len(self._text), len(self._text))
 
     def _piece(self, tokens: Sequence[Token], at: int) -> Piece:
         if not tokens:
