@@ -67,9 +67,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "version": version.version,
 }
 
+# Those that read no pipeline file have no use for variables of one.
+WITHOUT_FILE = (demo.demo, init.init, schema.schema, connectors.connectors, setup.setup, jars.jars, version.version)
+
 for name, function in COMMANDS.items():
+    without = ("env_file",) if function in WITHOUT_FILE else ()
     # `-c` of sql is a statement, as that of other prompts is.
-    app.command(name)(with_common_options(function, without=("config",) if function is sql.sql else ()))
+    app.command(name)(with_common_options(function, without=("config", "env_file") if function is sql.sql else without))
 
 
 def _help_alone(ctx: typer.Context) -> None:
@@ -83,7 +87,7 @@ LISTS: dict[str, Callable[..., None]] = {"source": bizon.list_sources, "stream":
 for name, function in LISTS.items():
     group = typer.Typer(help=function.__doc__)
     group.callback(invoke_without_command=True)(_help_alone)
-    group.command("list")(with_common_options(function))
+    group.command("list")(with_common_options(function, without=("env_file",)))
     app.add_typer(group, name=name)
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 
@@ -35,9 +35,15 @@ CustomSourceOption = Annotated[
     ),
 ]
 
-COMMON: dict[str, tuple[Any, Any]] = {"config": (ConfigOption, None), "json": (JsonOption, False), "debug": (DebugOption, False)}
+COMMON: dict[str, tuple[Any, Any]] = {
+    "config": (ConfigOption, None),
+    "env_file": (EnvFileOption, None),
+    "json": (JsonOption, False),
+    "debug": (DebugOption, False),
+}
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Call:
 
     config: Path | None
     output: Output
+    env_file: Path | None = None
 
     @property
     def file(self) -> Path:
@@ -75,6 +82,7 @@ class Call:
         from frazil.files import load
         from frazil.model.secrets import remember, secret_values
 
+        load_environment(self.env_file)
         if self.config is None and not DEFAULT_FILE.is_file():
             raise ConfigError(
                 "file-missing",
@@ -118,6 +126,17 @@ def pipelines_named(project: ProjectSpec, names: Sequence[str]) -> tuple[Pipelin
     return tuple(pipeline for pipeline in project.pipelines if pipeline.enabled)
 
 
+def for_each(pipelines: Sequence[PipelineSpec], work: Callable[[PipelineSpec], T]) -> list[T]:
+    """What the work makes of each pipeline. What goes wrong is told as the pipeline's file has it."""
+    from frazil.model.pipeline import told_in_file
+
+    done = []
+    for pipeline in pipelines:
+        with told_in_file(pipeline):
+            done.append(work(pipeline))
+    return done
+
+
 def nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
     """A hint at the name that was meant."""
     from frazil.model.names import nearest as nearest_name
@@ -134,10 +153,17 @@ def with_common_options(function: Callable[Concatenate[Call, P], None], *, witho
     """
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
 
-    def command(ctx: typer.Context, json: bool, debug: bool, config: Path | None = None, **arguments: Any) -> None:
+    def command(
+        ctx: typer.Context,
+        json: bool,
+        debug: bool,
+        config: Path | None = None,
+        env_file: Path | None = None,
+        **arguments: Any,
+    ) -> None:
         before: Call = ctx.obj
         output = Output(json=json or before.output.json, debug=debug or before.output.debug)
-        call = Call(before.config, output).with_file(str(config) if config is not None else None)
+        call = Call(before.config, output, env_file).with_file(str(config) if config is not None else None)
         function(call, **arguments)  # type: ignore[call-arg]
 
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +12,7 @@ from frazil.cli.output import error_fields, error_text, text
 from frazil.errors import ConfigError, FrazilError, Retryable, UsageError
 
 if TYPE_CHECKING:
-    from frazil.model.pipeline import ProjectSpec
+    from frazil.model.pipeline import PipelineSpec, ProjectSpec
     from frazil.model.source import SourceSpec
     from frazil.observe.check import Check
 
@@ -48,9 +48,21 @@ def checks(project: ProjectSpec, sources: list[str], sinks: list[str]) -> Iterat
                 raise UsageError(f"unknown-{what}", f"{project.file} has no {what} {name!r}.", fix=nearest(name, list(known)))
     everything = not sources and not sinks
     for name in project.sinks if everything else sinks:
-        yield from check_sink(name, project.sinks[name])
+        writers = [pipeline for pipeline in project.pipelines if pipeline.sink_name == name]
+        for one in check_sink(name, project.sinks[name]):
+            yield _told(one, writers)
     for name in project.sources if everything else sources:
-        yield check_source(name, project.sources[name], project)
+        readers = [pipeline for pipeline in project.pipelines if pipeline.source_name == name]
+        yield _told(check_source(name, project.sources[name], project), readers)
+
+
+def _told(one: Check, pipelines: Sequence[PipelineSpec]) -> Check:
+    """The check as the file of its pipelines has it."""
+    from frazil.model.pipeline import tell_in_file
+
+    if one.error is not None and pipelines:
+        tell_in_file(one.error, pipelines[0])
+    return one
 
 
 def check_source(name: str, source: SourceSpec, project: ProjectSpec) -> Check:

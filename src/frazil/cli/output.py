@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,16 +80,19 @@ def text(value: object, style: str = "") -> Text:
     return Text(without_secrets(str(value)), style=style)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
-    """A plain table; the columns named in ``right`` hold numbers."""
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), is_data: bool = False
+) -> Table:
+    """A plain table; the columns named in ``right`` hold numbers. Rows of a user's own data are shown as they are."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(title=text(title, "bold") if title else None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*("" if cell is None else text(cell) for cell in row))
+        made.add_row(*("" if cell is None else Text(str(cell)) if is_data else text(cell) for cell in row))
     return made
 
 
@@ -153,18 +156,27 @@ def without_secrets(content: str) -> str:
     return scrub(content)
 
 
-def scrubbed(value: Any) -> Any:
+class AsItIs:
+    """A value of a user's own data within a document: what is in it is nobody's secret, even where it says the same as one."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def scrubbed(value: Any, clean: Callable[[str], str] = without_secrets) -> Any:
     """The value ready for JSON, every text in it without secrets."""
+    if isinstance(value, AsItIs):
+        value, clean = value.value, str
     if is_dataclass(value) and not isinstance(value, type):
-        return scrubbed(asdict(value))
+        value = asdict(value)
     match value:
         case None | bool() | int() | float():
             return value
         case str():
-            return without_secrets(value)
+            return clean(value)
         case Mapping():
-            return {without_secrets(str(key)): scrubbed(item) for key, item in value.items()}
+            return {clean(str(key)): scrubbed(item, clean) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [scrubbed(item) for item in value]
+            return [scrubbed(item, clean) for item in value]
         case _:
-            return without_secrets(str(value))
+            return clean(str(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frazil.cli.call import Call, pipelines_named
+from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import facts, table
 from frazil.cli.run import Names
 
@@ -19,7 +19,7 @@ def plan(call: Call, names: Names = None) -> None:
     pipelines = pipelines_named(project, chosen)
     from frazil.engine.plan import plan_pipeline
 
-    plans = [plan_pipeline(pipeline, project.settings) for pipeline in pipelines]
+    plans = for_each(pipelines, lambda pipeline: plan_pipeline(pipeline, project.settings))
     if call.output.json:
         call.output.document({"pipelines": plans})
         return

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from frazil.cli.output import Output
 from frazil.errors import EnvironmentFault, FrazilError
-from frazil.model.secrets import is_secret_name, mask_uri
 
 try:
     from prompt_toolkit import PromptSession
@@ -93,7 +92,9 @@ class QuietHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         """Writes one entry."""
-        if not is_secret_name(string) and mask_uri(string) == string:
+        from frazil.doors.sql.tokens import Script
+
+        if not Script(string).may_hold_secrets:
             super().store_string(string)
 
 

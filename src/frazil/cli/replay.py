@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from frazil.cli.call import Call, pipelines_named
+from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import facts, table
 
 
@@ -22,10 +22,10 @@ def replay(
 ) -> None:
     """Put dead letters through their pipeline again, each once: what fits now leaves the table of dead letters."""
     project = call.project()
-    (chosen,) = pipelines_named(project, [pipeline])
+    chosen = pipelines_named(project, [pipeline])
     from frazil.engine.replay import replay as put_through
 
-    done = put_through(chosen, project.settings, where, really=yes)
+    (done,) = for_each(chosen, lambda one: put_through(one, project.settings, where, really=yes))
     if call.output.json:
         call.output.document(done)
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from frazil.cli.call import Call, EnvFileOption, load_environment, pipelines_named
+from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import table
 from frazil.cli.run import Names
 
@@ -15,17 +15,15 @@ def reset(
     call: Call,
     names: Names = None,
     *,
-    env_file: EnvFileOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this it is only shown.")] = False,
 ) -> None:
     """Empty the tables of pipelines and let them read their sources from the beginning. Old snapshots keep the rows."""
-    load_environment(env_file)
     call, only = call.with_file_among(names or [])
     project = call.project()
     chosen = pipelines_named(project, only)
     from frazil.engine.rewind import reset as begin_anew
 
-    done = [begin_anew(pipeline, project.settings, really=yes) for pipeline in chosen]
+    done = for_each(chosen, lambda pipeline: begin_anew(pipeline, project.settings, really=yes))
     if call.output.json:
         call.output.document({"pipelines": done})
         return

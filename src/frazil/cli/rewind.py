@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frazil.cli.call import Call, pipelines_named
+from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import facts
 from frazil.errors import UsageError
 
@@ -34,11 +34,11 @@ def rewind(
 ) -> None:
     """Let a pipeline read on from another place. Rows that are in the table stay there."""
     project = call.project()
-    (chosen,) = pipelines_named(project, [pipeline])
+    chosen = pipelines_named(project, [pipeline])
     place = _place(to_offset, to_time, to_snapshot, to_latest=to_latest)
     from frazil.engine.rewind import rewind as move
 
-    moved = move(chosen, project.settings, place, really=yes)
+    (moved,) = for_each(chosen, lambda one: move(one, project.settings, place, really=yes))
     if call.output.json:
         call.output.document(moved)
         return

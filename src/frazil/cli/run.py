@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.call import Call, CustomSourceOption, EnvFileOption, load_environment, pipelines_named
+from frazil.cli.call import Call, CustomSourceOption, pipelines_named
 from frazil.cli.output import error_document, table
 from frazil.cli.signals import Stopping, run_beside
 from frazil.errors import FrazilError, UsageError
@@ -61,11 +61,9 @@ def run(
     log_level: Annotated[
         LogLevel | None, typer.Option(case_sensitive=False, help="Least level that is logged, instead of the file's.")
     ] = None,
-    env_file: EnvFileOption = None,
     custom_source: CustomSourceOption = None,
 ) -> None:
     """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
-    load_environment(env_file)
     call, only = call.with_file_among(names or [])
     project, once = as_asked(call.project(custom_source), once=once, runner=runner, log_level=log_level)
     pipelines_named(project, only)  # a name that is none is told before Spark is loaded

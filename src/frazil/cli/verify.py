@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from frazil.cli.call import Call, pipelines_named
+from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import facts, table
 from frazil.cli.run import Names
 
@@ -16,7 +16,7 @@ def verify(call: Call, names: Names = None) -> None:
     pipelines = pipelines_named(project, chosen)
     from frazil.engine.verify import verify as compare
 
-    done = [compare(pipeline, project.settings) for pipeline in pipelines]
+    done = for_each(pipelines, lambda pipeline: compare(pipeline, project.settings))
     if call.output.json:
         call.output.document({"pipelines": done})
     else:

@@ -218,7 +218,7 @@ def assert_plain(error: ConfigError) -> None:
         ("type: sql\n  sql: {uri: 'sqlite:///x'}", "Warehouse is required for SQL catalog type", "sql: {"),
         ("type: memory\n  glue: {region: r}", "the section glue has no meaning in a catalog of type memory", "glue:"),
         ("type: rst", "`type` cannot be `rst`", "rst"),
-        ("type: memory\n  name: 9lives", "`name` must be made of letters, digits and underscores", "9lives"),
+        ("type: memory\n  name: 9lives", "`name` must be made of letters, digits, underscores and hyphens", "9lives"),
     ],
 )  # fmt: skip
 def test_catalogs(catalog: str, message: str, place: str) -> None:
