@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -126,14 +126,19 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def rounds(sizes: Sizes, count: int) -> Iterator[tuple[str, bool]]:
+    """What to call each round, and whether it counts: the first ones, before it is warm, do not."""
+    yield from (("warm-up", False) for _ in range(sizes.warm_up))
+    yield from ((f"round {number}", True) for number in range(1, count + 1))
+
+
 def interleaved(contestants: Mapping[str, Measure], sizes: Sizes, tell: Callable[[str], None]) -> dict[str, list[float]]:
     """Measures all contestants round after round, so that what disturbs the machine disturbs them alike."""
     runs: dict[str, list[float]] = {name: [] for name in contestants}
-    for number in range(sizes.warm_up + sizes.rounds):
-        counted = number >= sizes.warm_up
+    for told, counted in rounds(sizes, sizes.rounds):
         for name, measure in contestants.items():
             value = measure()
-            tell(f"{'round ' + str(number - sizes.warm_up + 1) if counted else 'warm-up'}  {name}: {value:.3f}")
+            tell(f"{told}  {name}: {value:.3f}")
             if counted:
                 runs[name].append(round(value, 4))
     return runs

@@ -11,7 +11,7 @@ from statistics import median
 
 from pyspark.sql import DataFrame
 
-from benchmarks.lab import CATALOG, NAMESPACE, Lab, timed
+from benchmarks.lab import CATALOG, NAMESPACE, Lab, rounds, timed
 from benchmarks.summary import Finding, ratio
 from frazil.model.events import Settled
 
@@ -98,12 +98,12 @@ def _upserts(lab: Lab, rows: int, tell: Callable[[str], None]) -> dict[str, list
     ways = {FRAZIL: tables.upsert, MERGE: tables.merge} | ({PYICEBERG: tables.pyiceberg} if rows <= PYICEBERG_LARGEST else {})
     names = {who: tables.copy(word) for who, word in zip(ways, ("frazil", "merge", "pyiceberg"), strict=False)}
     runs: dict[str, list[float]] = {who: [] for who in ways}
-    for number in range(1 + lab.sizes.upsert_rounds):
+    for name, counted in rounds(lab.sizes, lab.sizes.upsert_rounds):
         frame = tables.batch()
         for who, way in ways.items():
             seconds = way(names[who], frame)
-            tell(f"{'round ' + str(number) if number else 'warm-up'}  {rows:,} rows, {who}: {seconds:.3f}")
-            if number:
+            tell(f"{name}  {rows:,} rows, {who}: {seconds:.3f}")
+            if counted:
                 runs[who].append(round(seconds, 4))
     return runs
 
@@ -153,14 +153,14 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
         tell(f"upsert {number} of {lab.sizes.upserts}: {tables.upsert(live, tables.batch()):.3f}")
     last = tables.batch()
     settling, compacting = [], []
-    for number in range(1 + lab.sizes.upsert_rounds):
+    for number, (name, counted) in enumerate(rounds(lab.sizes, lab.sizes.upsert_rounds)):
         settled, compacted = (tables.copy(f"{word}{number}", live) for word in ("settled", "compacted"))
         noted: list[Settled] = []
         tables.upsert(settled, last, noted, max_equality_deletes=0)
         tables.upsert(compacted, last)
         took = noted[-1].seconds, tables.compact(compacted)
-        tell(f"{'round ' + str(number) if number else 'warm-up'}  settled in {took[0]:.3f}, compacted in {took[1]:.3f}")
-        if number:
+        tell(f"{name}  settled in {took[0]:.3f}, compacted in {took[1]:.3f}")
+        if counted:
             settling.append(round(took[0], 4))
             compacting.append(round(took[1], 4))
     tables.upsert(live, last)
@@ -185,12 +185,12 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
 
 def _scans(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, list[float]]:
     scans: dict[str, list[float]] = {state: [] for state in names}
-    for number in range(1 + lab.sizes.scan_rounds):
+    for told, counted in rounds(lab.sizes, lab.sizes.scan_rounds):
         for state, name in names.items():
             query = lab.spark.sql(f"SELECT count(*), sum(kind), max(name), sum(amount) FROM {name}")
             seconds = timed(query.collect)
-            tell(f"{'round ' + str(number) if number else 'warm-up'}  scan, {state}: {seconds:.3f}")
-            if number:
+            tell(f"{told}  scan, {state}: {seconds:.3f}")
+            if counted:
                 scans[state].append(round(seconds, 4))
     return scans
 
