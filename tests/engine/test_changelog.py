@@ -44,6 +44,16 @@ def test_with_both_images_what_came_and_went_adds_up(lake: Lake) -> None:
     assert (counts.read, counts.extra, counts.written) == (1, 1, 2)
 
 
+def test_what_went_is_not_counted_when_what_came_is_wrong(lake: Lake) -> None:
+    options = {"op_field": None, "change_format": "debezium", "diff_column": "diff", "on_error": "dead_letter"}
+    image = "named_struct('id', 1L, 'v', '{}')"
+    envelopes = f"""select 'c' op, null before, {image.format(1)} after union all
+        select 'u', {image.format(1)}, {image.format("x")} union all select 'u', null, {image.format(2)}"""
+    counts = appended(lake, envelopes, schema={"id": "long", "v": "int"}, **options)
+    assert lake.rows() == [(1, 1, 1)]
+    assert (counts.read, counts.written, counts.dead_lettered) == (3, 1, 2)
+
+
 def test_a_column_that_the_data_has_already_is_not_overwritten(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match="'v', which the sink adds"):
         appended(lake, op_column="v")
@@ -53,6 +63,7 @@ def test_a_column_that_the_data_has_already_is_not_overwritten(lake: Lake) -> No
     ("options", "told"),
     [
         ({"op_field": None, "op_column": "what"}, "op_column has no meaning without op_field"),
+        ({"op_field": None, "change_format": "tombstones", "diff_column": "d"}, "diff_column would not add up"),
         (
             {"commit_mode": "upsert", "key_fields": ["id"], "diff_column": "d"},
             "diff_column has no meaning with commit_mode: upsert",

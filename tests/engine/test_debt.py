@@ -14,6 +14,7 @@ import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
 from engine.test_evolution import meddle
+from frazil.engine import upkeep
 from frazil.engine.iceberg import Found, Scratch
 from frazil.engine.write.lookup import Search
 from frazil.model.events import Event, Settled
@@ -113,22 +114,39 @@ def test_too_many_files_of_deletes_are_compacted_away(lake: Lake, version: int) 
 def test_a_settlement_that_is_overtaken_waits_for_the_next_batch(
     lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frazil.engine import writer
-
-    settle = writer.settle
+    settle = upkeep.settle
 
     def overtaken(table: Any) -> Any:
         prepared = settle(table)
-        lake.sink("select 100L id, 'theirs' v").id("other").write()
+        theirs = {"commit_mode": "upsert", "key_fields": ["id"], "upsert_strategy": "equality_delete"}
+        lake.sink("select 100L id, 'theirs' v", **theirs).id("other").write()
         return prepared
 
     upsert(lake, "select id, 'old' v from range(5)", version)
-    monkeypatch.setattr(writer, "settle", overtaken)
+    monkeypatch.setattr(upkeep, "settle", overtaken)
     assert upsert(lake, "select 1L id, 'new' v", version, max_equality_deletes=0) == []
-    assert totals(lake)["total-equality-deletes"] == 1
-    monkeypatch.setattr(writer, "settle", settle)
+    assert totals(lake)["total-equality-deletes"] == 2
+    monkeypatch.setattr(upkeep, "settle", settle)
     assert len(upsert(lake, "select 2L id, 'new' v", version, max_equality_deletes=0)) == 1
     assert lake.rows() == [(0, "old"), (1, "new"), (100, "theirs"), (2, "new"), (3, "old"), (4, "old")]
+
+
+def test_rows_that_come_meanwhile_are_no_reason_to_put_a_settlement_off(
+    lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle = upkeep.settle
+
+    def beside_others(table: Any) -> Any:
+        prepared = settle(table)
+        for number in range(2):
+            lake.sink(f"select 1L id, 'theirs {number}' v").id("other").write()
+        return prepared
+
+    upsert(lake, "select id, 'old' v from range(3)", version)
+    monkeypatch.setattr(upkeep, "settle", beside_others)
+    assert len(upsert(lake, "select 1L id, 'new' v", version, max_equality_deletes=0)) == 1
+    assert totals(lake)["total-equality-deletes"] == 0
+    assert lake.rows() == [(0, "old"), (1, "new"), (1, "theirs 0"), (1, "theirs 1"), (2, "old")]
 
 
 def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,15 @@ def test_a_delete_takes_away_and_adds_nothing(lake: Lake, way: str) -> None:
     assert lake.rows() == [(4, 2), (5, 2), (50, 0), (6, None)]
 
 
+def test_a_row_without_a_value_that_is_compared_and_required_is_a_letter_but_a_delete_need_not_have_one(lake: Lake) -> None:
+    needed = {"schema": {"id": "long", "day": {"type": "int", "required": True}}, "op_field": "op", "on_error": "dead_letter"}
+    replacing(lake, "select id, cast(id as int) day, 'i' op from range(3)", ["day"], ["id"], **needed).write()
+    batch = "select * from values (7L, null, 'i'), (1L, null, 'd'), (8L, 2, 'i') t(id, day, op)"
+    done = replacing(lake, batch, ["day"], ["id"], **needed).write()
+    assert lake.rows() == [(0, 0), (8, 2)]
+    assert (done.counts.written, done.counts.deleted, done.counts.dead_lettered) == (1, 1, 1)
+
+
 def test_an_image_from_before_adds_nothing(lake: Lake) -> None:
     options = {"commit_mode": "delete_insert", "replace_by": ["id"], "op_field": "op"}
     lake.sink("select 1L id, 'old' v, '+i' op", **options).write()

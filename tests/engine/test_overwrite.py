@@ -60,6 +60,9 @@ def test_a_condition_names_the_rows_to_replace_whatever_files_they_are_in(lake: 
     filled(lake)
     overwriting(lake, "select 6L id, -1L p", overwrite_where="id >= 5 and p < 2").write()
     assert lake.rows() == [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1), (5, 2), (6, -1), (8, 2)]
+    # What Iceberg has no words for is Spark's to find.
+    overwriting(lake, "select 8L id, 9L p", overwrite_where="length(repeat('a', id)) > 5").write()
+    assert lake.rows() == [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1), (5, 2), (8, 9)]
 
 
 def test_a_row_outside_of_the_condition_stops_the_batch(lake: Lake) -> None:
@@ -72,6 +75,14 @@ def test_a_row_outside_of_the_condition_stops_the_batch(lake: Lake) -> None:
 def test_a_batch_without_rows_replaces_no_partition(lake: Lake) -> None:
     filled(lake, **PARTITIONED)
     overwriting(lake, "select id, 1L p from range(0)").write()
+    assert lake.count() == 9
+
+
+def test_rows_that_are_all_wrong_replace_nothing(lake: Lake) -> None:
+    filled(lake)
+    with pytest.raises(frazil.Halted, match=r"None of the batch's 3 rows.*'x'.*Nothing was changed") as caught:
+        overwriting(lake, "select 'x' id, 1L p from range(3)", on_error="dead_letter").write()
+    assert caught.value.code == "overwritten-by-nothing"
     assert lake.count() == 9
 
 
@@ -116,13 +127,13 @@ def test_rows_that_came_into_other_partitions_are_no_reason_to_stop(lake: Lake, 
 
 def meddle_before_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     """Lets another writer append between the staging of the next batch and its commit."""
-    from frazil.engine.writer import SinkWriter
+    from frazil.engine.held import Held
 
-    commit = SinkWriter._commit
+    commit = Held.commit
 
-    def after_another(self: SinkWriter, *arguments: Any) -> Any:
-        monkeypatch.setattr(SinkWriter, "_commit", commit)
+    def after_another(self: Held, *arguments: Any) -> Any:
+        monkeypatch.setattr(Held, "commit", commit)
         lake.sink(query, partitioning="table_default").id("other").write()
         return commit(self, *arguments)
 
-    monkeypatch.setattr(SinkWriter, "_commit", after_another)
+    monkeypatch.setattr(Held, "commit", after_another)

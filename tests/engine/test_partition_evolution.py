@@ -167,6 +167,16 @@ def test_an_overwrite_does_not_leave_rows_of_older_files_in_place(lake: Lake) ->
     assert spec(lake) == [("p", "identity")]
 
 
+def test_an_overwrite_under_a_spec_like_one_of_before_leaves_no_rows_of_that_in_place(lake: Lake) -> None:
+    overwrite = {"commit_mode": "overwrite", "partitioning": "table_default"}
+    lake.sink("select id, id % 2 p, 0 q from range(4)").partition_by("p", "q").write()
+    for change in ("drop partition field p", "add partition field p"):
+        lake.spark.sql(f"alter table {lake.name}.db.t {change}")
+    with pytest.raises(frazil.Halted) as caught:
+        lake.sink("select 9L id, 1L p, 0 q", **overwrite).write()
+    assert caught.value.code == "partitioning-mixed"
+
+
 def test_an_overwrite_of_an_empty_table_or_of_all_of_it_takes_any_spec(lake: Lake) -> None:
     lake.sink("select id, id % 2 p from range(0)").write()
     overwrite = {"commit_mode": "overwrite"}

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 GENERATOR = {"connector": "generator", "rows": 30}
 MEMORY = {"catalog": {"type": "memory"}, "namespace": "db", "table": "t"}
 KAFKA = {"connector": "kafka", "bootstrap_servers": "k:9092", "topics": ["t"]}
+DATABASE = {"connector": "postgres-cdc", "host": "h", "database": "shop", "user": "u"}
 
 
 def sections() -> Iterator[tuple[str, type[BaseModel]]]:
@@ -119,6 +120,11 @@ def test_entries_of_a_file_and_values_of_the_model_are_taken_too() -> None:
         ({"sink": {"catalog": {"type": "memory"}, "table": "t"}}, "sink.namespace: Namespace is required"),
         ({"sink": MEMORY | {"catalog": {"type": "rest"}}}, "sink.catalog.rest: REST catalog URI is required"),
         ({"sink": MEMORY | {"commit_mode": "upsert"}}, "sink.commit_mode: upsert sinks must specify a key"),
+        (
+            {"source": DATABASE, "sink": MEMORY | {"commit_mode": "delete_insert", "replace_by": "id"}},
+            "sink.commit_mode: commit_mode: delete_insert adds all rows of a batch, and those of this source change",
+        ),
+        ({"source": DATABASE, "sink": MEMORY | {"diff_column": "d"}}, "sink.diff_column: diff_column would not add up"),
         ({"sink": MEMORY | {"catalog": {"type": "rest", "rest": {"urii": "x"}}}}, "sink.catalog.rest.urii: there is no option"),
         (
             {"transforms": [{"type": "renam_field"}]},

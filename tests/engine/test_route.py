@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 import frazil
 from engine.lakes import IMPATIENT, Lake, commits, run
+from frazil.engine.held import Held
 from frazil.engine.iceberg import Change
 from frazil.engine.rewind import ToSnapshot, rewind
 from frazil.engine.stream import QUERY_ID
-from frazil.engine.writer import SinkWriter
 from frazil.model.commit import Batch, CommitResult
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.sink import SinkSpec
@@ -123,14 +123,14 @@ def pipeline(lake: Lake, folder: Path, transforms: tuple[dict[str, Any], ...] = 
 
 def fail_for(monkeypatch: pytest.MonkeyPatch, table: str | None) -> None:
     """Lets the process end when a table, or the home, is about to get its batch."""
-    real = SinkWriter._commit
+    real = Held.commit
 
-    def commit(self: SinkWriter, batch: Batch, change: Change | None) -> CommitResult:
+    def commit(self: Held, batch: Batch, change: Change | None) -> CommitResult:
         if (self.sink.table == table) if table else batch.lead is None:
             raise CutOff
         return real(self, batch, change)
 
-    monkeypatch.setattr(SinkWriter, "_commit", commit)
+    monkeypatch.setattr(Held, "commit", commit)
 
 
 @pytest.mark.parametrize("where", ["b", None], ids=["in-one-table", "before-the-home"])

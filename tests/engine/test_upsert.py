@@ -244,6 +244,16 @@ def test_columns_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> 
     assert lake.rows() == [(0, "a", "b"), (1, "newer", None)]
 
 
+def test_parts_of_a_column_that_a_batch_lacks_keep_their_values_when_asked(lake: Lake) -> None:
+    whole = "named_struct('a', 1, 'b', named_struct('c', 2, 'd', 3))"
+    auto(lake, f"select id, {whole} s from range(4) union all select 4L, null").write()
+    batch = "select id, if(id = 3, null, named_struct('b', named_struct('c', 9))) s from range(2, 6)"
+    done = auto(lake, batch, partial_updates=True).write()
+    kept, part = (1, (2, 3)), (None, (9, None))
+    assert lake.rows() == [(0, kept), (1, kept), (2, (1, (9, 3))), (3, None), (4, part), (5, part)]
+    assert done.counts.written == 4
+
+
 def test_a_required_column_that_a_batch_lacks_keeps_its_values_and_new_rows_need_one(lake: Lake) -> None:
     needed = {"schema": {"id": "long", "v": "string", "w": {"type": "string", "required": True}}}
     auto(lake, "select id, 'a' v, 'b' w from range(2)", **needed).write()

@@ -23,7 +23,8 @@ from frazil.engine.catalogs import catalog_settings
 from frazil.engine.iceberg import active
 from frazil.engine.pump import Pump
 from frazil.engine.session import session_for
-from frazil.engine.writer import Part, SinkWriter
+from frazil.engine.part import Part
+from frazil.engine.writer import SinkWriter
 from frazil.errors import FrazilError
 from frazil.model.catalog import CatalogSpec
 from frazil.model.commit import Position, position

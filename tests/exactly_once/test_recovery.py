@@ -15,7 +15,7 @@ from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, number
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
 from frazil.doors.python.sink import Sink, sink
 from frazil.engine.iceberg import IcebergPort
-from frazil.engine.writer import Part
+from frazil.engine.part import Part
 from frazil.errors import Halted, OutcomeUnknown, Retryable
 from frazil.model.events import Event, Staged
 from services.faults import Fault, applied_then_cut_off, cut_off, refused

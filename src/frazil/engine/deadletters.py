@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, functions
 
+from frazil.engine import amend
 from frazil.engine.coerce import json_text
 from frazil.engine.commit import Moved
+from frazil.engine.held import Held
 from frazil.engine.part import SINGLE_WRITES, Part
 from frazil.engine.schema import data_columns, quoted, schema_of
 from frazil.engine.types import spark_type
@@ -42,25 +44,19 @@ class Follower(Protocol):
 
     sink: SinkSpec
     sink_id: str
-    state: SinkState | None
+    held: Held
+
+    @property
+    def state(self) -> SinkState | None:
+        """See :class:`frazil.engine.writer.SinkWriter`."""
 
     def open(self, *, claim: bool = True, make: bool = True) -> SinkState | None:
-        """See :class:`frazil.engine.writer.SinkWriter`."""
+        """See there."""
 
     def committed_before(self, end: Position) -> bool:
         """See there."""
 
     def write(self, frame: DataFrame, part: Part) -> object:
-        """See there."""
-
-    def undo(self, condition: str) -> None:
-        """See there."""
-
-    @property
-    def head(self) -> int | None:
-        """See there."""
-
-    def remove(self, condition: str, among: str, cleared: Moved) -> None:
         """See there."""
 
 
@@ -138,17 +134,17 @@ class LetterBox:
         """Takes the letters of the batch that was cut off back out."""
         state = self._writer.state
         if self._cut_off is not None and state is not None:
-            self._writer.undo(f"batch = {state.lead} and sink = {literal(self._writer.sink_id)}")
+            amend.undo(self._writer.held, f"batch = {state.lead} and sink = {literal(self._writer.sink_id)}")
         self._cut_off = None
 
     @property
     def head(self) -> int | None:
         """The table's snapshot."""
-        return self._writer.head
+        return self._writer.held.table.base.head
 
     def remove(self, condition: str, among: str, source: str, lead: int) -> None:
         """Takes letters out, whoever has put them there; from then on the ledger says that this was done for a batch."""
-        self._writer.remove(condition, among, Moved(source, None, lead))
+        amend.remove(self._writer.held, condition, among, Moved(source, None, lead))
 
     def cleared(self, lead: int) -> bool:
         """Whether that was done for a batch."""

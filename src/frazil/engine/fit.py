@@ -35,7 +35,7 @@ from frazil.model.evolution import (
 from frazil.model.evolving import DroppedColumns, SchemaEvolution
 from frazil.model.hidden import DELETE, ERROR, IGNORE, OP, UNCHANGED
 from frazil.model.sink import PartitionStrategy, SinkSpec
-from frazil.model.types import StructType, schema_json
+from frazil.model.types import StructType, Type, schema_json
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,12 @@ class Fit:
         return tuple(name for name in self.names if name in have)
 
     @property
+    def lacks_parts(self) -> bool:
+        """Whether the table has columns, or parts of them, that the data does not have."""
+        types = {column.name: column.type for column in self.met.data.fields}
+        return any(column.name not in types or _lacks_parts(types[column.name], column.type) for column in self.schema.fields)
+
+    @property
     def keys_before(self) -> tuple[str, ...] | None:
         """The keys under the names that they have before the changes; None when the table lacks one of them."""
         names = {renamed(column.name, self.evolution): column.name for column in self.met.table.fields}
@@ -110,6 +116,14 @@ class Fit:
         """The frame in the table's shape, and nothing else."""
         made = self.applied(frame)
         return made.drop(*hidden_columns(made))
+
+
+def _lacks_parts(data: Type, table: Type) -> bool:
+    """Whether a struct lacks a part that the table's has. Lists and maps come as a whole, whatever is in them."""
+    if not isinstance(data, StructType) or not isinstance(table, StructType):
+        return False
+    types = {field.name: field.type for field in data.fields}
+    return any(field.name not in types or _lacks_parts(types[field.name], field.type) for field in table.fields)
 
 
 def fit_of(
@@ -146,6 +160,7 @@ def fit_of(
     keys = keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
     compared = keys or tuple(name for columns in sink.replace_by for name in columns)
+    gone = functions.col(OP) == DELETE if OP in met.hidden and not keys else None
     aligned = alignment(
         data,
         _insisting(schema, sink.declared_schema),
@@ -154,7 +169,8 @@ def fit_of(
         unless=_meaningless(met.hidden, sink),
         hidden=met.hidden,
         rejects=rejects,
-        identified=bool(keys),
+        needed=keys or [column.name for column in schema.fields if column.required and column.name in compared],
+        excused=gone,
         ignored=functions.col(OP) == IGNORE if OP in met.hidden else None,
     )
     kept = ColumnIds(columns_property(sink_id), following.known, following.new)

@@ -23,6 +23,7 @@ import pyarrow
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from frazil.engine import amend
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.commit import FailureKind, patiently
 from frazil.engine.fit import Fit, fit_of
@@ -163,7 +164,7 @@ class Loader:
             return
         writer = self._writer(sink, sink_id)
         writer.open()
-        writer.remove(condition, condition)
+        amend.remove(writer.held, condition, condition)
 
     def create(self, sink: SinkSpec) -> None:
         """Makes a table of declared columns, unless it is there."""

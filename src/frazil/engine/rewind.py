@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from frazil.engine import amend
+from frazil.engine.commit import Moved
 from frazil.engine.runner import open_pipeline, start_spark
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, Halted
@@ -89,7 +91,7 @@ def reset(pipeline: PipelineSpec, settings: Settings, *, really: bool) -> Rewoun
         if really:
             if writer.unfinished is not None:
                 writer.abandon()
-            writer.restart(source.fingerprint)
+            amend.restart(writer.held, source.fingerprint)
     finally:
         source.close()
     return Rewound(pipeline.name, pipeline.sink.full_name, state.end, None, done=really)
@@ -109,9 +111,9 @@ def rewind(pipeline: PipelineSpec, settings: Settings, to: Place, *, really: boo
                 f"The last batch of {pipeline.name!r} was cut off when some of its tables had it already.",
                 fix="Run the pipeline once, so that it is finished, and rewind it then.",
             )
-        after = writer.position_at(to.snapshot) if isinstance(to, ToSnapshot) else _place(source, state.end, to)
+        after = amend.position_at(writer.held, to.snapshot) if isinstance(to, ToSnapshot) else _place(source, state.end, to)
         if really:
-            writer.move(source.fingerprint, after)
+            writer.held.move(Moved(source.fingerprint, after))
     finally:
         source.close()
     return Rewound(pipeline.name, pipeline.sink.full_name, state.end, after, done=really)

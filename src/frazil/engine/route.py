@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
 from frazil.engine.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
+from frazil.engine.held import Held
 from frazil.engine.part import Part
 from frazil.engine.schema import data_columns
 from frazil.engine.shape import Tally
@@ -102,6 +103,11 @@ class RoutedWriter:
         return self._home.ready
 
     @property
+    def held(self) -> Held:
+        """The home and its ledger."""
+        return self._home.held
+
+    @property
     def state(self) -> SinkState | None:
         """The home's ledger."""
         return self._home.state
@@ -127,21 +133,9 @@ class RoutedWriter:
         self.unfinished = ends.pop() if ends else None
         return state
 
-    def look(self) -> SinkState | None:
-        """Reads the home's ledger as it is now."""
-        return self._home.look()
-
     def committed_before(self, end: Position) -> bool:
         """Whether a batch that ended there is in the home's history."""
         return self._home.committed_before(end)
-
-    def position_at(self, snapshot: int) -> Position | None:
-        """Where the sink was when its home had a snapshot."""
-        return self._home.position_at(snapshot)
-
-    def move(self, source: str, end: Position | None) -> None:
-        """Lets the sink go on from another place of its source."""
-        self._home.move(source, end)
 
     def ensure(self, frame: DataFrame, *, claim: bool = True) -> SinkState | None:  # noqa: ARG002 - the shape of a writer
         """The tables are made when rows come for them."""
@@ -236,7 +230,7 @@ class RoutedWriter:
         known = set(state.followers) if state is not None else set()
         new = [name for name in (*self._letter_tables, *names) if name not in known]
         if new:
-            self._home.register((*(state.followers if state is not None else ()), *new))
+            self.held.register((*(state.followers if state is not None else ()), *new))
         self._each([name for name in names if name not in self._tables], self._open_table)
 
     @property

@@ -135,27 +135,29 @@ def alignment(
     unless: Callable[[str], Column] | None = None,
     hidden: Collection[str] = (),
     rejects: bool = False,
-    identified: bool = True,
+    needed: Collection[str] = (),
+    excused: Column | None = None,
     ignored: Column | None = None,
 ) -> Alignment:
     """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
 
     What is wrong with a row stops the batch, or goes into the column that the options name, or, with ``rejects``, is handed back
     so that the row can be left out. Not checked are nulls in ``keys``, which are looked at by themselves where a row cannot be
-    left out, and may be there unless rows are ``identified`` by them; nor is a column's value where ``unless`` says that it means
-    nothing, as in a row that only deletes, nor that of a key in rows that are ``ignored``. ``hidden`` are the columns that the
-    data has beside its own: a row that its source could not make anything of says so in one of them.
+    left out, and may be there but for those that are ``needed``, in rows that are not ``excused``; nor is a column's value where
+    ``unless`` says that it means nothing, as in a row that only deletes, nor that of a key in rows that are ``ignored``.
+    ``hidden`` are the columns that the data has beside its own: a row that its source could not make anything of says so in one
+    of them.
     """
     given = {column.name: column for column in data.fields}
     known = functions.col(ERROR) if ERROR in hidden else None
     names = [target.name for target in table.fields]
-    certain = not rejects or not identified or all(key in given and given[key].required for key in keys)
+    certain = not rejects or all(key in given and given[key].required for key in needed)
     if known is None and certain and [*given] == names and all(_fits(given[target.name], target) for target in table.fields):
         return Alignment(None)
     if surplus := extra_paths(table, data):
         _log.warning("columns that the table does not have are left out: %s", ", ".join(surplus))
     casting = Casting(options, collects=rejects or options.error_column is not None)
-    heed = _Heed(keys, keys if rejects and identified else (), unless, ignored, rejects)
+    heed = _Heed(keys, needed if rejects else (), excused, unless, ignored, rejects)
     columns = [_aligned_column(given.get(column.name), column, casting, heed) for column in table.fields]
     wrong = row_error(columns)
     if rejects:
@@ -204,10 +206,11 @@ def row_error(columns: Sequence[Aligned]) -> Column:
 
 @dataclass(frozen=True)
 class _Heed:
-    """What :func:`alignment` was told of columns and rows; ``needed`` are keys without which a row is wrong."""
+    """What :func:`alignment` was told of columns and rows."""
 
     keys: Collection[str]
     needed: Collection[str]
+    excused: Column | None
     unless: Callable[[str], Column] | None
     ignored: Column | None
     rejects: bool
@@ -224,7 +227,8 @@ def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Ca
     value, error = made.value, made.error
     if target.name in heed.keys:
         if target.name in heed.needed:
-            error = _joined([error, present(value, given, target.name, casting).error])
+            lacking = present(value, given, target.name, casting).error
+            error = _joined([error, lacking if heed.excused is None else functions.when(~heed.excused, lacking)])
         meaningless = heed.ignored
     else:
         if error is not None and _requires_parts(target.type):

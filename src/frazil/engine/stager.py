@@ -15,11 +15,14 @@ from frazil.engine.part import Part
 from frazil.engine.shape import Tally, sink_rows
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.write import Ground, Written, is_extra, strategy_of
-from frazil.errors import DataError, FrazilError
+from frazil.errors import DataError, FrazilError, Halted
+from frazil.model.changes import CommitMode
 from frazil.model.commit import RowCounts
-from frazil.model.hidden import ERROR
+from frazil.model.hidden import ERROR, HIDDEN, PAIR
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
+
+_WHOSE, _TOLD = f"{HIDDEN}whose", f"{HIDDEN}told"
 
 Explain = Callable[[Exception], FrazilError | None]
 
@@ -69,16 +72,23 @@ class Stager:
 
     def stage(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         """Writes the files of a batch. ``explain`` says what an error means that is the source's."""
+        whole = False
         while True:
             try:
-                return self._stage_once(table, frame, part, explain)
+                staging = self._stage_once(table, frame, part, explain, whole=whole)
+                if staging is not None:
+                    return staging
+                whole = True
             except DataError as error:
                 column = null_column(error, self._fit, self._sink) if self._fit is not None else None
                 if column is None or column in self._nulls:
                     raise
                 self._nulls |= {column}  # the table stops requiring it in the same commit
 
-    def _stage_once(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
+    def _stage_once(
+        self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain, *, whole: bool
+    ) -> Staging | None:
+        """None when it must be done again with the two changes of a source row kept together, ``whole``: one of them is wrong."""
         source, tally = frame, Tally()
         frame = self._filled(self.shaped(frame, tally), table)
         self._fit = fit = fit_of(table, self._sink, self._sink_id, frame, last=self._fit, nulls=self._nulls)
@@ -86,10 +96,12 @@ class Stager:
         ground = Ground(table, self._sink, fit.partition, self._seen, part.rows)
         wrong = None
         if fit.error is not None:
-            applied = fit.applied(frame)
+            applied = _together(fit.applied(frame)) if whole else fit.applied(frame)
             bad = functions.col(ERROR).isNotNull()
             beside = functions.count_if(bad & is_extra(applied)).alias("extra")
-            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside)
+            paired = functions.col(PAIR).isNotNull() if PAIR in applied.columns else functions.lit(False)
+            torn = functions.count_if(bad & paired).alias("torn")
+            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside, torn)
             frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
             fit = replace(fit, columns=None, error=None)
         try:
@@ -100,12 +112,40 @@ class Stager:
             raise explain(error) or explain_staging(fault_of(error)) from error
         written = replace(written, change=replace(written.change, columns=self._fit.ids))
         counts = written.counts
-        found = wrong.get() if wrong is not None else Row(rows=0, extra=0)
+        found = wrong.get() if wrong is not None else Row(rows=0, extra=0, torn=0)
+        if found["torn"] and not whole:
+            return None
         rejected, extra = int(found["rows"]), int(found["extra"])
+        if rejected and not counts.written and self._sink.commit_mode is CommitMode.OVERWRITE:
+            raise self._would_empty(applied, rejected)
         counts += RowCounts(read=rejected - extra, written=0, dead_lettered=rejected, extra=extra)
         counts += tally.of(counts.read)
         if not rejected:
             return Staging(replace(written, counts=counts))
         kept = with_record(source).persist()
-        letters = Rejected(self._fit.applied(self._filled(self.shaped(kept), table)), self._sink.full_name, rejected)
-        return Staging(replace(written, counts=counts), (letters,), kept)
+        letters = self._fit.applied(self._filled(self.shaped(kept), table))
+        apart = Rejected(_together(letters) if whole else letters, self._sink.full_name, rejected)
+        return Staging(replace(written, counts=counts), (apart,), kept)
+
+    def _would_empty(self, applied: DataFrame, rejected: int) -> Halted:
+        row = applied.where(functions.col(ERROR).isNotNull()).select(ERROR).first()
+        example = "" if row is None else f" The first: {row[ERROR]['text']}."
+        return Halted(
+            "overwritten-by-nothing",
+            f"None of the batch's {rejected} rows can be written, and the rows of {self._sink.full_name} that it is to replace "
+            f"would be gone.{example} Nothing was changed.",
+            fix="Look at what the source sends. To empty the table, run frazil reset.",
+        )
+
+
+def _together(applied: DataFrame) -> DataFrame:
+    """The rows with what is wrong with one change of a source row told of its main one, and nothing left to be done by the other.
+
+    Half of a change is no change: a key that moved would be gone from where it was, and not be where it went.
+    """
+    wrong = applied.where(functions.col(ERROR).isNotNull() & functions.col(PAIR).isNotNull())
+    told = wrong.groupBy(functions.col(PAIR).alias(_WHOSE)).agg(functions.first(ERROR).alias(_TOLD))
+    both = applied.join(told, functions.col(PAIR) == functions.col(_WHOSE), "left")
+    error = functions.coalesce(functions.col(ERROR), functions.col(_TOLD))
+    undone = is_extra(applied) & functions.col(ERROR).isNull() & functions.col(_TOLD).isNotNull()
+    return both.where(~undone).withColumn(ERROR, error).drop(_WHOSE, _TOLD)

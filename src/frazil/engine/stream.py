@@ -81,7 +81,7 @@ def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
         except Halted as halted:
             if halted.code != "gap-or-overlap":
                 raise
-            state, maybe_there = writer.look(), True
+            state, maybe_there = writer.held.look(), True
     counts = RowCounts(0, 0)
     return Committed(
         writer.name, writer.sink.full_name, state.batch, state.snapshot, counts, 0, 0, 0.0, 0, state.at_ms, skipped=True

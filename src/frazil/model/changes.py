@@ -74,7 +74,7 @@ class OpValues(Model):
     insert: tuple[str, ...] = Field(("i", "c", "r", "insert", "create", "read", "+i"), description="A row that is new.")
     update: tuple[str, ...] = Field(("u", "update", "upsert", "+u"), description="A row that replaces one with its key.")
     delete: tuple[str, ...] = Field(("d", "delete", "-d"), description="The row with this key is gone.")
-    ignore: tuple[str, ...] = Field(("-u", "m", "t"), description="Nothing to do: an image from before, a message, a truncation.")
+    ignore: tuple[str, ...] = Field(("-u", "m"), description="Nothing to do: an image from before, a message.")
 
     @field_validator("insert", "update", "delete", "ignore", mode="before")
     @classmethod
@@ -263,9 +263,18 @@ def _replacement_problems(options: ChangeOptions) -> list[Problem]:
     ]
 
 
-def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool) -> list[Problem]:
-    """What the options need and do not have, of a source that tells which columns are the keys and what rows do, or does not."""
+def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool, images: bool) -> list[Problem]:
+    """What the options need and do not have, of a source that tells which columns are the keys, what rows do, and what they were
+    before, or does not.
+    """
     problems = []
+    if options.commit_mode is CommitMode.DELETE_INSERT and operations:
+        words = "commit_mode: delete_insert adds all rows of a batch, and those of this source change: it belongs to upsert"
+        problems.append(Problem(words, "commit_mode"))
+    images = images or options.change_format is ChangeFormat.DEBEZIUM
+    if options.diff_column is not None and not images and (operations or options.change_format is ChangeFormat.TOMBSTONES):
+        words = "diff_column would not add up: the source does not tell what a row was before an update; use op_column"
+        problems.append(Problem(words, "diff_column"))
     if options.commit_mode is CommitMode.UPSERT and not options.key_fields and not keys:
         problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
     if options.combine and operations:

@@ -78,7 +78,7 @@ class Enveloped(Model):
         None, description="`debezium`: the message is a change, with `before`, `after` and `op`."
     )
     truncates: Literal["ignore", "error"] | None = Field(
-        None, description="Debezium: whether the truncation of a table is passed over (default), or goes where bad records go."
+        None, description="Debezium: whether the truncation of a table goes where bad records go (default), or is passed over."
     )
     nanoseconds: Literal["keep", "truncate"] | None = Field(
         None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pydantic import Field
@@ -64,7 +64,12 @@ class PipelineSpec(Model):
 
 def tell_in_file(error: FrazilError, pipeline: PipelineSpec) -> None:
     """Gives an error the place and the cure that the pipeline's file has for it, if any."""
-    advice = pipeline.advice.get(error.code) or pipeline.advice.get(error.code.partition("-")[0]) or Advice()
+    advise(error, pipeline.advice)
+
+
+def advise(error: FrazilError, known: Mapping[str, Advice]) -> None:
+    """Gives an error the place and the cure that are known for its code, or for the word that this begins with."""
+    advice = known.get(error.code) or known.get(error.code.partition("-")[0]) or Advice()
     error.location = error.location or advice.place
     error.fix = advice.fix or error.fix
 
@@ -87,6 +92,7 @@ def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[T
     problems = sink.unmet_by(
         keys=database or (messages is not None and messages.tells_keys),
         operations=database or unwraps or (messages is not None and messages.tells_operations),
+        images=unwraps or (messages is not None and messages.enveloped),
     )
     if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"

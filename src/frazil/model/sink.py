@@ -205,12 +205,12 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
             given.pop(limit, None)
         return SinkSpec.model_validate(given | own | {"table": table})
 
-    def unmet_by(self, *, keys: bool, operations: bool) -> list[Problem]:
-        """What the sink, or one of its tables, needs of a source that tells keys and operations, or does not."""
-        problems = unmet_by(self, keys=keys, operations=operations)
+    def unmet_by(self, *, keys: bool, operations: bool, images: bool = False) -> list[Problem]:
+        """What the sink, or one of its tables, needs of a source that tells keys, operations and rows of before, or does not."""
+        problems = unmet_by(self, keys=keys, operations=operations, images=images)
         for value, sink in self.apart.items():
             if not problems:
-                told = unmet_by(sink, keys=keys, operations=operations)
+                told = unmet_by(sink, keys=keys, operations=operations, images=images)
                 problems += [Problem(f"the table of {value!r}: {one}", "route", "tables", value) for one in told]
         return problems
 

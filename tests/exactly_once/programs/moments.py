@@ -11,6 +11,7 @@ from typing import Any
 
 from frazil.doors.python.sink import Sink
 from frazil.engine.iceberg import IcebergPort
+from frazil.engine.held import Held
 from frazil.engine.writer import SinkWriter
 
 
@@ -70,7 +71,7 @@ def _of_a_batch(_port: IcebergPort, _view: Any, _snapshot: Any, intent: Any, _st
 
 
 MOMENTS = {
-    "staged": Moment(SinkWriter, "_commit", before),
+    "staged": Moment(Held, "commit", before),
     "unsent": Moment(IcebergPort, "swap", before, _of_a_batch),
     "sent": Moment(IcebergPort, "swap", during, _of_a_batch),
     "applied": Moment(IcebergPort, "swap", after, _of_a_batch),

@@ -112,7 +112,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             if deciding in runs.decided or family.resumed:
                 return
             orphans = []
-            for other, state in sorted(writer.states(f"{sink_id}/part-").items()):
+            for other, state in sorted(writer.held.states(f"{sink_id}/part-").items()):
                 number, mark = re.fullmatch(r"part-(\d+)", other.removeprefix(f"{sink_id}/")), _mark(state)
                 if number is None or mark is None:
                     continue
@@ -139,10 +139,12 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             log.info("%s: another process settles what becomes of its rows", writer.sink_id)
 
     def _begin(self, writer: SinkWriter, state: State | None, family: Family) -> Beginning:
+        from frazil.engine.amend import take_back
+
         table = self.config.spec.full_name
         with _named(table, writer.sink_id):
             begins = beginning(_mark(writer.state), state, self.config.on_fresh_start, family, uuid.uuid4().hex[:8])
-        if taken := writer.take_back(begins.kept, then=begins.mark.position):
+        if taken := take_back(writer.held, begins.kept, then=begins.mark.position):
             part = _part_name(writer.sink_id)
             log.warning("%s, %s: %d flushes were taken back, which Bytewax sends again", table, part, taken)
         elif begins.announced:

@@ -21,6 +21,7 @@ class Fits(Enum):
 
     COLUMNS = "a table that has the columns that they were staged on"
     LAYOUT = "the columns and specs that they were staged on"
+    FILES = "the files that were there when they were staged, beside any that came since"
     HEAD = "the very snapshot that they were staged on"
 
 
@@ -45,8 +46,19 @@ class Base:
                 return self.schema_id == int(metadata.currentSchemaId()) or self._columns_are_there(metadata)
             case Fits.LAYOUT:
                 return self.same_layout(base_of(metadata))
+            case Fits.FILES:
+                return self.same_layout(base_of(metadata)) and self._only_appended(metadata)
             case Fits.HEAD:
                 return self == base_of(metadata)
+
+    def _only_appended(self, metadata: Any) -> bool:
+        """Whether nothing happened since but that files came, which no delete of before applies to."""
+        at = metadata.currentSnapshot()
+        while at is not None and int(at.snapshotId()) != self.head:
+            if at.operation() != "append":
+                return False
+            at = None if at.parentId() is None else metadata.snapshot(at.parentId())
+        return (at is None) == (self.head is None)
 
     def _columns_are_there(self, metadata: Any) -> bool:
         """Whether no column was dropped since, nor a part of one: what files have of it nobody would read."""

@@ -46,13 +46,13 @@ _VECTOR_MAGIC = bytes.fromhex("d1d33964")
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Files in place of others that hold the same rows. It only fits the snapshot that it was made from."""
+    """Files in place of others that hold the same rows, whatever rows came since."""
 
     staged: StagedFiles = field(default_factory=StagedFiles)
     removed: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
     removed_deletes: tuple[Any, ...] = ()
-    fits = Fits.HEAD
+    fits = Fits.FILES
 
     def on(self, transaction: Any, base: Base) -> Any:
         """Iceberg's rewrite: readers of changes see none."""

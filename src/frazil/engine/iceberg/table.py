@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from frazil.engine.iceberg.changes import Base, StagedFiles, base_of
 from frazil.engine.iceberg.debt import counted, equality_deletes
 from frazil.engine.iceberg.evolve import evolve
-from frazil.engine.iceberg.jvm import Jvm, active, items, java_errors
+from frazil.engine.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch, scratch_of
 from frazil.engine.iceberg.staging import metrics_of, stage
@@ -94,13 +94,13 @@ class IcebergTable:
         return tuple(found)
 
     @property
-    def partitions_in_use(self) -> tuple[tuple[tuple[str, str], ...], ...]:
-        """The partition specs that live data files were written under, in the same form."""
+    def one_spec(self) -> bool:
+        """Whether all live data files were written under the current partition spec, not under an equal one of before."""
         metadata = self._operations.current()
         head = metadata.currentSnapshot()
         manifests = () if head is None else items(head.dataManifests(self._table.io()))
         used = {int(m.partitionSpecId()) for m in manifests if m.hasAddedFiles() or m.hasExistingFiles()}
-        return tuple(_partition(metadata.schema(), metadata.spec(number)) for number in sorted(used))
+        return used <= {int(metadata.defaultSpecId())}
 
     @property
     def held_columns(self) -> frozenset[str]:
@@ -215,13 +215,18 @@ class IcebergTable:
         """Iceberg's expression for all rows."""
         return self._jvm.iceberg.expressions.Expressions.alwaysTrue()
 
-    def expression(self, condition: str) -> Any:
-        """A condition in Spark SQL as Iceberg's expression."""
+    def where(self, condition: str) -> Any:
+        """A condition in Spark SQL as Iceberg's expression, which names the same rows or more: it says less than SQL can."""
         converter = self._jvm.root.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
         with active(self._jvm.spark):
             session = self._jvm.spark._jsparkSession
             resolved = converter.collectResolvedSparkExpression(session, self._table.name(), condition)
-            return converter.convertToIcebergExpression(resolved)
+            try:
+                return converter.convertToIcebergExpression(resolved)
+            except Exception as error:
+                if fault_of(error).find("java.lang.IllegalArgumentException") is None:
+                    raise
+                return self.everything
 
     def committed_ends(self, sink_id: str) -> frozenset[str]:
         """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""

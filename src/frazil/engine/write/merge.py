@@ -27,6 +27,7 @@ from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions, Combine
 from frazil.model.commit import RowCounts
 from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, TURN, UNCHANGED
+from frazil.model.types import StructType, Type
 
 _NEW, _OLD = "frazil_new", Scratch.NAME
 _ROWS = f"{HIDDEN}rows"
@@ -165,7 +166,7 @@ def _one_of_each(ground: Ground, scratch: Scratch, last: DataFrame, fit: Fit) ->
 
 def _require_whole(rows: DataFrame, fit: Fit, options: ChangeOptions) -> None:
     """Of rows that keep values of the table's it must be known which row has them."""
-    keeps = bool(options.combine) or (options.partial_updates and len(fit.given) < len(fit.names))
+    keeps = bool(options.combine) or (options.partial_updates and fit.lacks_parts)
     row = (rows if keeps else rows.where(lacks_values(rows))).select(*[quoted(key) for key in fit.keys]).first()
     if row is not None:
         raise DataError(
@@ -185,7 +186,25 @@ def _updates(last: DataFrame, fit: Fit, options: ChangeOptions) -> dict[str, Col
     names = fit.given if options.partial_updates else fit.names
     if options.combine:
         return {quoted(name): _combined(last, name, options) for name in names if name not in fit.keys}
-    return {quoted(name): _kept(last, name) for name in names if name not in fit.keys}
+    new = {name: _kept(last, name) for name in names if name not in fit.keys}
+    if options.partial_updates:
+        given = {column.name: column.type for column in fit.met.data.fields}
+        whole = {column.name: column.type for column in fit.schema.fields}
+        new = {name: _with_parts(value, _old(name), given[name], whole[name]) for name, value in new.items()}
+    return {quoted(name): value for name, value in new.items()}
+
+
+def _with_parts(new: Column, old: Column, given: Type, whole: Type) -> Column:
+    """The batch's value, with the table's for parts of a struct that the batch does not have."""
+    if not isinstance(given, StructType) or not isinstance(whole, StructType):
+        return new
+    types = {field.name: field.type for field in given.fields}
+    parts = [
+        (_with_parts(new[one.name], old[one.name], types[one.name], one.type) if one.name in types else old[one.name])
+        for one in whole.fields
+    ]
+    named = [part.alias(field.name) for part, field in zip(parts, whole.fields, strict=True)]
+    return functions.when(new.isNotNull(), functions.struct(*named))
 
 
 def _combined(last: DataFrame, name: str, options: ChangeOptions) -> Column:

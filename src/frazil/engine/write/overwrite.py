@@ -15,7 +15,6 @@ from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Repla
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.plain import PlainRows
 from frazil.errors import Halted
-from frazil.model.evolution import RenameColumn, dividing, partition_after
 
 
 def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
@@ -32,7 +31,7 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
         with table.scratch(fit.evolution, target.file_properties(ground.sink)) as scratch:
             scratch.delete_where(condition)
             # The condition may name columns that the table does not have yet: then nobody may have changed any row.
-            gone = scratch.changes(conflicts=table.everything if fit.evolution else table.expression(condition))
+            gone = scratch.changes(conflicts=table.everything if fit.evolution else table.where(condition))
         operation = replace(gone, staged=gone.staged + staged, refusal=replaced_unseen)
     elif staged.files or not fit.partition:
         operation = Replace(staged, None if fit.partition else table.everything)
@@ -45,16 +44,14 @@ def deleted_where(table: IcebergTable, condition: str, among: str | None = None)
     """Takes rows away, and brings none. Where the condition says more than Iceberg can, ``among`` is the part that it can say."""
     with table.scratch() as scratch:
         scratch.delete_where(condition if among is None else f"({among}) AND ({condition})")
-        return scratch.changes(conflicts=table.expression(among or condition))
+        return scratch.changes(conflicts=table.where(among or condition))
 
 
 def _require_one_partitioning(ground: Ground, fit: Fit) -> None:
     """Rows of the batch's partitions that are in files of another partitioning would not be replaced."""
-    if not fit.partition or (ground.table.base.specs == 1 and not fit.repartitions):
-        return
-    renames = [change for change in fit.evolution if isinstance(change, RenameColumn)]
-    have = [dividing(partition_after(one, renames)) for one in ground.table.partitions_in_use]
-    if any(one != dividing(fit.partition) for one in have):
+    table = ground.table
+    mixed = not table.holds_no_files if fit.repartitions else table.base.specs > 1 and not table.one_spec
+    if fit.partition and mixed:
         raise Halted(
             "partitioning-mixed",
             f"Table {ground.sink.full_name} has files from before its partitioning changed, and an overwrite of partitions "

@@ -27,6 +27,7 @@ from frazil.model.hidden import (
     MOVED,
     OP,
     ORDER,
+    PAIR,
     TURN,
     UNCHANGED,
 )
@@ -222,6 +223,10 @@ def from_debezium(
         read = functions.lower(functions.col("op")).isin(*_READS) & (functions.col(OP) == INSERT)
         frame = frame.withColumn(OP, functions.when(read, UPDATE).otherwise(functions.col(OP)))
     op = functions.col(OP)
+    if sink.diff_column is not None:
+        lacking = functions.lit(f"an update does not tell the row of before it, which {sink.diff_column} counts")
+        untold = functions.when((op == UPDATE) & before.isNull(), error_of("decode", "before-missing", lacking))
+        frame = frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), untold))
     changed = (op == UPDATE) & before.isNotNull()
     moved = changed & ~_same(before, after, known_keys)
     # A table that keeps count of rows that came and went is told of both images.
@@ -234,11 +239,14 @@ def from_debezium(
     kept = [name for name in hidden_columns(frame) if name not in (OP, EXTRA, ORDER, UNCHANGED)]
     orders = [ORDER] if ORDER in frame.columns else []
     beside = [column.alias(name) for name, column in others.items()]
-    frame = frame.select(*beside, *kept, *orders, functions.explode(steps).alias(_STEP))
+    # Rows are known by what they say, however often they are read: those that say the same are wrong for the same reason.
+    said = functions.to_json(functions.struct(before.alias("before"), after.alias("after")))
+    pair = functions.when(both, functions.md5(said.cast("binary"))).alias(PAIR)
+    frame = frame.select(*beside, *kept, *orders, pair, functions.explode(steps).alias(_STEP))
     step = functions.col(_STEP)
     identify = {sink.key_column(name, fields) for name in marked}
     told = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)}
-    hidden = [step["op"].alias(OP, metadata=told), (step["turn"] == _BEFORE).alias(EXTRA)]
+    hidden = [step["op"].alias(OP, metadata=told), (step["turn"] == _BEFORE).alias(EXTRA), functions.col(PAIR)]
     if partial:
         # A value that was not sent is looked for under the key that the row had.
         hidden += [step["moved"].alias(MOVED), step["unsent"].alias(UNCHANGED)]

@@ -32,7 +32,7 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
             keys=survey.keys,
             debt=table.total("equality-deletes"),
             unchanged=survey.unchanged,
-            lacks_columns=len(fit.given) < len(fit.names),
+            lacks_columns=fit.lacks_parts,
             misread=misread(fit.keys, fit.schema),
         )
         choice = choose(sink, facts)

@@ -76,7 +76,7 @@ def changes(frame: DataFrame, into: str, spec: Enveloped) -> DataFrame:
             fault("debezium-envelope", "the message is no change of Debezium: it has no `op`"),
         ),
     ]
-    if spec.truncates == "error":
+    if spec.truncates != "ignore":
         new.append((op == "t", fault("debezium-truncate", "the source's table was truncated")))
     frame = frame.withColumn(fault_of(into), first_fault(new))
     fine = column(fault_of(into)).isNull()
@@ -91,7 +91,8 @@ def changes(frame: DataFrame, into: str, spec: Enveloped) -> DataFrame:
     if (table := _table(envelope, kinds)) is not None:
         hidden[ORIGIN] = sf.coalesce(table, *([column(ORIGIN)] if ORIGIN in frame.columns else []))
     frame = frame.withColumns(hidden)
-    return frame.withColumn(into, sf.when(fine & envelope.isNotNull(), _kept(envelope, kinds)))
+    says_something = fine & envelope.isNotNull() & sf.coalesce(op != "t", sf.lit(True))
+    return frame.withColumn(into, sf.when(says_something, _kept(envelope, kinds)))
 
 
 def _kept(envelope: Column, kinds: dict[str, DataType]) -> Column:
