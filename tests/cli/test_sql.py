@@ -45,6 +45,21 @@ def test_a_file_is_run_and_kept_for_the_next_call(frazil: Frazil, tmp_path: Path
     }
 
 
+def test_other_commands_take_the_file_of_definitions(frazil: Frazil, tmp_path: Path) -> None:
+    frazil("sql", "-c", LAKE + NUMBERS + SINK)
+    (told,) = frazil("status", "-c", "frazil-sql.db", "--json").json["pipelines"]
+    assert (told["pipeline"], told["table"], told["sink_id"], told["table_exists"]) == ("s", "n.t", "sql/s", False)
+    assert frazil("-c", "frazil-sql.db", "validate", "--json").json["pipelines"][0]["source"] == "numbers (generator)"
+    checked = frazil("check", "-c", "frazil-sql.db", "--json").json
+    assert (checked["ok"], {one["subject"] for one in checked["checks"]}) == (True, {"sink s", "source numbers"})
+    refused = frazil("run", "-c", "frazil-sql.db")
+    assert (refused.code, "frazil sql --run --definitions frazil-sql.db" in refused.err) == (2, True)
+    told = frazil("replay", "nobody", "-c", "frazil-sql.db")
+    assert (told.code, "frazil-sql.db has no pipeline 'nobody'" in told.err) == (2, True)
+    (tmp_path / "frazil.yaml").write_text('version: "1.0"\n')
+    assert frazil("status", "--json").json == {"pipelines": []}
+
+
 def test_statements_come_from_stdin(frazil: Frazil, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in (["sql", "-"], ["sql"]):
         monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW OBJECTS"))
@@ -96,6 +111,16 @@ def test_what_was_created_is_run(frazil: Frazil, tmp_path: Path) -> None:
     assert [line.split() for line in answer.out.splitlines() if line.split()][2:] == [["5", "x"], ["4", "NULL"]]
     assert "2 rows" in answer.err
     assert frazil("sql", "--run", "--sink", "nobody").code == 78
+    kept = ("-c", "frazil-sql.db")
+    assert frazil("verify", *kept).code == 0
+    told = frazil("replay", "s", *kept)
+    assert (told.code, "ALTER SINK s SET (ON ERROR = 'dead_letter')" in told.err) == (78, True)
+    frazil("sql", "-c", "ALTER SINK s SET (ON ERROR = 'dead_letter')")
+    assert frazil("rewind", "s", "--to-snapshot", "0", "--yes", *kept).code == 0
+    told = frazil("sql", "--run", "--once", "--json", "--settings", "frazil.yaml")
+    assert [one["rows"] for one in told.json["pipelines"]] == [5]
+    told = frazil("replay", "s", *kept)
+    assert (told.code, "There is nothing to replay" in told.err) == (0, True)
 
 
 def test_without_its_packages_the_extra_is_named(tmp_path: Path) -> None:

@@ -247,6 +247,7 @@ def _write_properties(kafka: Kafka) -> None:
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
         "log.dirs": str(kafka.folder / "data"),
         "auto.create.topics.enable": "false",
+        "log.retention.ms": "-1",  # tests send messages of any time
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",

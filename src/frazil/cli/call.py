@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 DEFAULT_FILE = Path("frazil.yaml")
+# How every SQLite file begins.
+_DATABASE = b"SQLite format 3\0"
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", metavar="FILE", help=f"The pipeline file; {DEFAULT_FILE} when left out.")
@@ -77,8 +79,20 @@ class Call:
             raise several_files(str(self.config), file)
         return replace(self, config=Path(file))
 
+    @property
+    def holds_definitions(self) -> bool:
+        """Whether the file is one that `frazil sql` keeps definitions in, which is a database."""
+        try:
+            with self.file.open("rb") as opened:
+                return opened.read(len(_DATABASE)) == _DATABASE
+        except OSError:
+            return False
+
     def project(self, custom_source: Path | None = None) -> ProjectSpec:
-        """The pipelines of the file, of one of Bizon's with a source in Python that the command line names."""
+        """The pipelines of the file, of one of Bizon's with a source in Python that the command line names.
+
+        Of a file of definitions these are its sinks, as `frazil sql` runs them.
+        """
         from frazil.files import load
         from frazil.model.secrets import remember, secret_values
 
@@ -91,7 +105,12 @@ class Call:
             )
         if custom_source is not None and not custom_source.is_file():
             raise UsageError("file-missing", f"There is no file {custom_source}.", fix="--custom-source names a Python file.")
-        project = load(self.file, custom_source=custom_source)
+        if self.holds_definitions:
+            from frazil.doors.sql import Definitions, Session
+
+            project = Session(Definitions(self.file)).project()
+        else:
+            project = load(self.file, custom_source=custom_source)
         remember(secret_values(project))
         for notice in project.notices:
             self.output.say(notice, "dim")

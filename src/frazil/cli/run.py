@@ -65,6 +65,9 @@ def run(
 ) -> None:
     """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
     call, only = call.with_file_among(names or [])
+    if call.holds_definitions:
+        fix = f"Run them with: frazil sql --run --definitions {call.file}"
+        raise UsageError("usage", f"{call.file} holds definitions of SQL.", fix=fix)
     project, once = as_asked(call.project(custom_source), once=once, runner=runner, log_level=log_level)
     pipelines_named(project, only)  # a name that is none is told before Spark is loaded
     totals = Totals()

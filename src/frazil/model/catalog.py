@@ -13,11 +13,10 @@ from frazil.model.secrets import mask_uri
 
 DEFAULT_CATALOG_NAME = "lake"
 
-CatalogName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
-
 # Spark takes more in a name that is quoted. A dot it takes in none.
 SPARK_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 SPARK_NAME_LENGTH = 64
+CatalogName = Annotated[str, StringConstraints(pattern=SPARK_NAME, max_length=SPARK_NAME_LENGTH)]
 
 
 class CatalogType(StrEnum):
@@ -89,7 +88,7 @@ class CatalogSpec(Model):
     type: CatalogType = Field(
         description="Kind of catalog. `jdbc` is another name of `sql`; `spark` is one that the Spark session knows by its name."
     )
-    name: Annotated[str, StringConstraints(pattern=SPARK_NAME, max_length=SPARK_NAME_LENGTH)] = Field(
+    name: CatalogName = Field(
         DEFAULT_CATALOG_NAME, description="Name in Spark, and the scope of the rows that a SQL catalog keeps."
     )
     warehouse: str | None = Field(None, description="Where new tables are put; the section's own value wins.")

@@ -13,26 +13,9 @@ from frazil.model.base import InconsistencyError
 from frazil.model.names import nearest
 from frazil.reading.anatomy import annotation_at, keys_of, known_values, limits, sections_at
 from frazil.reading.document import Document, Path, keeps_secret, plain_value
+from frazil.reading.words import EXPECTED, FORMS, OUT_OF_RANGE, bounds, form
 
 M = TypeVar("M", bound=BaseModel)
-
-# What pydantic calls a wrong type, and how a person says what was expected.
-_EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
-    "int_parsing_size": "a whole number of fewer digits",
-    "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
-    "bool_type": "true or false", "bool_parsing": "true or false",
-    "dict_type": "a section with keys", "model_type": "a section with keys", "model_attributes_type": "a section with keys",
-    "list_type": "a list", "tuple_type": "a list",
-}  # fmt: skip
-
-# Patterns of the model in words.
-_FORMS: Mapping[str, str] = {
-    r"^[A-Za-z_][A-Za-z0-9_]*$": "must be made of letters, digits and underscores, and not begin with a digit",
-    r"^[A-Za-z_][A-Za-z0-9_-]*$": "must be made of letters, digits, underscores and hyphens, and not begin with a digit",
-    "^/": "must begin with /",
-}
 
 
 def checked(model: type[M], document: Document, base: Path) -> M | None:
@@ -126,13 +109,13 @@ def _told(document: Document, found: list[_Finding]) -> list[ConfigError]:
             continue
         deeper = any(other != path and other[: len(path)] == path for other in by_path)
         deeper = deeper or any(finding.type == "missing" for finding in findings)
-        kept = [f for f in findings if not (deeper and (f.type in _EXPECTED or f.type == "literal_error"))]
+        kept = [f for f in findings if not (deeper and (f.type in EXPECTED or f.type == "literal_error"))]
         listed = [f for f in kept if f.type in ("literal_error", "enum")]
-        types = [f for f in kept if f.type in _EXPECTED]
+        types = [f for f in kept if f.type in EXPECTED]
         if listed:
             errors += _explain(listed[0])
         elif len(types) > 1:
-            errors.append(_wrong_type(types[0], [_EXPECTED[f.type] for f in types]))
+            errors.append(_wrong_type(types[0], [EXPECTED[f.type] for f in types]))
         else:
             for finding in kept:
                 errors += _explain(finding)
@@ -160,8 +143,8 @@ def _known_keys(finding: _Finding) -> list[str]:
 
 
 def _explain(finding: _Finding) -> list[ConfigError]:
-    if finding.type in _EXPECTED:
-        return [_wrong_type(finding, [_EXPECTED[finding.type]])]
+    if finding.type in EXPECTED:
+        return [_wrong_type(finding, [EXPECTED[finding.type]])]
     if finding.type == "value_error":
         return _inconsistent(finding)
     return [_WORDS.get(finding.type, _not_allowed)(finding)]
@@ -239,12 +222,7 @@ def _wrong_type(finding: _Finding, expected: list[str], path: Path | None = None
 
 def _out_of_range(finding: _Finding) -> ConfigError:
     least, greatest = limits(finding.model, finding.inner, finding.document.at(finding.base))
-    context = finding.context
-    if least is not None and greatest is not None:
-        rule = f"between {least:,} and {greatest:,}"
-    else:
-        words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
-        rule = next(f"{word} {context[key]:,g}" for key, word in words.items() if key in context)
+    rule = bounds(finding.context, least, greatest)
     message = f"{_subject(finding.path)} must be {rule}, not {_shown(finding.path, finding.value)}"
     return ConfigError("out-of-range", message, location=finding.document.value_place(finding.path))
 
@@ -263,7 +241,7 @@ def _too_long(finding: _Finding) -> ConfigError:
 
 def _wrong_form(finding: _Finding) -> ConfigError:
     pattern = str(finding.context.get("pattern"))
-    words = {**_FORMS, **finding.document.dialect.forms}.get(pattern, f"must have the form {pattern}")
+    words = form(pattern, {**FORMS, **finding.document.dialect.forms})
     message = f"{_subject(finding.path)} {words}"
     return ConfigError("invalid-value", message, location=_place(finding))
 
@@ -299,10 +277,7 @@ _WORDS: dict[str, Callable[[_Finding], ConfigError]] = {
     "literal_error": _unknown_value,
     "union_tag_invalid": _unknown_tag,
     "union_tag_not_found": _missing_tag,
-    "greater_than_equal": _out_of_range,
-    "less_than_equal": _out_of_range,
-    "greater_than": _out_of_range,
-    "less_than": _out_of_range,
+    **dict.fromkeys(OUT_OF_RANGE, _out_of_range),
     "string_too_short": _empty,
     "too_short": _empty,
     "string_too_long": _too_long,

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from sql_cases import LAKE, refused, run, session
 
-from frazil.doors.sql import Answer, Definitions, parse, render
+from frazil.doors.sql import Answer, Definitions, Session, parse, render
+from frazil.doors.sql import run as run_sinks
 from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.sinks import trace_of
 from frazil.doors.sql.statements import Kind, Query
 from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.query import Rows
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, Retryable
+from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 SCRIPT = f"""{LAKE}
 CREATE SECRET pass AS 'hunter2hunter2';
@@ -202,9 +206,54 @@ def test_what_cannot_be_read_any_more_can_be_dropped(tmp_path: Path) -> None:
     assert raised.value.fix == "DROP VIEW odd, and create it anew."
     assert ("odd", "view") in [row[:2] for row in run(here, "SHOW OBJECTS")[0].rows]
     assert "'odd' is used by odds" in refused(here, "DROP VIEW odd").message
+    assert "'odd' is a view, and a sink is needed here" in refused(here, "DROP SINK IF EXISTS odd CASCADE").message
+    (beside,) = run(here, "CREATE SINK beside FROM numbers INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'beside')")
+    assert beside.message == "created sink beside"
     (answer,) = run(here, "DROP VIEW odd CASCADE")
     assert answer.message == "dropped odd, odds"
-    assert [one.name for one in here.project().pipelines] == ["bought"]
+    assert [one.name for one in here.project().pipelines] == ["bought", "beside"]
+
+
+def test_a_change_that_could_not_be_read_at_once_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run looks again at definitions that were out of reach for a moment; those that are wrong are told once."""
+    here, other = session(tmp_path), session(tmp_path)
+    sink = "CREATE SINK {0} FROM numbers INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE '{0}');"
+    run(here, f"{LAKE}CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;{sink.format('first')}")
+    stop, started, said = threading.Event(), [], []
+    faults: list[Exception] = []
+
+    def running(pipeline: PipelineSpec, *arguments: object, **_: object) -> None:
+        started.append(pipeline.name)
+        if pipeline.name == "first":
+            faults.extend([ConfigError("wrong", "They are wrong."), Retryable("definitions-unreachable", "They are locked.")])
+            run(other, sink.format("second"))
+        elif pipeline.name == "second":
+            stop.set()
+        own = arguments[3]
+        assert isinstance(own, threading.Event)
+        own.wait()
+
+    def say(words: str) -> None:
+        said.append(words)
+        if "wrong" in words:
+            run(other, sink.format("third"))  # another change
+
+    def project(self: Session) -> ProjectSpec:
+        if faults:
+            raise faults.pop(0)
+        return kept(self)
+
+    kept = Session.project
+    monkeypatch.setattr(Session, "project", project)
+    monkeypatch.setattr(sys.modules["frazil.doors.sql.run"], "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("frazil.engine.runner.start_spark", lambda *_: None)
+    monkeypatch.setattr("frazil.engine.runner.run_pipeline", running)
+    late = threading.Timer(30, stop.set)  # a change that is lost would never start anything
+    late.start()
+    run_sinks(here, stop=stop, say=say)
+    late.cancel()
+    assert sorted(started) == ["first", "second", "third"]
+    assert [words.split(": ", 1)[1] for words in said] == ["They are wrong.", "They are locked."]
 
 
 def test_a_table_goes_on_with_what_it_has(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from sql_cases import BESIDE, ROOT, blocks, refused
 
 from frazil.doors.sql import Answer, Definitions, Session, run
-from frazil.errors import FrazilError
+from frazil.errors import DataError, FrazilError
 from frazil.model.events import Committed, Event, Staged, Started, Stopped
 from frazil.model.settings import RetrySettings, Settings
 from services.kafka import Kafka, Message
@@ -171,7 +172,7 @@ def test_what_stops_a_sink_names_it(door: Door) -> None:
     door.sql(f"""CREATE CONNECTION gone TO ICEBERG CATALOG (TYPE 'sql', URI 'sqlite:///{door.folder}/other.db', WAREHOUSE 'w');
                  CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 5);
                  CREATE SINK lost FROM numbers INTO ICEBERG CATALOG CONNECTION gone (NAMESPACE 'n', TABLE 't');""")
-    with pytest.raises(FrazilError, match=r"^sink lost: .*catalog"):
+    with pytest.raises(FrazilError, match=r"^<connection gone>:1:19: sink lost: .*catalog"):
         door.run()
 
 
@@ -352,6 +353,43 @@ def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
     door.run()
     assert door.rows("SELECT id FROM known ORDER BY id") == [(0,), (2,)]
     assert door.sql("VALIDATE CONNECTION kafka")[0].message == f"connected to the Kafka cluster at {kafka.address()}"
+
+
+def test_a_topic_with_a_broken_message_is_followed_by_key_and_as_a_history(door: Door, kafka: Kafka) -> None:
+    """Rows of a key are in two partitions, where the last is told by the times of the messages."""
+
+    begin = int(time.time() * 1000)  # old messages would be deleted by the broker
+
+    def message(key: int, name: str | None, partition: int, later: int) -> Message:
+        value = name if name is None or "{" in name else json.dumps({"name": name})
+        return Message(value, json.dumps({"id": key}), partition=partition, timestamp_ms=begin + later)
+
+    topic = kafka.create_topic(partitions=2)
+    kafka.produce(topic, [message(1, "new", 0, 2000), message(2, "two", 0, 2500), message(3, "{broken", 0, 2600)])
+    kafka.produce(topic, [message(1, "old", 1, 1000), message(2, None, 1, 3000)])
+    options = "TIMESTAMP COLUMN = 'seen', ON ERROR = 'dead_letter', DEAD LETTER TABLE = 'bad', MAX DEAD LETTERS = 1"
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}');
+                 CREATE SOURCE people (name text) FROM KAFKA CONNECTION kafka (TOPIC '{topic}')
+                 KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE UPSERT;
+                 CREATE SINK known FROM people {into("known", "KEY (id)")};
+                 CREATE SINK history FROM people {into("history", f"MODE APPEND WITH ({options})")};""")
+    with pytest.raises(DataError, match="sink known: ") as raised:
+        door.run("known")
+    assert raised.value.location is not None
+    assert raised.value.location.file == "<sink known>"
+    cure = re.search(r"ALTER SINK .*\)", raised.value.fix)
+    assert cure is not None
+    door.sql(cure[0])
+    assert door.rows("SHOW CREATE SINK known")[0][1].endswith("WITH (ON ERROR = 'dead_letter');")
+    door.run()
+    assert door.rows("SELECT id, name FROM known") == [(1, "new")]
+    assert door.rows("SELECT id, name, seen IS NULL FROM history ORDER BY 1, 2") == [
+        (1, "new", False),
+        (1, "old", False),
+        (2, "two", False),
+    ]
+    for letters in ("known__dead_letters", "bad"):
+        assert door.rows(f"SELECT code, string(raw) FROM lake.shop.{letters}") == [("json-malformed", "{broken")]
 
 
 def test_a_grouped_view_over_a_topic_keeps_its_table_up(door: Door, kafka: Kafka) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from sql_cases import BESIDE, LAKE, blocks, refused, run, session
 
+from frazil.doors.sql import parse
+from frazil.doors.sql.select import with_tables
+from frazil.doors.sql.statements import Query
 from frazil.engine.catalogs import catalog_settings
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource
@@ -47,6 +50,12 @@ def sink_with(folder: Path, clauses: str, columns: str = "id bigint, at timestam
         ("KEY (ID)", {"commit_mode": "upsert", "key_fields": ("ID",), "case_sensitive": False}),
         ("KEY (id) MODE UPSERT WITH (LATEST BY = (at, 'id'))", {"commit_mode": "upsert", "order_by": ("at", "id")}),
         ("MODE APPEND WITH (TIMESTAMP COLUMN = 'ts')", {"commit_mode": "append", "time_column": "ts"}),
+        ("", {"on_error": "stop"}),
+        (
+            "WITH (ON ERROR = 'dead_letter', DEAD LETTER TABLE = 'ops.bad', MAX DEAD LETTERS = 9, MAX DEAD LETTER RATE = 0.5)",
+            {"on_error": "dead_letter", "letters_name": ("ops", "bad"), "max_dead_letters": 9, "max_dead_letter_rate": 0.5},
+        ),
+        ("WITH (TARGET FILE SIZE = '512MiB')", {"target_file_size_mb": 512}),
     ],
 )
 def test_clauses_of_a_sink(tmp_path: Path, clauses: str, expected: dict[str, Any]) -> None:
@@ -69,7 +78,13 @@ def test_partitions(tmp_path: Path) -> None:
         ("WITH (COMMIT INTERVAL '1500ms')", "whole number of seconds"),
         ("WITH (MINIMUM SIZE = 'much')", "is no size"),
         ("WITH (TARGET FILE SIZE = '5kB')", "whole number of MiB"),
-        ("WITH (DIFF COLUMN = 'd')", "has no meaning without op_field or change_format"),
+        ("WITH (TARGET FILE SIZE = '1GB')", "TARGET FILE SIZE is 1 MiB to 512 MiB"),
+        ("WITH (TARGET FILE SIZE = '0')", "TARGET FILE SIZE is 1 MiB to 512 MiB"),
+        ("WITH (DIFF COLUMN = 'd')", "it belongs to ENVELOPE DEBEZIUM"),
+        ("WITH (ON ERROR = 'ignore')", "ON ERROR cannot be 'ignore'"),
+        ("WITH (MAX DEAD LETTERS = 3)", "MAX DEAD LETTERS has no meaning without ON ERROR = 'dead_letter'"),
+        ("WITH (ON ERROR = 'dead_letter', MAX DEAD LETTERS = 'x')", "MAX DEAD LETTERS must be a whole number, not 'x'"),
+        ("WITH (ON ERROR = 'dead_letter', MAX DEAD LETTER RATE = 2)", "MAX DEAD LETTER RATE must be at most 1, not 2"),
         ("KEY (id) WITH (TIMESTAMP COLUMN = 'd')", "it belongs to MODE APPEND"),
         ("WITH (FORMAT VERSION = 1)", "FORMAT VERSION cannot be '1'"),
     ],
@@ -104,6 +119,16 @@ def test_a_rest_catalog(tmp_path: Path) -> None:
     )
 
 
+def test_a_catalog_may_have_a_hyphen_in_its_name(tmp_path: Path) -> None:
+    lake = LAKE.replace("CONNECTION lake", 'CONNECTION "my-lake"')
+    script = f"{lake}CREATE SOURCE o FROM LOAD GENERATOR COUNTER;CREATE SINK s FROM o {TO};"
+    made = pipeline(tmp_path, script.replace("CONNECTION lake", 'CONNECTION "my-lake"'))
+    assert made.sink.catalog.name == "my-lake"
+    (query,) = parse("SELECT * FROM s")
+    assert isinstance(query, Query)
+    assert with_tables(session(tmp_path).world, query).text == "SELECT * FROM `my-lake`.`n`.`t` AS `s`"
+
+
 @pytest.mark.parametrize("kind", ["s3table", "s3tablesrest"])
 def test_s3_tables_sign_their_requests(tmp_path: Path, kind: str) -> None:
     arn = "arn:aws:s3tables:eu-west-1:1:bucket/b"
@@ -119,6 +144,31 @@ def test_s3_tables_sign_their_requests(tmp_path: Path, kind: str) -> None:
         "s3.access-key-id": "AKIA",
     }
     assert {key: found[key] for key in expected} == expected
+
+
+STORES = """CREATE CONNECTION google TO GCS (PROJECT 'p', SERVICE ACCOUNT KEY = '{"type": "of-google"}');
+CREATE CONNECTION blobs TO AZURE (ACCOUNT 'acc', ACCESS KEY 'azure-secret-key');"""
+
+
+def test_files_are_reached_in_other_stores(tmp_path: Path) -> None:
+    options = "TYPE = 'sql', URI = 'sqlite:///c.db', WAREHOUSE = '{}', {} CONNECTION = {}"
+    made = pipeline(
+        tmp_path,
+        f"""{STORES}{REST.format(options.format("gs://b/w", "GCS", "google"))}
+        CREATE SOURCE o FROM LOAD GENERATOR COUNTER; CREATE SINK s FROM o {TO};""",
+    ).sink
+    assert made.gcs is not None
+    assert made.gcs.service_account_key is not None
+    assert (made.gcs.project_id, made.gcs.service_account_key.get_secret_value()) == ("p", '{"type": "of-google"}')
+    (shown,) = run(session(tmp_path), "SHOW CREATE CONNECTION google")
+    assert "of-google" not in shown.rows[0][1]
+    assert "PROJECT = 'p'" in shown.rows[0][1]
+    other = tmp_path / "other"
+    found = catalog(other, options.format("abfss://c@acc.dfs.core.windows.net/w", "AZURE", "blobs"), STORES)
+    assert found["adls.auth.shared-key.account.key"] == "azure-secret-key"
+    said = "AZURE CONNECTION has no meaning in a catalog of type glue"
+    assert said in refused(session(other), "CREATE CONNECTION g TO ICEBERG CATALOG (TYPE 'glue', AZURE CONNECTION blobs)").message
+    assert "nothing of its own to connect to" in refused(session(other), "VALIDATE CONNECTION blobs").message
 
 
 def test_s3_tables_sign_for_the_first_region_when_none_is_given(tmp_path: Path) -> None:
@@ -212,7 +262,7 @@ def test_glue_is_called_in_the_first_region_when_none_is_given_and_never_without
         ("TYPE = 'sql', URI = 'sqlite:///x.db'", "", "Warehouse is required"),
         ("TYPE = 'rest'", "", "REST catalog URI is required for REST catalog type"),
         ("URI = 'http://x'", "", "TYPE is missing"),
-        ("TYPE = 'rest', URI = 'http://x', NAME = 'a b'", "", "String should match pattern"),
+        ("TYPE = 'rest', URI = 'http://x', NAME = 'a b'", "", "NAME must be made of letters, digits, underscores and hyphens"),
     ],
 )
 def test_catalogs_that_lack_something(tmp_path: Path, options: str, before: str, said: str) -> None:
@@ -284,6 +334,26 @@ def test_sasl_and_tls_of_a_kafka_connection(tmp_path: Path) -> None:
     assert made.tls is not None
     assert (made.tls.enabled, made.tls.ca_path) == (True, "/ca.pem")
     assert (made.start_offset, made.start_timestamp) == ("timestamp", "2026-01-31T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "item", "sink", "order"),
+    [
+        ("FORMAT JSON", "o", "KEY (id)", "time"),
+        ("KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE UPSERT", "o", "KEY (id)", "time"),
+        ("FORMAT JSON", "o", "", "offset"),
+        ("KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE DEBEZIUM", "o", "", "offset"),
+        ("FORMAT JSON", "sums", "", "offset"),
+    ],
+)
+def test_the_last_message_of_a_key_counts_whichever_partition_it_is_in(
+    tmp_path: Path, clauses: str, item: str, sink: str, order: str
+) -> None:
+    source = f"CREATE SOURCE o (id bigint) FROM KAFKA CONNECTION kafka (TOPIC 't') {clauses};"
+    view = "CREATE VIEW sums AS SELECT id, count(*) AS n FROM o GROUP BY id;" if item == "sums" else ""
+    made = pipeline(tmp_path, f"{LAKE}{KAFKA}{source}{view}CREATE SINK s FROM {item} {TO} {sink};").source
+    assert isinstance(made, KafkaSource)
+    assert made.order == order
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,33 @@ def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT cast(at AS date) AS date, count(*) AS n FROM s GROUP BY date",
+        "SELECT extract(year FROM at) AS year, count(*) AS n FROM s GROUP BY year",
+        "SELECT at + INTERVAL 1 DAY AS day, count(*) AS n FROM s GROUP BY day",
+        "SELECT date_trunc('day', at) AS day, count(*) AS n FROM s GROUP BY day",
+        "SELECT substr(day, 1, 7) AS day, count(*) AS n FROM s GROUP BY 1",
+        "SELECT substr(day, 1, 7) AS day, count(*) AS n FROM s GROUP BY SUBSTR( `day`,1, 7)",
+        "SELECT o.day AS day, count(*) AS n FROM s o GROUP BY day",
+        "SELECT if(select, 'X  y', (select)) AS day, count(*) AS n FROM s GROUP BY if(SELECT, 'X  y',(select))",
+    ],
+)
+def test_a_group_has_the_name_of_its_column(query: str) -> None:
+    (key,) = view(query).keys
+    assert f" AS {key}," in query
+
+
+@pytest.mark.parametrize(
     ("query", "said", "token"),
     [
+        ("SELECT a FROM s WHERE EXISTS (SELECT 1 FROM t)", "a subquery looks at other rows", "SELECT 1"),
+        ("SELECT a, (SELECT max(b) FROM t) AS m FROM s", "a subquery looks at other rows", "SELECT max"),
+        ("SELECT a FROM s WHERE b = (WITH t AS (SELECT 1) SELECT * FROM t)", "a subquery looks at other rows", "WITH"),
+        ("SELECT upper(a) AS a, count(*) AS n FROM s GROUP BY A", "a is a column of what is read", "A"),
+        ("SELECT upper(c) AS d, count(*) AS n FROM s WHERE d > 1 GROUP BY d", "d is a column of what is read", "d"),
+        ("SELECT upper(c) AS d, max(s.d) AS n FROM s GROUP BY d", "d is a column of what is read", "d"),
+        ("SELECT if(a = 'X  y', 1, 2) AS g, count(*) AS n FROM s GROUP BY if(a = 'x y', 1, 2)", "g is neither in GROUP BY", "if"),
         ("SELECT DISTINCT a FROM s", "DISTINCT compares rows", "DISTINCT"),
         ("SELECT a FROM s, t", "streams are not joined", ","),
         ("SELECT a FROM s LEFT JOIN t ON x", "streams are not joined", "LEFT"),

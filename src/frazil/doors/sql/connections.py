@@ -9,8 +9,9 @@ from frazil.doors.sql.statements import CreateConnection, Reference, Target
 from frazil.model.base import Model
 from frazil.model.catalog import CatalogName, CatalogSpec, CatalogType
 from frazil.model.format import RegistrySpec
+from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSecurity, KafkaTls
-from frazil.model.storage import S3Storage
+from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 
 # The document says that signing is done for this region when none is given.
 DEFAULT_REGION = "us-east-1"
@@ -27,6 +28,18 @@ class Lake(Model):
 
     catalog: CatalogSpec
     s3: S3Storage | None = None
+    gcs: GcsStorage | None = None
+    azure: AzureStorage | None = None
+
+    @property
+    def stores(self) -> dict[str, Any]:
+        """The ways to the files that the connection names, as options of a sink."""
+        return _present(s3=self.s3, gcs=self.gcs, azure=self.azure)
+
+    @property
+    def sink(self) -> SinkSpec:
+        """A sink without a table, by which the catalog is asked."""
+        return SinkSpec(catalog=self.catalog, **self.stores)
 
 
 class _Name(Model):
@@ -40,6 +53,10 @@ def check_connection(world: World, connection: CreateConnection) -> None:
             lake(world, connection)
         case Target.AWS:
             storage(world, connection)
+        case Target.GCS:
+            google_storage(world, connection)
+        case Target.AZURE:
+            azure_storage(world, connection)
         case Target.KAFKA:
             cluster(world, connection)
         case Target.POSTGRES:
@@ -58,8 +75,11 @@ def lake(world: World, connection: CreateConnection, files: CreateConnection | N
     given = given_of(world, connection)
     given.required("TYPE")
     kind = given.choice("TYPE", *_TYPES) or ""
-    aws = _aws_of(world, given)
+    aws = _used(world, given, "AWS CONNECTION", Target.AWS)
+    google, azure = _used(world, given, "GCS CONNECTION", Target.GCS), _used(world, given, "AZURE CONNECTION", Target.AZURE)
     files = files or aws
+    if kind in (*_S3_TABLES, "glue"):
+        given.refuse(f"in a catalog of type {kind}", "GCS CONNECTION", "AZURE CONNECTION")
     if kind not in ("rest", *_S3_TABLES):
         given.refuse(f"in a catalog of type {kind}", "CREDENTIAL", "TOKEN", "SCOPE", "OAUTH2 SERVER URI")
     name = given.text("NAME") or connection.name.text
@@ -72,7 +92,12 @@ def lake(world: World, connection: CreateConnection, files: CreateConnection | N
         values |= _section(kind, given, aws, files)
     places = {"uri": given.place("URI"), "warehouse": given.place("WAREHOUSE"), kind: given.place("URI"), **where}
     catalog = given.built(CatalogSpec, values, places)
-    return Lake(catalog=catalog, s3=storage(world, files) if files is not None else None)
+    return Lake(
+        catalog=catalog,
+        s3=storage(world, files) if files is not None else None,
+        gcs=google_storage(world, google) if google is not None else None,
+        azure=azure_storage(world, azure) if azure is not None else None,
+    )
 
 
 def why_not_for_files(world: World, connection: CreateConnection, files: CreateConnection) -> str:
@@ -83,7 +108,7 @@ def why_not_for_files(world: World, connection: CreateConnection, files: CreateC
         return _NO_ROLE
     if kind != "glue":
         return ""
-    own = _aws_of(world, given)
+    own = _used(world, given, "AWS CONNECTION", Target.AWS)
     keys = given_of(world, own) if own is not None else given
     if keys.text("ASSUME ROLE ARN") != other.text("ASSUME ROLE ARN"):
         return "a glue catalog and its files have one ASSUME ROLE ARN, that of the catalog's own AWS CONNECTION"
@@ -92,12 +117,13 @@ def why_not_for_files(world: World, connection: CreateConnection, files: CreateC
     return ""
 
 
-def _aws_of(world: World, given: Given) -> CreateConnection | None:
-    if "AWS CONNECTION" not in given:
+def _used(world: World, given: Given, option: str, to: Target) -> CreateConnection | None:
+    """The connection that an option names."""
+    if option not in given:
         return None
-    value = given["AWS CONNECTION"].value
+    value = given[option].value
     assert isinstance(value, Reference), "the option takes nothing else"
-    return world.connection(given.statement, value.name, Target.AWS)
+    return world.connection(given.statement, value.name, to)
 
 
 def _section(kind: str, given: Given, aws: CreateConnection | None, files: CreateConnection | None) -> dict[str, Any]:
@@ -226,6 +252,33 @@ def storage(world: World, connection: CreateConnection) -> S3Storage:
         "session_token": given.text("SESSION TOKEN"),
     }
     return given.built(S3Storage, values)
+
+
+def google_storage(world: World, connection: CreateConnection) -> GcsStorage:
+    """The store that a connection to GCS gives access to. Without a key Google's default credentials are used."""
+    given = given_of(world, connection)
+    if "SERVICE ACCOUNT KEY" in given:
+        given.refuse("beside SERVICE ACCOUNT KEY", "SERVICE ACCOUNT FILE")
+    values = {
+        "project_id": given.text("PROJECT"),
+        "service_account_path": given.text("SERVICE ACCOUNT FILE"),
+        "service_account_key": given.text("SERVICE ACCOUNT KEY"),
+        "endpoint": given.text("ENDPOINT"),
+    }
+    return given.built(GcsStorage, values)
+
+
+def azure_storage(world: World, connection: CreateConnection) -> AzureStorage:
+    """The store that a connection to Azure gives access to. Without a key Azure's default credentials are used."""
+    given = given_of(world, connection)
+    if "ACCESS KEY" in given:
+        given.refuse("beside ACCESS KEY", "SAS TOKEN")
+    values = {
+        "storage_account": given.text("ACCOUNT"),
+        "access_key": given.text("ACCESS KEY"),
+        "sas_token": given.text("SAS TOKEN"),
+    }
+    return given.built(AzureStorage, values)
 
 
 def cluster(world: World, connection: CreateConnection) -> KafkaCluster:

@@ -11,7 +11,7 @@ from frazil.doors.sql.answer import Answer
 from frazil.doors.sql.connections import check_connection
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Change
-from frazil.doors.sql.given import World
+from frazil.doors.sql.given import World, of_another_kind
 from frazil.doors.sql.options import CONNECTIONS
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.render import render
@@ -86,12 +86,15 @@ def _alter(statement: Alter, world: World) -> tuple[Change, Answer]:
 
 @defined.register
 def _drop(statement: Drop, world: World) -> tuple[Change, Answer]:
-    name, is_broken = statement.name.text, statement.name.text in world.broken
-    if statement.if_exists and name not in world.objects and not is_broken:
+    name = statement.name.text
+    broken = world.broken.get(name)
+    if statement.if_exists and name not in world.objects and broken is None:
         words = f"there is no {statement.kind.lower()} {name}: nothing was changed"
         return Change(), Answer(statement.title, words)
-    if not is_broken:
+    if broken is None:
         world.find(statement, statement.name, statement.kind)
+    elif broken.kind is not statement.kind:
+        raise of_another_kind(statement, statement.name, broken.kind, statement.kind.lower())
     users = world.dependents(name)
     if users and not statement.cascade:
         words = f"{name!r} is used by {', '.join(users)}"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from frazil.doors.sql.cursor import did_you_mean
-from frazil.doors.sql.definitions import Change, Definition, Trace
+from frazil.doors.sql.definitions import Change, Definitions, Trace
 from frazil.doors.sql.render import name as quoted
 from frazil.doors.sql.statements import (
     Create,
@@ -29,6 +30,8 @@ from frazil.doors.sql.statements import (
 from frazil.doors.sql.uses import names_in
 from frazil.errors import ConfigError
 from frazil.model.base import InconsistencyError, Model
+from frazil.reading.anatomy import annotation_at, known_values, limits
+from frazil.reading.words import EXPECTED, OUT_OF_RANGE, bounds, form
 
 M = TypeVar("M", bound=Model)
 
@@ -36,28 +39,37 @@ UNKNOWN_OBJECT = "sql-unknown-object"
 
 
 @dataclass(frozen=True)
+class Broken:
+    """A definition that cannot be read: what it was, and why it cannot be."""
+
+    kind: Kind
+    error: ConfigError
+
+
+@dataclass(frozen=True)
 class World:
     """All objects that there are, the values of secrets, and what sinks have written.
 
-    ``broken``: definitions that cannot be read, and why. They can be dropped.
+    ``broken``: definitions that cannot be read. They can be dropped. ``file`` is where all of them are kept.
     """
 
     objects: Mapping[str, Create]
     secrets: Mapping[str, str]
     traces: tuple[Trace, ...] = ()
-    broken: Mapping[str, ConfigError] = field(default_factory=dict)
+    broken: Mapping[str, Broken] = field(default_factory=dict)
+    file: str = ""
 
     @classmethod
-    def of(cls, definitions: Mapping[str, Definition], secrets: Mapping[str, str], traces: tuple[Trace, ...] = ()) -> World:
+    def of(cls, kept: Definitions) -> World:
         """The world that a catalog of definitions describes."""
-        objects, broken = {}, {}
-        for name, definition in definitions.items():
+        objects, broken, secrets = {}, {}, kept.secrets()
+        for name, definition in kept.all().items():
             try:
                 objects[name] = definition.statement
             except ConfigError as error:
                 error.fix = f"DROP {definition.kind} {quoted(name)}, and create it anew."
-                broken[name] = error
-        return cls(objects, secrets, traces, broken)
+                broken[name] = Broken(definition.kind, error)
+        return cls(objects, secrets, kept.traces(), broken, str(kept.path))
 
     def after(self, change: Change) -> World:
         """The world when something has changed."""
@@ -67,7 +79,7 @@ class World:
             objects[statement.name.text] = statement
             if isinstance(statement, CreateSecret):
                 secrets[statement.name.text] = statement.value
-        broken = {name: error for name, error in self.broken.items() if name not in change.removed}
+        broken = {name: one for name, one in self.broken.items() if name not in change.removed}
         return replace(self, objects=objects, secrets=secrets, broken=broken)
 
     def find(self, by: Statement, name: Word, *kinds: Kind) -> Create:
@@ -80,7 +92,7 @@ class World:
             fix = did_you_mean(name.text, same) or listed
             raise by.wrong(UNKNOWN_OBJECT, name.at, f"there is no {what} {name.text!r}", fix=fix)
         if found.kind not in kinds:
-            raise by.wrong("sql-wrong-kind", name.at, f"{name.text!r} is a {found.kind.lower()}, and a {what} is needed here")
+            raise of_another_kind(by, name, found.kind, what)
         return found
 
     def connection(self, by: Statement, name: Word, to: Target) -> CreateConnection:
@@ -110,6 +122,11 @@ class World:
         while more := {other for other in uses if other not in used and uses[other] & used}:
             used |= more
         return [other for other in self.objects if other in used and other != name]
+
+
+def of_another_kind(by: Statement, name: Word, kind: Kind, wanted: str) -> ConfigError:
+    """The name of an object stands where one of another kind is needed."""
+    return by.wrong("sql-wrong-kind", name.at, f"{name.text!r} is a {kind.lower()}, and a {wanted} is needed here")
 
 
 def _names_in(statement: Create) -> list[Word]:
@@ -201,23 +218,59 @@ class Given:
         return self.statement.wrong(code, self.place(name), message, fix=fix)
 
     def built(self, model: type[M], values: Mapping[str, Any], places: Mapping[str, int] | None = None) -> M:
-        """A value of the model; what is wrong with it is told at the option that it comes from."""
-        return built(self.statement, model, values, places or {}, self._at)
+        """A value of the model; what is wrong with it is told at the option that it comes from, by the option's name."""
+        options = {option.name.at: option.name.text for option in self._by_name.values()}
+        return built(self.statement, model, values, places or {}, at=self._at, options=options)
 
 
-def built(statement: Statement, model: type[M], values: Mapping[str, Any], places: Mapping[str, int], at: int) -> M:
-    """A value of the model; what is wrong is told at the place of its field, or at ``at``. Values of None are left out."""
+def built(
+    statement: Statement,
+    model: type[M],
+    values: Mapping[str, Any],
+    places: Mapping[str, int],
+    *,
+    at: int,
+    options: Mapping[int, str] | None = None,
+) -> M:
+    """A value of the model; what is wrong is told at the place of its field, or at ``at``. Values of None are left out.
+
+    ``options`` are the names of options by their places: a field is called as its option is.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
     try:
-        return model.model_validate({name: value for name, value in values.items() if value is not None})
+        return model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         cause = first.get("ctx", {}).get("error")
         problems = cause.problems if isinstance(cause, InconsistencyError) else ()
-        ways = [problem.at for problem in problems] + [tuple(str(part) for part in first["loc"])]
-        names = [part for way in ways for part in way]
+        way = tuple(str(part) for part in first["loc"])
+        names = [part for each in (*(problem.at for problem in problems), way) for part in each]
         place = next((places[name] for name in names if name in places), at)
-        message = str(problems[0]) if problems else first["msg"].removeprefix("Value error, ")
+        called = (options or {}).get(place) or f"the {' '.join(way[:1]).replace('_', ' ')}"
+        message = str(problems[0]) if problems else _said(model, first, given, called)
         raise statement.wrong("sql-value", place, message) from None
+
+
+def _said(model: type[Model], found: ErrorDetails, given: Mapping[str, Any], called: str) -> str:
+    """One complaint of pydantic's in words; ``called`` is what the user knows the value as."""
+    context, way = found.get("ctx", {}), found["loc"]
+    value = given.get(str(way[0])) if way else None
+    match found["type"]:
+        case kind if kind in EXPECTED:
+            rule = f"must be {EXPECTED[kind]}, not {value!r}"
+        case kind if kind in OUT_OF_RANGE:
+            rule = f"must be {bounds(context, *limits(model, way, given))}, not {value}"
+        case "enum" | "literal_error":
+            rule = f"cannot be {value!r}; there are: {', '.join(known_values(annotation_at(model, way, given)))}"
+        case "string_pattern_mismatch":
+            rule = form(str(context["pattern"]))
+        case "string_too_long":
+            rule = f"must not be longer than {context['max_length']} characters"
+        case "string_too_short" | "too_short":
+            rule = "must not be empty"
+        case _:
+            return found["msg"].removeprefix("Value error, ")
+    return f"{called} {rule}"
 
 
 _PERIOD = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)

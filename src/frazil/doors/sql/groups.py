@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NoReturn, Protocol
 
-from frazil.doors.sql.tokens import Mark, Token
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from frazil.doors.sql.tokens import Mark, Script, Token
 from frazil.doors.sql.view import Expression, Piece, Select
 
 _COUNTS = ("COUNT", "COUNT_IF")
@@ -16,6 +19,8 @@ _OTHERS = ("AVG", "MEAN", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VA
            "ARRAY_AGG", "FIRST", "LAST", "FIRST_VALUE", "LAST_VALUE", "MAX_BY", "MIN_BY", "PERCENTILE", "MEDIAN", "MODE",
            "APPROX_COUNT_DISTINCT", "LISTAGG", "STRING_AGG", "CORR", "SKEWNESS", "KURTOSIS")  # fmt: skip
 AGGREGATES = (*_COUNTS, *_KEPT_UP, *_OTHERS)
+
+_Shape = tuple[str, ...]
 
 
 class _Reads(Protocol):
@@ -39,12 +44,15 @@ def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tup
             combine[name] = how
         else:
             text = reader.expression(body, select.names).text
-            if _shape(text) not in wanted and _shape(name) not in wanted:
+            by_name = (name.lower(),)
+            if _shape(text) not in wanted and by_name in wanted:
+                _require_no_column(reader, select, name, wanted[by_name])
+            elif _shape(text) not in wanted:
                 fix = "Add it to GROUP BY. What is made of several aggregates is computed when the table is read."
                 reader.refuse(piece.at, f"{name} is neither in GROUP BY nor one of count, sum, min and max", fix)
             keys[name] = text
         columns.append(Expression(f"{text} AS `{name.replace('`', '``')}`", piece.at))
-    found = {_shape(text) for text in keys.values()} | {_shape(name) for name in keys}
+    found = {_shape(text) for text in keys.values()} | {(name.lower(),) for name in keys}
     for shape, at in wanted.items():
         if shape not in found:
             reader.refuse(at, "the columns of GROUP BY are the key of the table, and must be selected")
@@ -64,9 +72,9 @@ def refuse_aggregates(reader: _Reads, select: Select) -> None:
                 reader.refuse(token.start, f"{token.text.lower()} without GROUP BY has no key", fix)
 
 
-def _group_expressions(reader: _Reads, select: Select) -> dict[str, int]:
+def _group_expressions(reader: _Reads, select: Select) -> dict[_Shape, int]:
     """What is grouped by; a number stands for the column at that place."""
-    wanted: dict[str, int] = {}
+    wanted: dict[_Shape, int] = {}
     for piece in select.group or ():
         token = piece.tokens[0]
         if len(piece.tokens) == 1 and token.mark is Mark.NUMBER:
@@ -82,9 +90,27 @@ def _group_expressions(reader: _Reads, select: Select) -> dict[str, int]:
     return wanted
 
 
-def _shape(text: str) -> str:
-    """Two expressions are the same when they differ in spaces, quotes and case only."""
-    return "".join(text.replace("`", "").lower().split())
+def _shape(text: str) -> _Shape:
+    """Two expressions are the same when they differ in spaces, quotes of names and case only; texts in them are as they are."""
+    tokens = (token for token in Script(text).tokens(spark=True) if token.mark is not Mark.END)
+    return tuple(token.text if token.mark is Mark.TEXT else token.text.lower() for token in tokens)
+
+
+def _require_no_column(reader: _Reads, select: Select, name: str, at: int) -> None:
+    """Refuses to group by the name of an expression that is also a column's: by SQL's rules that would be the column."""
+    pieces = [*(_named(reader, piece)[0] for piece in select.items), *([select.where] if select.where is not None else [])]
+    if name.lower() in {column for piece in pieces for column in _columns_in(reader.expression(piece, select.names).text)}:
+        words = f"{name} is a column of what is read, too, and GROUP BY means that one"
+        reader.refuse(at, words, fix="Give the expression another name, or group by the expression itself, or by its place: 1.")
+
+
+def _columns_in(text: str) -> set[str]:
+    """The columns that an expression names. What sqlglot cannot read is left to Spark."""
+    try:
+        tree = parse_one(text, dialect="spark")
+    except SqlglotError:
+        return set()
+    return {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
 
 
 def _named(reader: _Reads, piece: Piece) -> tuple[Piece, str]:

@@ -77,13 +77,19 @@ CONNECTIONS: dict[Target, Table] = {
         Known(("URI", "URL")),
         *_texts("USER", "SCOPE", "WAREHOUSE", "NAME", "OAUTH2 SERVER URI"),
         *_secrets("PASSWORD", "CREDENTIAL", "TOKEN"),
-        Known(("AWS CONNECTION",), Takes.CONNECTION),
+        *(Known((f"{store} CONNECTION",), Takes.CONNECTION) for store in ("AWS", "GCS", "AZURE")),
     ),
     Target.AWS: Table(
         "an AWS connection",
         *_secrets("ACCESS KEY ID", "SECRET ACCESS KEY", "SESSION TOKEN"),
         *_texts("REGION", "ENDPOINT", "ASSUME ROLE ARN"),
     ),
+    Target.GCS: Table(
+        "a Google Cloud Storage connection",
+        *_texts("PROJECT", "SERVICE ACCOUNT FILE", "ENDPOINT"),
+        *_secrets("SERVICE ACCOUNT KEY"),
+    ),
+    Target.AZURE: Table("an Azure connection", *_texts("ACCOUNT"), *_secrets("ACCESS KEY", "SAS TOKEN")),
     Target.KAFKA: Table(
         "a Kafka connection",
         Known(("BROKERS", "BROKER"), Takes.TEXTS),
@@ -125,7 +131,9 @@ SINK = Table(
     *_texts("FORMAT", "COMPRESSION", "MINIMUM SIZE", "MAXIMUM PERIOD", "COMMIT INTERVAL", "TARGET FILE SIZE"),
     Known(("FORMAT VERSION",), Takes.NUMBER),
     Known(("LATEST BY",), Takes.TEXTS),
-    *_texts("DIFF COLUMN", "TIMESTAMP COLUMN"),
+    *_texts("DIFF COLUMN", "TIMESTAMP COLUMN", "ON ERROR", "DEAD LETTER TABLE"),
+    Known(("MAX DEAD LETTERS",), Takes.NUMBER),
+    Known(("MAX DEAD LETTER RATE",), Takes.NUMBER),
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
 from frazil.doors.sql.sinks import trace_of
-from frazil.errors import ConfigError, FrazilError
+from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.events import Committed, Event, Listener, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
@@ -110,15 +110,18 @@ class _Supervisor:
 
     def _look_again(self) -> None:
         """Takes the catalog as it is now, if it has changed; one that cannot be used is told, and what runs goes on."""
+        version = self._version
         try:
             version = self._session.definitions.version
             if version == self._version:
                 return
-            self._version = version
             project = self._session.project()
         except FrazilError as error:
             self._say(f"the definitions cannot be used as they are now: {error}")
+            if not isinstance(error, Retryable):
+                self._version = version  # only another change can mend them
             return
+        self._version = version
         named = [pipeline for pipeline in project.pipelines if not self._only or pipeline.name in self._only]
         self._follow(project, named)
 

@@ -125,7 +125,7 @@ class _Lakes:
                 self._add(lake_of(self._world, sink), table)
                 return
         for there in self._connected():
-            if _same(there, table.parts[0]) and there.s3 is not None:
+            if _same(there, table.parts[0]) and there.stores:
                 self._add(there, table)
 
     def named_in(self, text: str) -> tuple[Lake, ...]:

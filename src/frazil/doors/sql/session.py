@@ -29,9 +29,8 @@ from frazil.doors.sql.statements import (
     Validate,
 )
 from frazil.doors.sql.validate import connection_of, validate
-from frazil.model.pipeline import ProjectSpec
+from frazil.model.pipeline import ProjectSpec, told_in_file
 from frazil.model.settings import Settings
-from frazil.model.sink import SinkSpec
 
 MOST_ROWS = 1000
 """As many rows of an answer as are shown when nobody says how many."""
@@ -63,14 +62,14 @@ class Session:
     @property
     def world(self) -> World:
         """Everything that is defined now."""
-        return World.of(self.definitions.all(), self.definitions.secrets(), self.definitions.traces())
+        return World.of(self.definitions)
 
     def project(self) -> ProjectSpec:
         """All sinks, ready to run."""
         world = self.world
-        for error in world.broken.values():
-            raise error
-        return project(world, self.settings, str(self.definitions.path))
+        for broken in world.broken.values():
+            raise broken.error
+        return project(world, self.settings)
 
     def _require(self, statements: Iterable[Statement]) -> None:
         """Refuses the first statement that could not be carried out after those before it."""
@@ -122,7 +121,9 @@ class Session:
         world = self.world
         found = world.find(statement, statement.name, *Kind)
         if isinstance(found, CreateSink):
-            return answer.table_columns(statement.title, pipeline(world, found).sink)
+            made = pipeline(world, found)
+            with told_in_file(made):
+                return answer.table_columns(statement.title, made.sink)
         return answer.describe(statement.title, world, found)
 
     @_answer.register
@@ -133,7 +134,8 @@ class Session:
         found = world.find(statement, statement.name, Kind.SINK)
         assert isinstance(found, CreateSink), "its kind says so"
         made = pipeline(world, found)
-        return answer.explain(statement.title, found, plan_pipeline(made, self.settings), made.sink)
+        with told_in_file(made):
+            return answer.explain(statement.title, found, plan_pipeline(made, self.settings), made.sink)
 
     @_answer.register
     def _validate(self, statement: Validate) -> Answer:
@@ -146,7 +148,7 @@ class Session:
         from frazil.engine.query import QueryRefused, ask
 
         text = with_tables(self.world, statement)
-        catalogs = [catalog_settings(SinkSpec(catalog=there.catalog, s3=there.s3)) for there in text.lakes]
+        catalogs = [catalog_settings(there.sink) for there in text.lakes]
         try:
             found = ask(text.text, catalogs, self.settings.spark, self._limit)
         except QueryRefused as error:

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from frazil.doors.sql.connections import Lake, lake, why_not_for_files
+from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
-from frazil.doors.sql.given import Given, World, built, seconds, size
+from frazil.doors.sql.given import Given, World, seconds, size
 from frazil.doors.sql.sources import Stream, stream
 from frazil.doors.sql.statements import CreateSink, Mode, Option, PartitionDef, Target, Word
+from frazil.errors import ConfigError
 from frazil.model.changes import CommitMode
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.settings import Settings
-from frazil.model.sink import MOST_ROWS, SinkSpec
-from frazil.model.source import KafkaSource, PostgresCdcSource
+from frazil.model.sink import MAX_FILE_MB, MOST_ROWS, SinkSpec
+from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.types import NOT_KEYS, parse_type
 
 # Without a size and a period a commit is made each second, when anything is there.
@@ -31,10 +33,16 @@ def sink_id(name: str) -> str:
     return f"sql/{name}"
 
 
-def project(world: World, settings: Settings, file: str) -> ProjectSpec:
+def project(world: World, settings: Settings) -> ProjectSpec:
     """All sinks as pipelines."""
-    sinks = [one for one in world.objects.values() if isinstance(one, CreateSink)]
-    return ProjectSpec(file=file, pipelines=tuple(pipeline(world, sink) for sink in sinks), settings=settings)
+    pipelines = tuple(pipeline(world, one) for one in world.objects.values() if isinstance(one, CreateSink))
+    return ProjectSpec(
+        file=world.file,
+        sources={one.source_name: one.source for one in pipelines},
+        sinks={one.sink_name: one.sink for one in pipelines},
+        pipelines=pipelines,
+        settings=settings,
+    )
 
 
 def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
@@ -45,7 +53,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     there = lake_of(world, sink)
     values: dict[str, Any] = {
         "catalog": there.catalog,
-        "s3": there.s3,
+        **there.stores,
         "namespace": sink.namespace.text,
         "table": sink.table.text,
         "id": sink_id(sink.name.text),
@@ -58,6 +66,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "order_by": given.texts("LATEST BY") or None,
         "diff_column": given.text("DIFF COLUMN"),
         "time_column": given.text("TIMESTAMP COLUMN"),
+        **_letters(given),
         **_pace(given),
     }
     if mode is CommitMode.UPSERT:
@@ -65,6 +74,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         given.refuse("with MODE UPSERT: it belongs to MODE APPEND", "DIFF COLUMN", "TIMESTAMP COLUMN")
     else:
         given.refuse("without a KEY: all rows are added", "LATEST BY")
+    if not (isinstance(read.source, KafkaSource) and read.source.enveloped):
+        given.refuse("where the source does not tell what a row was before: it belongs to ENVELOPE DEBEZIUM", "DIFF COLUMN")
     places = {
         "namespace": sink.namespace.at,
         "table": sink.table.at,
@@ -76,20 +87,38 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "target_file_size_mb": given.place("TARGET FILE SIZE"),
         "diff_column": given.place("DIFF COLUMN"),
         "order_by": given.place("LATEST BY"),
+        "dead_letter_table": given.place("DEAD LETTER TABLE"),
+        "max_dead_letters": given.place("MAX DEAD LETTERS"),
+        "max_dead_letter_rate": given.place("MAX DEAD LETTER RATE"),
     }
-    made = built(sink, SinkSpec, values, places, sink.name.at)
-    for problem in pipeline_problems(read.source, made, read.transforms):
+    made = given.built(SinkSpec, values, places)
+    source = _ordered(read, mode)
+    for problem in pipeline_problems(source, made, read.transforms):
         place = next((places[name] for name in problem.at if name in places), sink.name.at)
         raise sink.wrong("sql-sink", place, str(problem))
     _require_columns(sink, read)
     return PipelineSpec(
         name=sink.name.text,
         source_name=read.name,
-        source=read.source,
+        source=source,
         sink_name=sink.name.text,
         sink=made,
         transforms=read.transforms,
+        place=sink.origin.script.location(sink.name.at),
+        advice=sink_advice(world, sink, read.name),
     )
+
+
+def _ordered(read: Stream, mode: CommitMode) -> SourceSpec:
+    """What is read, with an order of rows over all partitions where the last of a key counts.
+
+    Messages of a key may be in several partitions: then their times tell, and within a partition the offsets. Changes that
+    Debezium tells of have the order of the database's log, and sums have none.
+    """
+    source = read.source
+    if mode is not CommitMode.UPSERT or read.keys or not isinstance(source, KafkaSource) or source.enveloped:
+        return source
+    return source.model_copy(update={"order": "time"})
 
 
 def check_sink(world: World, sink: CreateSink) -> None:
@@ -99,7 +128,10 @@ def check_sink(world: World, sink: CreateSink) -> None:
     for other in world.objects.values():
         if not isinstance(other, CreateSink) or other.name == sink.name:
             continue
-        beside = pipeline(world, other)
+        try:
+            beside = pipeline(world, other)
+        except ConfigError:
+            continue  # what is wrong with it is told where it is used
         slots = [one.source.slot for one in (made, beside) if isinstance(one.source, PostgresCdcSource)]
         if len(slots) == 2 and slots[0] == slots[1]:
             words = (
@@ -200,11 +232,28 @@ def _pace(given: Given) -> dict[str, Any]:
     return {"batch_bytes": least, "flush_interval_secs": int(period or LONGEST_SECONDS)}
 
 
+def _letters(given: Given) -> dict[str, Any]:
+    """What becomes of rows that cannot be written."""
+    chosen = given.choice("ON ERROR", "stop", "dead_letter")
+    if chosen != "dead_letter":
+        given.refuse("without ON ERROR = 'dead_letter'", "DEAD LETTER TABLE", "MAX DEAD LETTERS", "MAX DEAD LETTER RATE")
+    return {
+        "on_error": chosen,
+        "dead_letter_table": given.text("DEAD LETTER TABLE"),
+        "max_dead_letters": given.text("MAX DEAD LETTERS"),
+        "max_dead_letter_rate": given.text("MAX DEAD LETTER RATE"),
+    }
+
+
 def _megabytes(given: Given) -> int | None:
     target = size(given, "TARGET FILE SIZE")
-    if target is not None and target % (1 << 20):
+    if target is None:
+        return None
+    if target % (1 << 20):
         raise given.wrong("TARGET FILE SIZE", "TARGET FILE SIZE is a whole number of MiB")
-    return target // (1 << 20) if target is not None else None
+    if not 1 <= target >> 20 <= MAX_FILE_MB:
+        raise given.wrong("TARGET FILE SIZE", f"TARGET FILE SIZE is 1 MiB to {MAX_FILE_MB} MiB")
+    return target >> 20
 
 
 def _version(given: Given) -> int | None:

@@ -113,7 +113,7 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
 
 
 def _built(view: CreateView, model: type[Any], values: dict[str, Any], at: Expression) -> Any:
-    return built(view, model, values, {}, view.query.at + at.at)
+    return built(view, model, values, {}, at=view.query.at + at.at)
 
 
 def _place(view: CreateView, one: Expression) -> Any:

@@ -31,6 +31,8 @@ class Target(StrEnum):
 
     ICEBERG = "ICEBERG CATALOG"
     AWS = "AWS"
+    GCS = "GCS"
+    AZURE = "AZURE"
     KAFKA = "KAFKA"
     POSTGRES = "POSTGRES"
     REGISTRY = "CONFLUENT SCHEMA REGISTRY"

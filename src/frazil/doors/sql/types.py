@@ -15,7 +15,7 @@ _PLAIN = {
     "TEXT": "string", "STRING": "string", "VARCHAR": "string", "CHAR": "string", "CHARACTER": "string", "BPCHAR": "string",
     "BYTEA": "binary", "BINARY": "binary",
     "BOOL": "boolean", "BOOLEAN": "boolean",
-    "DATE": "date", "TIME": "string", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamptz",
+    "DATE": "date", "TIME": "string", "TIMETZ": "string", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamptz",
     "UUID": "string", "JSON": "string", "JSONB": "string", "INTERVAL": "string",
 }  # fmt: skip
 _FIELD = re.compile(r"[^\W\d]\w*")
@@ -24,6 +24,10 @@ _CONTAINERS = ("ARRAY", "LIST", "MAP", "STRUCT", "ROW", "RECORD")
 
 # Materialize's numbers have up to 39 digits, of which Iceberg keeps 38; without a scale ten of them are behind the point.
 _DIGITS, _SCALE = 38, 10
+
+# Times, and how many digits of a second they have at most, in SQL as in Iceberg.
+_TIMES = ("TIME", "TIMETZ", "TIMESTAMP", "TIMESTAMPTZ")
+_SECOND_DIGITS = 6
 
 
 def column_type(cursor: Cursor) -> Word:
@@ -63,14 +67,28 @@ def _single(cursor: Cursor) -> str:
         cursor.take("PRECISION")
     if name == "CHARACTER":
         cursor.take("VARYING")
+    if name in _TIMES:
+        return _time(cursor, name)
     if _PLAIN[name] == "string" and cursor.take("("):
         cursor.number("the length")
         cursor.expect(")")
-    if name == "TIMESTAMP" and cursor.take("WITH"):
-        cursor.expect("TIME", "ZONE")
-        return "timestamptz"
-    if name in ("TIMESTAMP", "TIME") and cursor.take("WITHOUT"):
-        cursor.expect("TIME", "ZONE")
+    return _PLAIN[name]
+
+
+def _time(cursor: Cursor, name: str) -> str:
+    """`timestamp(3) with time zone`. Whatever the precision, all digits of a value are kept."""
+    if cursor.take("("):
+        at = cursor.at
+        precision = cursor.number(f"the precision of a {name.lower()}")
+        cursor.expect(")")
+        if precision > _SECOND_DIGITS:
+            raise cursor.wrong("sql-type", at, f"a {name.lower()} has a precision of 0 to {_SECOND_DIGITS}")
+    if name in ("TIMESTAMP", "TIME"):
+        if cursor.take("WITH"):
+            cursor.expect("TIME", "ZONE")
+            name += "TZ"
+        elif cursor.take("WITHOUT"):
+            cursor.expect("TIME", "ZONE")
     return _PLAIN[name]
 
 

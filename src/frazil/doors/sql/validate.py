@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from frazil.doors.sql.connections import cluster, database, lake, registry
+from frazil.doors.sql.cures import connection_advice
 from frazil.doors.sql.given import World
 from frazil.doors.sql.statements import CreateConnection, Kind, Target, Validate
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, FrazilError
+from frazil.model.pipeline import advise
 from frazil.model.settings import Settings
-from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource
 
 
 def connection_of(statement: Validate, world: World) -> CreateConnection:
-    """The connection that is to be validated. One to AWS has nothing of its own to connect to."""
+    """The connection that is to be validated. One to a store has nothing of its own to connect to."""
     found = world.find(statement, statement.name, Kind.CONNECTION)
     assert isinstance(found, CreateConnection), "its kind says so"
-    if found.to is Target.AWS:
-        words = "an AWS connection has nothing of its own to connect to"
+    if found.to in (Target.AWS, Target.GCS, Target.AZURE):
+        words = f"a connection to {found.to} has nothing of its own to connect to"
         fix = "VALIDATE the connection to the Iceberg catalog that uses it."
         raise statement.wrong("sql-validate", statement.name.at, words, fix=fix)
     return found
@@ -24,6 +25,14 @@ def connection_of(statement: Validate, world: World) -> CreateConnection:
 
 def validate(world: World, connection: CreateConnection, settings: Settings) -> str:
     """What the other end answered; raises what is wrong with it."""
+    try:
+        return _answered(world, connection, settings)
+    except FrazilError as error:
+        advise(error, connection_advice(world, connection))
+        raise
+
+
+def _answered(world: World, connection: CreateConnection, settings: Settings) -> str:
     match connection.to:
         case Target.ICEBERG:
             return _catalog(world, connection)
@@ -38,8 +47,7 @@ def validate(world: World, connection: CreateConnection, settings: Settings) -> 
 def _catalog(world: World, connection: CreateConnection) -> str:
     from frazil.observe.check import check_catalog
 
-    there = lake(world, connection)
-    return check_catalog(SinkSpec(catalog=there.catalog, s3=there.s3))
+    return check_catalog(lake(world, connection).sink)
 
 
 def _kafka(world: World, connection: CreateConnection, settings: Settings) -> str:

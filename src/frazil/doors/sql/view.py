@@ -250,6 +250,9 @@ class _Reader:
             token = self._tokens[self._place]
             if depth == 0 and (token.says(")") or (token.says(*ends) and self._begins_clause())):
                 break
+            if self._begins_query():
+                words = "a subquery looks at other rows: a view is computed for each row by itself, or by GROUP BY"
+                self.refuse(token.start, words, fix="Compare with other rows when you read the table.")
             depth += token.says("(", "[", "{") - token.says(")", "]", "}")
             self._place += 1
             if several and depth == 0 and token.says(","):
@@ -259,6 +262,14 @@ class _Reader:
                 tokens.append(token)
         pieces.append(self._piece(tokens, self._here))
         return tuple(pieces)
+
+    def _begins_query(self) -> bool:
+        """Whether a query begins here, within the parentheses of an expression: `(select + 1)` is about a column."""
+        before, token, after = self._ahead(-1), self._ahead(0), self._ahead(1)
+        if not before.says("("):
+            return False
+        selects = token.says("SELECT") and (after.mark is not Mark.SIGN or after.says("*", "("))
+        return selects or (token.says("WITH") and self._ahead(2).says("AS") and self._ahead(3).says("("))
 
     def _begins_clause(self) -> bool:
         """Whether a clause begins here, by the word and what is around it: `version` is a column, and VERSION AS OF 3 is none."""
