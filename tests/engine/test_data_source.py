@@ -39,6 +39,8 @@ def test_two_names_are_refused(lake: Lake) -> None:
     table = f"{lake.name}.db.t"
     with pytest.raises(IllegalArgumentException, match=rf"table: {table} and {lake.name}\.db\.other are given"):
         writer(lake, "select 1L id", table=table).save(f"{lake.name}.db.other")
+    with pytest.raises(IllegalArgumentException, match=r'is a place.*saveAsTable.*\n.*Write \.save\("lake\.sales\.orders"\)'):
+        writer(lake, "select 1L id", table=table).saveAsTable("t")
     assert lake.nothing_written()
     writer(lake, "select 1L id", table=table).save(table)
     assert lake.count() == 1
@@ -137,15 +139,16 @@ def test_a_stream_is_written_once_over_restarts(lake: Lake, tmp_path: Path) -> N
         query = stream(lake, landing, tmp_path / "checkpoint").option("table", f"{lake.name}.db.t").start()
         query.awaitTermination()
 
+    writer(lake, "select 0L id").save(f"{lake.name}.db.t")
     run(1)
     run(2)
     lake = lake.introduced()
-    assert lake.rows() == [(1,), (2,)]
+    assert lake.rows() == [(0,), (1,), (2,)]
     # Spark forgets its last batch, as after a crash before it could note it: it comes again, and is known.
     (tmp_path / "checkpoint" / "commits" / "1").unlink()
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink()
     run(3)
-    assert lake.rows() == [(1,), (2,), (3,)]
+    assert lake.rows() == [(0,), (1,), (2,), (3,)]
 
 
 def test_a_wrong_option_of_a_stream_stops_its_query(lake: Lake, tmp_path: Path) -> None:
@@ -173,6 +176,25 @@ def test_groups_that_change_must_be_upserted(lake: Lake, tmp_path: Path) -> None
         start()
     start(commit_mode="upsert", key_fields="odd")
     assert lake.introduced().rows() == [(1, 2)]
+
+
+def test_a_complete_answer_takes_the_place_of_the_last(lake: Lake, tmp_path: Path) -> None:
+    frazil.register(lake.spark)
+    (tmp_path / "in").mkdir()
+
+    def count(number: int, **given: str) -> None:
+        (tmp_path / "in" / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+        counted = rows_of(lake, tmp_path / "in").selectExpr("id % 2 odd").groupBy("odd").count()
+        out = counted.writeStream.format("frazil").outputMode("complete").options(**options(lake), **given)
+        out.option("checkpointLocation", str(tmp_path / f"c{len(given)}")).trigger(availableNow=True).start(
+            f"{lake.name}.db.t"
+        ).awaitTermination()
+
+    for number in (1, 2, 3):
+        count(number)
+    assert lake.introduced().rows() == [(0, 1), (1, 2)]
+    with pytest.raises(StreamingQueryException, match=r'overwrite_where: \.outputMode\("complete"\) takes the place of all rows'):
+        count(4, overwrite_where="odd = 1")
 
 
 def rows_of(lake: Lake, folder: Path) -> DataFrame:

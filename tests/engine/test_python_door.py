@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import frazil
 from engine.lakes import Lake, commits
+from frazil.model.catalog import CatalogSpec
 from frazil.model.events import CommitFailed, Event
 from frazil.model.settings import RetrySettings, Settings, SparkSettings
 from frazil.model.sink import SinkSpec
@@ -59,13 +60,16 @@ def test_writes_without_a_name_all_count(lake: Lake) -> None:
     assert lake.rows() == [(1,), (1,)]
 
 
-def test_a_write_with_a_name_counts_once(lake: Lake) -> None:
+def test_a_write_with_a_name_counts_once(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     first = lake.sink("select 1 id").write(batch="monday")
     again = lake.sink("select 1 id").write(batch="monday")
     lake.sink("select 2 id").write(batch="tuesday")
     late = lake.sink("select 1 id").write(batch="monday")
     assert [done.skipped for done in (first, again, late)] == [False, True, True]
     assert (again.counts.written, late.counts.written) == (0, 0)
+    told = [record.getMessage() for record in caplog.records if record.name == "frazil.python"]
+    assert len(told) == 2
+    assert told[0].startswith("db.t has the batch 'monday' of 'python/db.t' already: nothing was written.")
     assert lake.rows() == [(1,), (2,)]
 
 
@@ -85,6 +89,13 @@ def test_the_order_of_to_and_catalog_does_not_matter(lake: Lake) -> None:
     frazil.sink(lake.frame("select 1 id")).to(f"{lake.name}.db.t").catalog(**settings).write()
     frazil.sink(lake.frame("select 2 id")).catalog(**settings).to(f"{lake.name}.db.t").write()
     assert lake.rows() == [(1,), (2,)]
+
+
+def test_a_catalog_that_was_given_as_a_value_can_be_named_and_replaced() -> None:
+    given = CatalogSpec.model_validate({"type": "sql", "name": "lake", "sql": {"uri": "sqlite:///c.db", "warehouse": "w"}})
+    described = frazil.sink().options(catalog=given, namespace="db", table="t")
+    assert described.catalog(type="memory").spec.catalog == CatalogSpec.model_validate({"type": "memory", "name": "lake"})
+    assert described.to("other.db.t").spec.catalog == given.model_copy(update={"name": "other"})
 
 
 def test_for_each_batch_of_a_users_own_query(lake: Lake, tmp_path: Path) -> None:
@@ -117,6 +128,24 @@ def test_another_checkpoint_on_the_same_sink_is_refused(lake: Lake, tmp_path: Pa
     with pytest.raises(Exception, match="written through another checkpoint"):
         query.awaitTermination(120)
     assert lake.rows() == [(1, "a")]
+
+
+def test_a_table_is_filled_by_writes_and_by_a_stream(lake: Lake, tmp_path: Path) -> None:
+    lake.introduced()
+
+    def run(text: str, checkpoint: str, **options: Any) -> None:
+        sink = lake.sink(stream(lake, text), **options).trigger(availableNow=True)
+        finish(sink.checkpoint(tmp_path / checkpoint).start())
+
+    lake.sink("select 0 id, 'w' name").write(batch="first")
+    run("1,a", "one")
+    lake.sink("select 2 id, 'w' name").write(batch="second")
+    run("3,b", "one")
+    assert lake.rows() == [(0, "w"), (1, "a"), (2, "w"), (3, "b")]
+    with pytest.raises(frazil.Halted, match=r"'python-stream/db\.t' is in the ledger of db\.t for a stream"):
+        lake.sink("select 6 id, 'w' name").id("python-stream/db.t").write()
+    with pytest.raises(Exception, match=r"'python/db\.t' is in the ledger of db\.t for single writes"):
+        run("6,e", "three", id="python/db.t")
 
 
 @pytest.mark.parametrize("name", ["t", "db.t", "lake..t", ""])

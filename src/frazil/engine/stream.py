@@ -23,6 +23,8 @@ from frazil.model.events import Committed
 Writer = SinkWriter | RoutedWriter
 
 QUERY_ID = "sql.streaming.queryId"
+_CHECKPOINT = "spark-checkpoint:"
+_ANOTHER_ID = 'Give it an id of its own: .id("..."), or .option("id", "...") of Spark\'s writers.'
 
 
 class BatchSink:
@@ -35,12 +37,19 @@ class BatchSink:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one micro-batch."""
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        source = f"spark-checkpoint:{query}"
+        source = f"{_CHECKPOINT}{query}"
         writer = self._ready(frame)
         start: Position | None = stream_position(batch_id - 1)
         end = stream_position(batch_id)
         state = writer.state
         if state is not None and state.end is not None:
+            if state.source == SINGLE_WRITES:
+                raise Halted(
+                    "source-changed",
+                    f"The id {writer.sink_id!r} is in the ledger of {writer.sink.full_name} for single writes, between which a "
+                    "stream would not find its place again.",
+                    fix=_ANOTHER_ID,
+                )
             if state.source != source:
                 raise Halted(
                     "checkpoint-changed",
@@ -74,6 +83,13 @@ def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
     """
     end = position({"write": key if key is not None else f"#{uuid.uuid4().hex}"})
     state = writer.open(claim=False) or writer.ensure(frame, claim=False)
+    if state is not None and state.source.startswith(_CHECKPOINT):
+        raise Halted(
+            "source-changed",
+            f"The id {writer.sink_id!r} is in the ledger of {writer.sink.full_name} for a stream, which would not find its place "
+            "again behind a single write.",
+            fix=_ANOTHER_ID,
+        )
     maybe_there = key is not None
     while state is None or not (maybe_there and (state.end == end or writer.committed_before(end))):
         try:

@@ -8,6 +8,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -66,6 +67,16 @@ def one(kind: str, value: Any) -> Any:
         ("list<int>", (1, None), [1, None]),
         ("map<string, long>", {"a": 1}, [("a", 1)]),
         ("struct<a: int, b: string>", {"a": 1}, {"a": 1, "b": None}),
+        ("boolean", np.bool_(True), True),
+        ("int", np.uint8(255), 255),
+        ("long", np.int64(-(2**63)), -(2**63)),
+        ("long", np.float32(5), 5),
+        ("float", np.float32(0.1), 0.10000000149011612),
+        ("double", np.float16(0.5), 0.5),
+        ("decimal(5, 2)", np.int16(7), Decimal("7.00")),
+        ("timestamptz", np.int64(1767355200123), NOON.replace(microsecond=123000)),
+        ("list<long>", [np.int64(1)], [1]),
+        ("string", {"a": np.int64(1), "b": [np.bool_(False)]}, '{"a":1,"b":[false]}'),
     ],
 )
 def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
@@ -79,6 +90,11 @@ def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
         ("int", 2**31, "too large for int"),
         ("int", 1.5, "not a whole number"),
         ("long", True, "True (bool) is not a whole number"),
+        ("long", np.bool_(True), "True (bool) is not a whole number"),
+        ("long", np.timedelta64(5, "ns"), "(timedelta64) is not a whole number"),
+        ("int", np.int64(2**31), "2147483648 is too large for int"),
+        ("float", np.int32(123456789), "123456789 is too large to be a float without loss"),
+        ("timestamptz", np.datetime64(5, "ns"), "(datetime64) is neither a datetime"),
         ("long", "5", "'5' (str) is not a whole number"),
         ("float", 1e300, "too large for float"),
         ("double", 2**60 + 1, "without loss"),

@@ -32,7 +32,8 @@ def test_append_adds_rows_one_snapshot_a_table_a_load(lake: DltLake, monkeypatch
     first = loaded(pipeline.run(resource(ROWS)))
     files = [job for job in first.load_packages[0].jobs["completed_jobs"] if job.job_file_info.file_format == "parquet"]
     assert len([job for job in files if job.job_file_info.table_name == "t"]) == 3
-    second = loaded(pipeline.run(resource([{"id": 4, "v": "d", "w": 1.5, "parts": [{"n": 4}]}])))
+    required = {"w": {"nullable": False}}
+    second = loaded(pipeline.run(resource([{"id": 4, "v": "d", "w": 1.5, "parts": [{"n": 4}]}], columns=required)))
     assert lake.rows("t", "id", "v", "w") == [(1, "a", None), (2, "b", None), (3, "c", None), (4, "d", 1.5)]
     assert of_roots(lake) == [(1, 1), (1, 2), (2, 3), (4, 4)]
     assert [summary["added-records"] for summary in lake.snapshots("t")] == ["3", "1"]
@@ -44,6 +45,7 @@ def test_append_adds_rows_one_snapshot_a_table_a_load(lake: DltLake, monkeypatch
     assert len(lake.rows("_dlt_version", "version_hash")) == 2
     fields = {field.name: field.required for field in lake.table("t").schema().fields}
     assert (fields["_dlt_id"], fields["_dlt_load_id"], fields["v"]) == (True, True, False)
+    assert not fields["w"], "rows of before have no value in a column that came later"
     # Reading.
     dataset = pipeline.dataset()
     assert dataset.t[["id", "v"]].where("id", "gt", 2).order_by("id").fetchall() == [(3, "c"), (4, "d")]
@@ -158,7 +160,8 @@ def test_times_of_day_of_every_precision(lake: DltLake) -> None:
     at = dt.time(1, 2, 3, 456000)
     names = {"ms": 3, "us": 6, "ns": 9}
     columns = {name: {"data_type": "time", "precision": precision} for name, precision in names.items()}
-    loaded(lake.pipeline().run(resource([dict.fromkeys(names, at)], columns=columns)))
+    loaded(lake.pipeline(format_version=3).run(resource([dict.fromkeys(names, at)], columns=columns)))
+    assert lake.table("t").format_version == 3
     (row,) = lake.rows("t", *names)
     assert [dt.time.fromisoformat(text) for text in row] == [at] * 3
 

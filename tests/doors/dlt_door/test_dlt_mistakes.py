@@ -110,7 +110,14 @@ def test_a_setting_that_is_not_known_in_dlt_s_files_and_variables(tmp_path: Path
     with pytest.raises(ConfigError, match=told):
         resolved(**REST)
     monkeypatch.delenv("DESTINATION__ICEBERG_REST__TOKNE")
-    # What is another destination's, or dlt's own, is none of ours.
+    # dlt looks under the name of the pipeline first.
+    pipeline = dlt.pipeline("mine", destination=iceberg_rest(**REST), pipelines_dir=str(tmp_path))
+    monkeypatch.setenv("MINE__DESTINATION__ICEBERG_REST__TOKNE", "t")
+    with pytest.raises(ConfigError, match="the variable MINE__DESTINATION__ICEBERG_REST__TOKNE: unknown option 'tokne'"):
+        pipeline.destination_client()
+    monkeypatch.delenv("MINE__DESTINATION__ICEBERG_REST__TOKNE")
+    # What is another pipeline's, another destination's, or dlt's own, is none of ours.
+    monkeypatch.setenv("OTHER__DESTINATION__ICEBERG_REST__TOKNE", "t")
     monkeypatch.setenv("DESTINATION__OTHER__TOKNE", "t")
     monkeypatch.setenv("DESTINATION__ICEBERG_REST__CAPABILITIES__NAMING_CONVENTION", "direct")
     (tmp_path / ".dlt").mkdir()
@@ -121,6 +128,11 @@ def test_a_setting_that_is_not_known_in_dlt_s_files_and_variables(tmp_path: Path
     try:
         with pytest.raises(ConfigError, match=r"config.toml, \[destination.iceberg_rest\]: unknown option 'max_retry'"):
             resolved(**REST)
+        (tmp_path / ".dlt" / "config.toml").write_text("[mine.destination.iceberg_rest]\nmax_retry = 3\n")
+        project.reload(str(tmp_path))
+        told = r"config.toml, \[mine.destination.iceberg_rest\]: unknown option 'max_retry'"
+        with pytest.raises(ConfigError, match=told):
+            pipeline.destination_client()
         (tmp_path / ".dlt" / "config.toml").write_text("[destination.iceberg_rest]\nnamespace = 'n'\n")
         project.reload(str(tmp_path))
         assert resolved(**REST).namespace == "n"
@@ -220,6 +232,17 @@ def test_a_hint(tmp_path: Path, hints: dict[str, Any], told: str) -> None:
     pipeline.normalize()
     with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=told):
         client.verify_schema()
+
+
+def test_a_resource_that_has_the_name_of_one_of_dlt_s_own_tables(tmp_path: Path) -> None:
+    pipeline = DltLake(tmp_path).pipeline(internal_table_prefix="dlt")
+    pipeline.extract([resource([ROW], "dlt_users"), resource([ROW], "dlt_loads")])
+    pipeline.normalize()
+    told = "Table 'dlt_loads': with internal_table_prefix='dlt' it has the name of dlt's own table '_dlt_loads'"
+    with pipeline.destination_client() as client:
+        client.verify_schema(only_tables=["dlt_users", "_dlt_loads"])
+        with pytest.raises(SchemaCorruptedException, match=told):
+            client.verify_schema()
 
 
 def test_a_strategy_that_is_not_there(tmp_path: Path) -> None:

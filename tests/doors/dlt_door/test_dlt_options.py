@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from pathlib import Path
 from typing import Any
 
 import dlt
 import pytest
+from dlt.common import logger
 from dlt.common.schema import Schema
 from dlt.destinations import adapters
+from dlt.destinations.exceptions import DatabaseTerminalException
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import NAMESPACE, DltLake, loaded, resource
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.dlt import CastingError, IcebergRestClient, LoadError, SchemaEvolutionError, iceberg_adapter, iceberg_partition
+from frazil.dlt import (
+    CastingError,
+    IcebergRestClient,
+    LoadError,
+    SchemaEvolutionError,
+    iceberg_adapter,
+    iceberg_partition,
+    iceberg_rest,
+)
+from frazil.doors.dlt import hints
+from frazil.doors.dlt.adapter import PartitionTransform
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
 from frazil.engine.catalogs import catalog_settings
 
@@ -60,6 +74,37 @@ def test_hints_and_adapters_partition_and_sort(lake: DltLake) -> None:
     assert lake.table("theirs").properties["write.parquet.row-group-limit"] == "7"
     assert sorted_by(lake, "adapted") == ["name", "day", "id"]
     assert lake.rows("adapted", "id") == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("field", "hint", "made"),
+    [
+        ("at", {}, "at_month: month(at)"),
+        ("day", {}, "day_month: month(day)"),
+        ("id", {}, "id_identity: id"),
+        (iceberg_partition.year("at"), {"x-partition-transform": "year"}, "at_year: year(at)"),
+        (iceberg_partition.month("day"), {"x-partition-transform": "month"}, "day_month: month(day)"),
+        (iceberg_partition.day("at", name="d"), {"x-partition-transform": "day", "x-partition-name": "d"}, "d: day(at)"),
+        (iceberg_partition.bucket(8, "id"), {"x-partition-transform": "bucket[8]"}, "id_bucket_8: bucket(8, id)"),
+        (
+            iceberg_partition.truncate(100, "id", name="t"),
+            {"x-partition-transform": "truncate[100]", "x-partition-name": "t"},
+            "t: truncate(100, id)",
+        ),
+    ],
+)
+def test_a_hint_and_the_adapter_say_the_same(
+    tmp_path: Path, field: str | PartitionTransform, hint: dict[str, Any], made: str
+) -> None:
+    column = field if isinstance(field, str) else field.column
+    pipeline = DltLake(tmp_path).pipeline()
+    hinted = resource(ROWS, "hinted", columns={column: {"x-partition": True, **hint}})
+    pipeline.extract([hinted, iceberg_adapter(resource(ROWS, "adapted"), partition=field)])
+    pipeline.normalize()
+    with pipeline.destination_client() as client:
+        for name in ("hinted", "adapted"):
+            (one,) = hints.partition_fields("p", client.prepare_load_table(name), client.capabilities)
+            assert f"{one.field_name}: {one.model_copy(update={'name': None})}" == made
 
 
 def sorted_by(lake: DltLake, name: str) -> list[str | None]:
@@ -108,17 +153,24 @@ def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
     loaded(pipeline.run(resource([{"other": 3}], "go"), refresh="drop_resources"))
     assert lake.rows("go", "other") == [(3,)]
     assert len(lake.table("go").snapshots()) < history
-    with pipeline.destination_client() as client:
-        client.drop_tables("go", "never_there", delete_schema=False)
-    assert "go" not in lake.tables()
+    with pipeline.sql_client() as asked:
+        asked.truncate_tables("go")
+        assert lake.rows("go", "other") == []
+        asked.drop_tables("go", "never_there")
+        assert "go" not in lake.tables()
+        with asked.with_staging_dataset(), pytest.raises(DatabaseTerminalException, match="Only the dataset 'ds' can be"):
+            asked.drop_dataset()
     # A catalog that was lost finds the tables in the warehouse.
     lake.catalog.drop_table((NAMESPACE, "keep"))
     again = lake.pipeline("other", register_new_tables=True, **layout)
     loaded(again.run(resource([{"id": 5}], "keep")))
     assert lake.rows("keep", "id") == [(1,), (5,)]
-    with again.destination_client() as client:
-        client.drop_storage()
-        assert not client.is_storage_initialized()
+    with again.sql_client() as asked:
+        assert asked.has_dataset()
+        asked.drop_dataset()
+        assert not asked.has_dataset()
+        asked.create_dataset()
+        assert (asked.has_dataset(), lake.tables()) == (True, set())
 
 
 def test_a_table_that_is_made_anew_gets_another_place_if_wanted(lake: DltLake) -> None:
@@ -290,6 +342,49 @@ def spark_options(**settings: Any) -> dict[str, str]:
 )  # fmt: skip
 def test_every_way_to_authenticate_reaches_the_catalog(settings: dict[str, Any], options: dict[str, str]) -> None:
     assert options.items() <= spark_options(catalog_uri="https://h/c", **settings).items()
+
+
+@pytest.mark.parametrize(("more", "unused"), [({}, "credential"), ({"oauth2_server_uri": "https://h/tokens"}, "token")])
+def test_of_a_token_and_a_credential_the_one_that_is_not_used_is_told(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, str], unused: str
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(logger, "warning", told.append)
+    given = {"catalog_uri": "https://h/c", "token": "t0ken", "credential": "id:secret", **more}
+    iceberg_rest(**given).configuration(IcebergRestConfiguration()._bind_dataset_name("ds"))
+    assert [text.partition(".")[0] for text in told] == [f"{unused}: it is not used"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT t.id FROM {t}",
+        "SELECT * FROM {ds.t} AS x, {`DS` . `t`} y -- t",
+        "SELECT * FROM other.ds.t, RANGE(3), {t}",
+        "SELECT * FROM {t} TABLESAMPLE (5 ROWS) JOIN {t} VERSION AS OF 1 AS u USING (id)",
+        "SELECT u.load_id FROM {_dlt_loads} u",
+        "WITH T AS (SELECT 1 AS id) SELECT * FROM t",
+        "WITH t AS (SELECT * FROM {t}) SELECT * FROM T",
+        "WITH t AS (SELECT 1) SELECT * FROM {ds.t}",
+        "WITH u AS (SELECT * FROM {t}), t AS (SELECT * FROM u) SELECT * FROM t, u",
+        "WITH t AS (SELECT 1) SELECT * FROM (WITH t AS (SELECT 2), u AS (SELECT * FROM t) SELECT * FROM t) AS x, t, {u}",
+        "WITH t AS (SELECT 1 AS id) SELECT * FROM {u} WHERE id IN (SELECT id FROM t UNION ALL SELECT id FROM {v})",
+        "WITH t AS (SELECT 1) (SELECT * FROM t) UNION SELECT * FROM t ORDER BY (SELECT max(id) FROM {u})",
+        "WITH RECURSIVE t AS (SELECT 1 AS id UNION ALL SELECT id + 1 FROM t WHERE id < 3) SELECT * FROM t",
+    ],
+)
+def test_names_of_tables_in_a_query(tmp_path: Path, query: str) -> None:
+    """Those in braces are of tables, and the others of what the query makes itself, or of another catalog."""
+    tables = re.compile(r"\{(?:\W*ds\W+)?(\w+)\W*\}", re.IGNORECASE)
+    with DltLake(tmp_path).pipeline().destination_client() as client:
+        asked = client.sql_client.understood(query.replace("{", "").replace("}", ""))  # type: ignore[attr-defined]
+    assert asked == tables.sub(r"`dlt_catalog`.`analytics`.`\1`", query)
+
+
+def test_tables_of_dlt_that_have_another_name_in_the_catalog_are_known_by_dlt_s(tmp_path: Path) -> None:
+    with DltLake(tmp_path).pipeline(internal_table_prefix="own").destination_client() as client:
+        asked = client.sql_client.understood("SELECT _dlt_loads.load_id FROM _dlt_loads")  # type: ignore[attr-defined]
+    assert asked == "SELECT _dlt_loads.load_id FROM `dlt_catalog`.`analytics`.`own_loads` AS `_dlt_loads`"
 
 
 def test_a_postgresql_address_is_a_sql_catalog() -> None:

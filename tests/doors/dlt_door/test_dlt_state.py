@@ -143,6 +143,12 @@ def test_relations_of_a_dataset(lake: DltLake) -> None:
         assert client.sql_client.execute_sql("SELECT id FROM orders WHERE at = %s", 3) == [(3,)]
     with pipeline.sql_client() as asked:
         assert asked.execute_sql(f"SELECT max(id) FROM {asked.make_qualified_table_name('orders')}") == [(4,)]
+        # A name that a query makes is that of a table where the query does not know it yet.
+        assert asked.execute_sql("WITH orders AS (SELECT id FROM orders WHERE id > 3) SELECT id FROM Orders") == [(4,)]
+        assert asked.execute_sql("WITH ORDERS AS (SELECT 7 AS id) SELECT id FROM orders") == [(7,)]
+        # In texts and comments nothing stands for an argument.
+        told = asked.execute_sql("SELECT '%s', '5%%', id %% 3 FROM orders WHERE id = %s AND id < %s -- %s", 4, 5)
+        assert told == [("%s", "5%", 1)]
 
 
 def test_chunks_are_read_a_part_at_a_time(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from decimal import Context
 from decimal import Decimal as Number
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from frazil.doors.bytewax.schema import arrow_type, to_arrow
@@ -29,6 +30,8 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 # More digits than any decimal of Iceberg has.
 _EXACT = Context(prec=400)
+# Kinds of NumPy's scalars: truth values, whole numbers and floats. Its times are others: they have units.
+_NUMBERS = "biuf"
 _BOUNDS = {"int": 2**31, "long": 2**63}
 # What is beyond would be rounded to infinity.
 _LARGEST = {"float": 3.4028235677973366e38, "double": sys.float_info.max}
@@ -192,12 +195,20 @@ def _plain(value: Any) -> Any:
             return dict(value)
         case set() | frozenset() | tuple():
             return list(value)
+        case np.generic() if value.dtype.kind in _NUMBERS:
+            return value.item()
         case _:
             return str(value)
 
 
+def _own(value: Any) -> Any:
+    """NumPy's truth values and numbers as Python's own, which have the same values."""
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind in _NUMBERS else value
+
+
 def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
     """A moment in UTC: a datetime, in UTC where it does not say, or a number since 1970."""
+    value = _own(value)
     if isinstance(value, dt.datetime):
         try:
             return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
@@ -216,6 +227,7 @@ def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
 
 def fitted(value: Any, kind: Type, rules: Rules) -> Any:
     """The value as Arrow takes it without loss; a Misfit when there is none."""
+    value = _own(value)
     match kind:
         case StructType():
             return _struct(value, kind, rules)

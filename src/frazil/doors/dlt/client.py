@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet
 from dlt.common import json, logger
@@ -47,6 +47,9 @@ from frazil.engine.loads import Loader, load_lake
 from frazil.model.events import CommitFailed, Event
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # What dlt offers for merges and this destination does not do.
 UNSUPPORTED = ("source_filter", "destination_scope", "skip_unchanged_rows", "row_version_column_name")
@@ -138,6 +141,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             self._require_keys(table)
             self._require_root_keys(table)
             self._require_one_disposition(table)
+            self._require_name_of_its_own(table)
         return tables
 
     def update_stored_schema(
@@ -265,12 +269,15 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
     # Reading.
 
     @property
+    def session(self) -> SparkSession:
+        """The session of Spark that reads and writes the tables."""
+        return self._loader.session
+
+    @property
     def sql_client(self) -> SqlClientBase[Any]:
         """Reads the tables through Spark."""
         if self._sql_client is None:
-            self._sql_client = SparkSqlClient(
-                self.config.normalize_dataset_name(self.schema), self.capabilities, self.config, lambda: self._loader.session
-            )
+            self._sql_client = SparkSqlClient(self.config.normalize_dataset_name(self.schema), self.capabilities, self)
         return self._sql_client
 
     @sql_client.setter
@@ -284,7 +291,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with dlt_errors():
-            rows: list[dict[str, Any]] = answer(self._loader.session.sql(query)).to_pylist()
+            rows: list[dict[str, Any]] = answer(self.session.sql(query)).to_pylist()
             return rows
 
     def _missing(self, name: str) -> bool:
@@ -403,6 +410,17 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                 f"{whole!r}. Nested tables are written as their root is: leave it out of nested_hints, or give the nested table "
                 "a primary_key there, which makes it a table of its own.",
             )
+
+    def _require_name_of_its_own(self, table: PreparedTableSchema) -> None:
+        """With a prefix of its own, the name of one of dlt's tables may be that of somebody's."""
+        name = self.config.physical_name(hints.name_of(table))
+        for own in (self.schema.version_table_name, self.schema.loads_table_name, self.schema.state_table_name):
+            if table["name"] != own and name.casefold() == self.config.physical_name(own).casefold():
+                raise SchemaCorruptedException(
+                    self.schema.name,
+                    f"Table {table['name']!r}: with internal_table_prefix={self.config.internal_table_prefix!r} it has the name "
+                    f"of dlt's own table {own!r} in the catalog. Rename the resource, or choose another prefix.",
+                )
 
     def _register_new_tables(self) -> None:
         for name, metadata in newest_metadata(self.config.searched()):

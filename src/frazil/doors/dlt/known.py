@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dlt.common.configuration.container import Container
 from dlt.common.configuration.providers.toml import SettingsTomlProvider
+from dlt.common.configuration.specs.config_section_context import ConfigSectionContext
 from dlt.common.configuration.specs.pluggable_run_context import PluggableRunContext
 
 from frazil.errors import ConfigError
@@ -31,13 +32,20 @@ def require_known(names: Iterable[tuple[str, str]], known: Iterable[str], own: I
 
 
 def written_elsewhere(destination: str) -> Iterator[tuple[str, str]]:
-    """The names of a destination's settings in dlt's files and in variables, which dlt leaves alone if it does not know them."""
-    for provider in Container()[PluggableRunContext].providers.providers:
-        if isinstance(provider, SettingsTomlProvider):
-            found, _ = provider.get_value(destination, dict, "", _SECTION)
-            for name in found if isinstance(found, Mapping) else ():
-                yield name, f"{provider.name}, [{_SECTION}.{destination}]"
-    prefix = f"{_SECTION}__{destination}__".upper()
-    for variable in sorted(os.environ):
-        if variable.startswith(prefix):
-            yield variable.removeprefix(prefix).partition("__")[0].lower(), f"the variable {variable}"
+    """The names of a destination's settings in dlt's files and in variables, which dlt leaves alone if it does not know them.
+
+    dlt looks for them under the name of the pipeline first, where it knows that.
+    """
+    project = Container()
+    pipeline = project[ConfigSectionContext].pipeline_name
+    for name in (pipeline, None) if pipeline else (None,):
+        sections = (*((name,) if name else ()), _SECTION, destination)
+        for provider in project[PluggableRunContext].providers.providers:
+            if isinstance(provider, SettingsTomlProvider):
+                found, _ = provider.get_value(destination, dict, name or "", _SECTION)
+                for key in found if isinstance(found, Mapping) else ():
+                    yield key, f"{provider.name}, [{'.'.join(sections)}]"
+        prefix = "__".join((*sections, "")).upper()
+        for variable in sorted(os.environ):
+            if variable.startswith(prefix):
+                yield variable.removeprefix(prefix).partition("__")[0].lower(), f"the variable {variable}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator, Sequence
+import re
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from dlt.dataset import lineage
 from dlt.destinations.exceptions import DatabaseTerminalException, DatabaseUndefinedRelation
 from dlt.destinations.sql_client import DBApiCursorImpl, SqlClientBase, raise_database_error
 from dlt.destinations.typing import DBTransaction
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.optimizer.qualify import qualify
 
 from frazil.engine.arrow import ArrowParts
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from frazil.doors.dlt.configuration import IcebergRestConfiguration
+    from frazil.doors.dlt.client import IcebergRestClient
 
 DIALECT = "spark"
 _UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NoSuchTable", "NoSuchNamespace")
 _FIRST_LINE = 400
+_PLACEHOLDER = re.compile("%%|%s")
 
 
 def quoted(name: str) -> str:
@@ -112,22 +114,16 @@ class SparkCursorImpl(DBApiCursorImpl):
 class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
     """Answers queries of a dataset. Tables are named as dlt names them: alone, or behind the dataset's name."""
 
-    def __init__(
-        self,
-        dataset_name: str,
-        capabilities: DestinationCapabilitiesContext,
-        config: IcebergRestConfiguration,
-        open_session: Callable[[], SparkSession],
-    ) -> None:
+    def __init__(self, dataset_name: str, capabilities: DestinationCapabilitiesContext, client: IcebergRestClient) -> None:
         _let_dlt_qualify()
         super().__init__(None, dataset_name, f"{dataset_name}_staging", capabilities)  # type: ignore[arg-type]
-        self._config = config
-        self._open_session = open_session
+        self._client = client
+        self._own_dataset = dataset_name
         self._session: SparkSession | None = None
 
     def open_connection(self) -> SparkSession:
         """The session of the process."""
-        self._session = self._open_session()
+        self._session = self._client.session
         return self._session
 
     def close_connection(self) -> None:
@@ -150,6 +146,33 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
     def rollback_transaction(self) -> None:
         """There is none."""
 
+    def has_dataset(self) -> bool:
+        """Whether the namespace is there."""
+        return self._storage().is_storage_initialized()
+
+    def create_dataset(self) -> None:
+        """Makes the namespace."""
+        self._storage().initialize_storage()
+
+    def drop_dataset(self) -> None:
+        """Drops the tables of the schema and dlt's own, and the namespace when nothing else is in it."""
+        self._storage().drop_storage()
+
+    def truncate_tables(self, *tables: str) -> None:
+        """Takes all rows of tables away; what they held stays in their history."""
+        self._storage().initialize_storage(truncate_tables=tables)
+
+    def drop_tables(self, *tables: str) -> None:
+        """Drops tables with their files; those that are not there are as good."""
+        self._storage().drop_tables(*tables, delete_schema=False)
+
+    def _storage(self) -> IcebergRestClient:
+        """The client that makes and drops things. dlt can turn to another dataset for a while, which may have the same tables."""
+        if self.dataset_name != self._own_dataset:
+            told = f"Only the dataset {self._own_dataset!r} can be made, changed and dropped here, not {self.dataset_name!r}."
+            raise DatabaseTerminalException(ValueError(told))
+        return self._client
+
     def execute_sql(self, sql: Any, *args: Any, **kwargs: Any) -> Sequence[Sequence[Any]] | None:
         """The rows that a query gives."""
         with self.execute_query(sql, *args, **kwargs) as cursor:
@@ -158,30 +181,35 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
     @contextmanager
     @raise_database_error
     def execute_query(self, query: Any, *args: Any, **kwargs: Any) -> Iterator[DBApiCursor]:
-        """Asks Spark. `%s` stands for the arguments, one after the other."""
+        """Asks Spark. `%s` stands for the arguments, one after the other; where there are some, `%%` is a percent sign."""
         # The client of a load has nothing to open: whoever asks through it is answered, too.
-        session = self._session or self._open_session()
+        session = self._session or self._client.session
         if kwargs:
             raise DatabaseTerminalException(ValueError("Arguments by name are not known here; write %s."))
-        asked = self.understood(query.replace("%s", "?") if args else query)
+        asked = self.understood(_with_marks(query) if args else query)
         yield SparkCursorImpl(SparkCursor(session.sql(asked, args=list(args) or None)))  # type: ignore[arg-type]
 
     def understood(self, query: str) -> str:
-        """The query with the names that the tables have in the catalog. Only what reads is understood."""
+        """The query, as it was written, with the names that the tables have in the catalog. Only what reads is understood."""
         statement = sqlglot.parse_one(query, read=DIALECT)
         if not isinstance(statement, exp.Query):
             raise DatabaseTerminalException(ValueError(f"Only queries can be asked here, not: {query[:_FIRST_LINE]}"))
-        own = {common.alias_or_name for common in statement.find_all(exp.CTE)}
-        for table in list(statement.find_all(exp.Table)):
-            dataset = table.db.lower() if table.db else ""
-            if table.catalog or dataset not in ("", self.dataset_name.lower()) or (not dataset and table.name in own):
-                continue
-            known = exp.to_table(self._config.qualified(table.name), dialect=DIALECT)
-            for part in ("this", "db", "catalog"):
-                table.set(part, known.args.get(part))
-            if not table.alias:
-                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name.rpartition(".")[2], quoted=True)))
-        return statement.sql(dialect=DIALECT)
+        names = {_place(table): table for table in statement.find_all(exp.Table) if self._has(table)}
+        for (start, end), table in sorted(names.items(), key=lambda one: one[0], reverse=True):
+            query = query[:start] + self._qualified(table) + query[end:]
+        return query
+
+    def _qualified(self, table: exp.Table) -> str:
+        """The name of a table in the catalog; columns are still found by the one that it has in the query."""
+        name, config = table.name, self._client.config
+        known = config.qualified(name)
+        return known if table.alias or config.physical_name(name) == name else f"{known} AS {quoted(name)}"
+
+    def _has(self, table: exp.Table) -> bool:
+        """Whether a name of a query is that of a table of the dataset, and not of something that the query itself makes."""
+        if table.catalog or not isinstance(table.this, exp.Identifier):
+            return False
+        return table.db.lower() == self.dataset_name.lower() if table.db else not _is_common(table)
 
     @staticmethod
     def _make_database_exception(ex: Exception) -> Exception:
@@ -189,3 +217,40 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
         if any(word in str(ex) for word in _UNKNOWN):
             return DatabaseUndefinedRelation(told)
         return ex if isinstance(ex, DatabaseTerminalException) else DatabaseTerminalException(told)
+
+
+def _with_marks(query: str) -> str:
+    """The query with Spark's `?` for each `%s`, but for those in texts and comments."""
+    tokens = sqlglot.tokenize(query, read=DIALECT)
+    operators = {token.start for token in tokens if token.token_type is TokenType.MOD}
+
+    def mark(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return "%"
+        return "?" if found.start() in operators else found[0]
+
+    return _PLACEHOLDER.sub(mark, query)
+
+
+def _place(table: exp.Table) -> tuple[int, int]:
+    """Where the name of a table stands in its query, with the dataset's before it."""
+    first = table.args.get("db") or table.this
+    return first.meta["start"], table.this.meta["end"] + 1
+
+
+def _is_common(table: exp.Table) -> bool:
+    """Whether a name is that of a common table expression: of the query that it is in, or of one around that.
+
+    Such an expression knows those before it, and itself where they are recursive.
+    """
+    everything = slice(None)
+    known, at = everything, table.parent
+    while at is not None:
+        if isinstance(at, exp.CTE) and isinstance(at.parent, exp.With):
+            known = slice((at.index or 0) + bool(at.parent.recursive))
+        elif isinstance(at, exp.Query):
+            if table.name.casefold() in (one.alias.casefold() for one in at.ctes[known]):
+                return True
+            known = everything
+        at = at.parent
+    return False

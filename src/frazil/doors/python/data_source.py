@@ -63,6 +63,10 @@ def _open(options: Mapping[str, str], columns: list[str], output_mode: str) -> C
     _require_no_overwrite_mode(options)
     described = _described(None, options, columns, commit_mode=_stream_mode(output_mode, options))
     if output_mode == "Complete":
+        if "overwrite_where" in options:
+            raise ConfigError(
+                CODE, 'overwrite_where: .outputMode("complete") takes the place of all rows.', fix="Leave the option out."
+            )
         described = described.options(overwrite_where=ALL_ROWS)
     described.spec, described.retry_settings  # noqa: B018 - a wrong option is told before the table is looked at
     return described
@@ -103,6 +107,12 @@ def _described(frame: DataFrame | None, options: Mapping[str, str], columns: lis
     if not named:
         fix = 'Write .option("table", "lake.sales.orders"), or .save("lake.sales.orders").'
         raise ConfigError(CODE, "table: it is required.", fix=fix)
+    if (path := _own(options, "path")) is not None and "/" in path:
+        raise ConfigError(
+            CODE,
+            f"table: {path!r} is a place, which Spark also gives for .saveAsTable().",
+            fix='Write .save("lake.sales.orders") or .start("lake.sales.orders").',
+        )
     if len(set(named)) > 1:
         raise ConfigError(
             CODE, f"table: {named[0]} and {named[1]} are given, and rows go into one table.", fix="Keep one of the two."

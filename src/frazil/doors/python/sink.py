@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from frazil.engine.stream import BatchSink
     from frazil.engine.writer import SinkWriter
 
+log = logging.getLogger("frazil.python")
+
 
 @dataclass(frozen=True)
 class Sink:
@@ -43,23 +46,23 @@ class Sink:
     _cell: _Cell | None = None
 
     def to(self, table: str) -> Sink:
-        """The table, with or without its catalog: `lake.sales.orders`, `lake.eu.sales.orders`."""
+        """The table, behind its catalog and namespace: `lake.sales.orders`, `lake.eu.sales.orders`."""
         parts = table.split(".")
         if len(parts) < 3 or not all(parts):
             raise ConfigError(
                 "table-name", f"{table!r} is not catalog.namespace.table.", fix='Write for example "lake.sales.orders".'
             )
-        catalog = dict(self._options.get("catalog", {"type": "spark"})) | {"name": parts[0]}
-        return self.options(catalog=catalog, namespace=".".join(parts[1:-1]), table=parts[-1])
+        catalog = self._catalog_given or {"type": "spark"}
+        return self.options(catalog=catalog | {"name": parts[0]}, namespace=".".join(parts[1:-1]), table=parts[-1])
 
     def catalog(self, spec: CatalogSpec | None = None, /, **settings: Any) -> Sink:
         """The catalog, where the Spark session does not know it yet: `catalog(type="sql", sql={...})`."""
         given = spec.model_dump(exclude_unset=True) if spec is not None else settings
-        name = self._options.get("catalog", {}).get("name")
+        name = self._catalog_given.get("name")
         return self.options(catalog=given | ({"name": name} if name else {}))
 
     def mode(self, commit_mode: str) -> Sink:
-        """`append`; others as the engine learns them."""
+        """What becomes of rows that are there: `append`, `upsert`, `overwrite` and the others that the pipeline file knows."""
         return self.options(commit_mode=commit_mode)
 
     def keys(self, *columns: str) -> Sink:
@@ -71,7 +74,7 @@ class Sink:
         return self.options(partition_by=fields)
 
     def id(self, sink_id: str) -> Sink:
-        """The sink's stable identity in the table's ledger."""
+        """The sink's stable identity in the table's ledger; each program that writes to the table needs one of its own."""
         return self.options(id=sink_id)
 
     def options(self, **settings: Any) -> Sink:
@@ -99,7 +102,15 @@ class Sink:
         from frazil.engine.stream import write_once
 
         frame = self._require_frame(streaming=False)
-        return write_once(self._writer(frame), frame, batch)
+        writer = self._writer(frame, "python")
+        done = write_once(writer, frame, batch)
+        if done.skipped:
+            log.warning(
+                "%s has the batch %r of %r already: nothing was written. If another program has given this name, give each an "
+                "id of its own: .id(...).",
+                done.table, batch, writer.sink_id,
+            )  # fmt: skip
+        return done
 
     def start(self) -> StreamingQuery:
         """Starts a streaming query that commits each micro-batch exactly once."""
@@ -158,6 +169,12 @@ class Sink:
         shown = masked(facts | {"checkpoint": self.checkpoint_location})
         return [(name, value) for name, value in shown.items() if value is not None]
 
+    @property
+    def _catalog_given(self) -> dict[str, Any]:
+        """What was said of the catalog so far."""
+        given = self._options.get("catalog", {})
+        return given.model_dump(exclude_unset=True) if isinstance(given, CatalogSpec) else dict(given)
+
     def _of_catalog(self, key: str) -> Any:
         catalog = self._options.get("catalog")
         return catalog.get(key) if isinstance(catalog, Mapping) else getattr(catalog, key, None)
@@ -171,10 +188,14 @@ class Sink:
         from frazil.engine.stream import BatchSink
 
         if self._cell is None:
-            object.__setattr__(self, "_cell", _Cell(BatchSink(self._writer)))
+            object.__setattr__(self, "_cell", _Cell(BatchSink(self._stream_writer)))
         return self._cell.batch_sink  # type: ignore[union-attr]
 
-    def _writer(self, frame: DataFrame) -> SinkWriter | RoutedWriter:
+    def _stream_writer(self, frame: DataFrame) -> SinkWriter | RoutedWriter:
+        return self._writer(frame, "python-stream")
+
+    def _writer(self, frame: DataFrame, kind: str) -> SinkWriter | RoutedWriter:
+        """A writer whose id, where none was given, says what kind of writes it makes: both may go into one table."""
         from frazil.engine.catalogs import catalog_settings
         from frazil.engine.route import RoutedWriter
         from frazil.engine.schema import require_data
@@ -185,7 +206,7 @@ class Sink:
         require_data(frame.columns, "The data frame")
         require_iceberg(frame.sparkSession)
         session = session_for(frame.sparkSession, catalog_settings(spec))
-        sink_id = spec.id or f"python/{spec.full_name}"
+        sink_id = spec.id or f"{kind}/{spec.full_name}"
         make = SinkWriter if spec.route is None else RoutedWriter
         return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=told_to(self.listeners))
 
