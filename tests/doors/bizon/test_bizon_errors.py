@@ -38,6 +38,8 @@ destination:
           created_at: {target_field: made, iceberg_type: timestamp}
 """
 
+TOPICS_AND_CONFIG = GOOD[GOOD.index("  topics:") : GOOD.index("    project_id")]
+
 # What is changed into what, where it is told, and what is said.
 CASES = {
     "a key of the destination": ("    dataset_id: set", "    datset_id: set", "12:5", "Did you mean `dataset_id`?"),
@@ -113,6 +115,54 @@ CASES = {
         "4:22",
         "SERVERS is not set",
     ),
+    "a value in a vault": (
+        "kafka:9092",
+        "gsm://servers",
+        "4:22",
+        "Secret Manager is not asked for values\nBring it into the env",
+    ),
+    "a bucket with a scheme": (
+        "gcs_warehouse_bucket: bucket",
+        "gcs_warehouse_bucket: gs://bucket/lake/ice/",
+        "13:27",
+        "without gs:// and without a folder: write bucket, and gcs_warehouse_path: lake/ice",
+    ),
+    "offsets that the client commits": (
+        "  topics:",
+        "  consumer_config: {enable.auto.commit: True}\n  topics:",
+        "6:21",
+        "offsets are kept in the table, in the same commit as the rows",
+    ),
+    "a user without a password": (
+        "  topics:",
+        "  authentication: {params: {username: u}}\n  topics:",
+        "6:29",
+        "`username` is half a login: `password` is missing, or empty\nAdd `password`.",
+    ),
+    "a password without a user": (
+        "  topics:",
+        "  consumer_config: {security.protocol: sasl_ssl, sasl.password: hunter2-hunter2}\n  topics:",
+        "6:50",
+        "`password` is half a login",
+    ),
+    "a user of the registry without a password": (
+        "utf-8\n",
+        "avro\n  authentication: {schema_registry_url: 'http://r', schema_registry_username: u, schema_registry_password: ''}\n",
+        "6:53",
+        "`schema_registry_username` is half a login",
+    ),
+    "a limit of letters that nobody keeps": (
+        "    dataset_id",
+        "    max_dead_letters: 3\n    dataset_id",
+        "12:5",
+        "max_dead_letters has no meaning with on_error: stop",
+    ),
+    "letters that are wanted and not wanted": (
+        TOPICS_AND_CONFIG,
+        f"  skip_message_on_decode_error: true\n{TOPICS_AND_CONFIG}    on_error: stop\n",
+        "12:5",
+        "on_error: stop contradicts skip_message_on_decode_error: true",
+    ),
     "columns of BigQuery": ("    dataset_id", "    unnest: true\n    dataset_id", "12:5", "iceberg_schema"),
 }
 
@@ -128,7 +178,8 @@ def test_a_mistake_is_told_where_it_stands(case: str) -> None:
     assert words.replace("which cannot be applied", "cannot be applied") in told, told
 
 
-ONE_PLACE = [name for name in CASES if name.startswith(("a catalog", "an address", "a database", "a table for", "a topic for"))]
+AT_ONE_PLACE = ("a catalog", "an address", "a database", "a table for", "a topic for", "a limit")
+ONE_PLACE = [name for name in CASES if name.startswith(AT_ONE_PLACE)]
 
 
 @pytest.mark.parametrize("case", ONE_PLACE)
@@ -142,6 +193,13 @@ def test_a_mistake_that_concerns_several_tables_is_told_once(case: str) -> None:
         load_text(text.replace(before, after, 1), "theirs.yaml", {})
     line, _, column = place.partition(":")
     assert [str(error.location) for error in caught.value.errors] == [f"theirs.yaml:{int(line) + 1}:{column}"]
+
+
+def test_half_a_login_is_told_once_whatever_the_protocol() -> None:
+    before, after, *_ = CASES["a password without a user"]
+    with pytest.raises(ConfigErrors) as caught:
+        load_text(GOOD.replace(before, after, 1), "theirs.yaml", {})
+    assert [str(error.location) for error in caught.value.errors] == ["theirs.yaml:6:50"]
 
 
 def test_the_file_itself_is_right() -> None:

@@ -195,6 +195,76 @@ def test_kafka_settings() -> None:
     assert (latest.tls, latest.security) == (None, None)
 
 
+def test_kafka_settings_when_nothing_is_said() -> None:
+    found = kafka("")
+    assert (found.consumer_group, found.tombstones, found.start_offset) == ("bizon", "ignore", "earliest")
+    assert (found.options, found.tls, found.security) == ({}, None, None)
+
+
+def test_the_cluster_has_a_second_for_an_answer_however_short_the_wait_for_messages_is() -> None:
+    options = kafka("consumer_timeout: 0.2").options
+    assert options == {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}
+
+
+def test_words_of_kafka_settings_may_be_in_capitals_or_small_letters() -> None:
+    words = "auto.offset.reset: LATEST, security.protocol: Ssl, enable.auto.commit: False"
+    found = kafka(f"consumer_config: {{{words}, enable.ssl.certificate.verification: False}}")
+    assert (found.start_offset, found.options) == ("latest", {})
+    assert found.tls is not None
+    assert found.tls.insecure
+    verified = kafka("consumer_config: {security.protocol: SSL, enable.ssl.certificate.verification: TRUE}").tls
+    assert verified is not None
+    assert not verified.insecure
+
+
+GROUP = (
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+
+
+@pytest.mark.parametrize("name", GROUP)
+def test_settings_of_groups_are_said_to_have_no_effect(name: str) -> None:
+    found = project(source=f"consumer_config: {{{name}: 45000}}")
+    assert found.notices == (
+        f"b.yaml:7:21: {name} has no effect: the partitions of a topic are not shared among members of a group",
+    )
+    (one,) = found.pipelines
+    assert isinstance(one.source, KafkaSource)
+    assert one.source.options == {}
+
+
+def test_a_login_that_the_protocol_does_not_ask_for_is_said_to_be_none() -> None:
+    login = "authentication: {params: {username: u, password: p}}"
+    found = project(source=f"{login}\n  consumer_config: {{security.protocol: plaintext}}")
+    assert found.notices == ("b.yaml:7:3: nobody logs in: security.protocol is PLAINTEXT",)
+
+
+def test_messages_that_cannot_be_read_are_kept_as_letters() -> None:
+    sink = pipeline("max_dead_letters: 5", "skip_message_on_decode_error: true").sink
+    assert (sink.on_error, sink.max_dead_letters) == ("dead_letter", 5)
+    assert pipeline("on_error: dead_letter", "skip_message_on_decode_error: true").sink.on_error == "dead_letter"
+
+
+@pytest.mark.parametrize(
+    ("path", "warehouse"),
+    [
+        ("", "gs://bucket/iceberg"),
+        ("gcs_warehouse_path: /lake/ice/", "gs://bucket/lake/ice"),
+        ("gcs_warehouse_path: ''", "gs://bucket"),
+    ],
+)
+def test_the_warehouse_is_a_folder_of_the_bucket(path: str, warehouse: str) -> None:
+    text = WHOLE.replace('{type: rest, uri: "http://catalog:8181"}', "{type: sql, uri: 'postgresql://h/d'}").replace(
+        "CONFIG", path
+    )
+    (found,) = load_text(re.sub("SOURCE|TOP", "", text), "b.yaml", {}).pipelines
+    assert found.sink.catalog.location == warehouse
+
+
 def test_logins() -> None:
     usual = kafka("authentication: {type: basic, params: {username: u, password: BIZON_ENV_PW}}", {"BIZON_ENV_PW": "s$$ecret"})
     assert usual.security is not None

@@ -150,6 +150,15 @@ class DestinationConfig(Model):
     epoch_unit: EpochUnit | None = Field(None, description="What numbers count that go into dates and timestamps.")
     bigquery_endpoint: str | None = Field(None, pattern=r"^https?://", description="A service that speaks BigQuery's protocol.")
 
+    @field_validator("gcs_warehouse_bucket")
+    @classmethod
+    def _name_alone(cls, text: str | None) -> str | None:
+        if text is not None and "/" in text:
+            bucket, _, path = text.rpartition("://")[2].strip("/").partition("/")
+            below = f", and gcs_warehouse_path: {path}" if path else ""
+            raise ValueError(f"it is the name of a bucket, without gs:// and without a folder: write {bucket}{below}")
+        return text
+
     @model_validator(mode="after")
     def _consistent(self) -> DestinationConfig:
         problems = []
@@ -159,12 +168,6 @@ class DestinationConfig(Model):
                 f"{key} is not for Iceberg tables: give each table its columns with destination_table_config and iceberg_schema"
             )
             problems.append(Problem(words, key))
-        if self.on_error == "stop":
-            problems += [
-                Problem(f"{key} has no meaning with on_error: stop; it belongs to dead_letter", key)
-                for key in ("max_dead_letters", "max_dead_letter_rate")
-                if getattr(self, key) is not None
-            ]
         if problems:
             raise InconsistencyError(problems)
         return self

@@ -37,6 +37,7 @@ class _Pages(Translation):
         found = Found(notices=self.notices)
         if self.runs:
             self._require()
+        self._require_letters()
         self._require_an_end()
         config = self._settings()
         catalog = self._catalog()

@@ -31,6 +31,7 @@ class _Topics(Translation):
     def found(self) -> Found:
         if self.runs:
             self._require()
+        self._require_letters()
         cluster = cluster_of(self.document, self._source) if self._source is not None else None
         if cluster is not None:
             self.notices += cluster.notices
@@ -73,7 +74,17 @@ class _Topics(Translation):
 
     @property
     def _keeps_letters(self) -> bool:
-        return super()._keeps_letters or (self._source is not None and self._source.skip_message_on_decode_error)
+        return super()._keeps_letters or self._skips_unreadable
+
+    @property
+    def _skips_unreadable(self) -> bool:
+        return self._source is not None and self._source.skip_message_on_decode_error
+
+    def _require_letters(self) -> None:
+        super()._require_letters()
+        if self._skips_unreadable and self.config.on_error == "stop" and "on_error" in self.config.model_fields_set:
+            message = "on_error: stop contradicts skip_message_on_decode_error: true, which keeps bad records as dead letters"
+            self.problem("invalid-value", message, (*self.base, "on_error"), "Take one of them out.")
 
     def _reading(self, cluster: Cluster | None) -> Reading:
         source = self._source

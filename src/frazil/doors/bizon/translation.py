@@ -30,6 +30,8 @@ _NO_CATALOG = {"type": "memory"}
 
 REQUIRED = ("project_id", "dataset_id", "gcs_warehouse_bucket")
 
+_LETTER_LIMITS = ("max_dead_letters", "max_dead_letter_rate")
+
 
 @dataclass
 class Found:
@@ -83,6 +85,14 @@ class Translation(Context):
             if getattr(self.config, key) is None:
                 self.problem("missing-key", f"`{key}` is required in `{self.base[-1]}`", self.base, f"Add `{key}`.")
 
+    def _require_letters(self) -> None:
+        """Limits of letters have a meaning where letters are kept."""
+        if self._keeps_letters:
+            return
+        for key in self._limits:
+            words = f"{key} has no meaning with on_error: stop; it belongs to dead_letter"
+            self.problem("invalid-value", words, (*self.base, key))
+
     def _tell_of_engine(self) -> None:
         engine = self.file.engine
         words = {
@@ -126,6 +136,11 @@ class Translation(Context):
         """Whether records that cannot be written are kept aside."""
         return self.config.on_error == "dead_letter"
 
+    @property
+    def _limits(self) -> dict[str, Any]:
+        given = {key: getattr(self.config, key) for key in _LETTER_LIMITS}
+        return {key: value for key, value in given.items() if value is not None}
+
     def _options(self, table: Table) -> dict[str, Any]:
         config = self.config
         options: dict[str, Any] = {
@@ -141,10 +156,8 @@ class Translation(Context):
             "on_error": OnError.DEAD_LETTER if self._keeps_letters else OnError.STOP,
             "epoch_unit": config.epoch_unit,
         }
-        for limit in ("max_dead_letters", "max_dead_letter_rate"):
-            if getattr(config, limit) is not None:
-                options[limit] = getattr(config, limit)
-        return options | self._google()
+        # Without letters they were told to mean nothing, once for all tables.
+        return options | (self._limits if self._keeps_letters else {}) | self._google()
 
     def _google(self) -> dict[str, Any]:
         config = self.config
