@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.children import started
 from exactly_once.programs.appending import append
-from exactly_once.truth import OURS
+from exactly_once.truth import FOREIGN, OURS
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.iceberg import active
+from frazil.engine.part import Part
 from frazil.engine.pump import Pump
 from frazil.engine.session import session_for
-from frazil.engine.part import Part
 from frazil.engine.writer import SinkWriter
 from frazil.errors import FrazilError
 from frazil.model.catalog import CatalogSpec
@@ -161,9 +161,14 @@ class Foreign:
     ids: list[int] = field(default_factory=list)
 
     def append(self) -> None:
-        """Adds a row."""
-        append(self.ground.table, len(self.ids))
-        self.ids.append(len(self.ids))
+        """Adds a row. PyIceberg does, or Spark where the table has format version 3, which PyIceberg does not write."""
+        number = len(self.ids)
+        if self.ground.table().format_version < 3:
+            append(self.ground.table, number)
+        else:
+            row = f"(writer, id) VALUES ('{FOREIGN}', {number})"
+            self.ground.administrator.sql(f"INSERT INTO lake.{self.ground.name} {row}").collect()
+        self.ids.append(number)
 
     @contextmanager
     def storm(self, log: Path) -> Iterator[Child]:

@@ -85,9 +85,7 @@ class Stager:
                     raise
                 self._nulls |= {column}  # the table stops requiring it in the same commit
 
-    def _stage_once(
-        self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain, *, whole: bool
-    ) -> Staging | None:
+    def _stage_once(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain, *, whole: bool) -> Staging | None:
         """None when it must be done again with the two changes of a source row kept together, ``whole``: one of them is wrong."""
         source, tally = frame, Tally()
         frame = self._filled(self.shaped(frame, tally), table)

@@ -1,4 +1,4 @@
-"""Moments in the life of a batch at which a process is ended or frozen."""
+"""Moments in the life of a batch, and of what is put in order after it, at which a process is ended or frozen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from frazil.doors.python.sink import Sink
-from frazil.engine.iceberg import IcebergPort
 from frazil.engine.held import Held
+from frazil.engine.iceberg import IcebergPort
 from frazil.engine.writer import SinkWriter
 
 
@@ -70,18 +70,27 @@ def _of_a_batch(_port: IcebergPort, _view: Any, _snapshot: Any, intent: Any, _st
     return intent.batch is not None
 
 
+def _puts_in_order(kind: str, nth: int) -> Callable[..., bool]:
+    """Whether the n-th argument is an intent to put deletes, or files, in another form: what is committed after a batch."""
+    return lambda *arguments: arguments[nth].change is not None and arguments[nth].change.summary.get("frazil.kind") == kind
+
+
 MOMENTS = {
     "staged": Moment(Held, "commit", before),
     "unsent": Moment(IcebergPort, "swap", before, _of_a_batch),
     "sent": Moment(IcebergPort, "swap", during, _of_a_batch),
     "applied": Moment(IcebergPort, "swap", after, _of_a_batch),
+    "settlement-staged": Moment(Held, "run", before, _puts_in_order("settle", 1)),
+    "settlement-applied": Moment(IcebergPort, "swap", after, _puts_in_order("settle", 3)),
+    "compaction-staged": Moment(Held, "run", before, _puts_in_order("compact", 1)),
+    "compaction-applied": Moment(IcebergPort, "swap", after, _puts_in_order("compact", 3)),
     "acknowledged": Moment(SinkWriter, "write", after),
     "before-sparks-own-log": Moment(Sink, "__call__", after),
 }
 
 
 def act_at(name: str, nth: int, act: str) -> None:
-    """Does the act at the moment of that name in the n-th batch of this process."""
+    """Does the act at the n-th moment of that name in this process."""
     moment, calls = MOMENTS[name], 0
     original = getattr(moment.owner, moment.method)
 

@@ -16,40 +16,47 @@ from exactly_once.programs.moments import act_at
 from frazil.doors.python.sink import Sink
 from frazil.model.settings import Settings, SparkSettings
 
-BATCHES = 8
+BATCHES = 6
 MERGE = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": "merge"}
 EQUALITY = MERGE | {"upsert_strategy": "equality_delete"}
-NEW_COLUMNS, OVERWRITE = "new_columns", "overwrite"
+EVOLVING, OVERWRITE = "evolving", "overwrite"
+# Both versions of the format, so that positions are files for some and vectors for others.
 WAYS = {
-    "equality_delete": EQUALITY,
-    "merge": MERGE,
-    "settled": EQUALITY | {"max_equality_deletes": 20},
-    NEW_COLUMNS: EQUALITY,
-    OVERWRITE: {"commit_mode": "overwrite"},
+    "equality_delete": EQUALITY | {"format_version": 3},
+    "merge": MERGE | {"format_version": 2},
+    "settled": EQUALITY | {"format_version": 3, "max_equality_deletes": 20},
+    "compacted": EQUALITY | {"format_version": 2, "max_delete_files": 0},
+    EVOLVING: EQUALITY | {"format_version": 2, "schema_evolution": "full"},
+    OVERWRITE: {"format_version": 3, "commit_mode": "overwrite"},
 }
+# From this batch on the table is another one: `v` is called `w` and is wider, and new rows are divided.
+RENAMED_IN = 2
+RENAMED = {"aliases": {"w": "v"}, "partition_by": ["bucket(2, id)"]}
 
 
 def changes(spark: SparkSession, number: int, way: str) -> DataFrame:
     """Rows 5n to 5n+10, of which the first half is there already, and the end of the five before them, which overwrites need not
-    be told of. New columns come one with each batch.
+    be told of. Where the table evolves, a new column comes with each batch.
     """
-    rows = spark.range(5 * number, 5 * number + 10, 1, 1).selectExpr("id", f"{number} v", "'u' op")
+    value = f"{number}L w" if way == EVOLVING and number >= RENAMED_IN else f"{number} v"
+    rows = spark.range(5 * number, 5 * number + 10, 1, 1).selectExpr("id", value, "'u' op")
     if way == OVERWRITE:
         return rows.drop("op")
-    rows = rows.unionAll(spark.range(5 * number - 5, 5 * number, 1, 1).selectExpr("id", f"{number} v", "'d' op"))
-    return rows.selectExpr("*", f"{number} c{number}") if way == NEW_COLUMNS else rows
+    rows = rows.unionAll(spark.range(5 * number - 5, 5 * number, 1, 1).selectExpr("id", value, "'d' op"))
+    return rows.selectExpr("*", f"{number} c{number}") if way == EVOLVING else rows
 
 
-def described(folder: Path, way: str) -> Sink:
-    """The sink, as a user writes it."""
+def described(folder: Path, way: str, number: int) -> Sink:
+    """The sink, as a user writes it when a batch comes."""
     sql = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "warehouse").as_uri()}
-    return frazil.sink().to("lake.changes.t").catalog(type="sql", sql=sql).options(format_version=3, **WAYS[way])
+    options = WAYS[way] | (RENAMED if way == EVOLVING and number >= RENAMED_IN else {})
+    return frazil.sink().to("lake.changes.t").catalog(type="sql", sql=sql).options(**options)
 
 
 def write_all(spark: SparkSession, folder: Path, way: str) -> None:
     """Writes every batch that the table does not hold yet."""
     for number in range(BATCHES):
-        replace(described(folder, way), frame=changes(spark, number, way)).write(batch=str(number))
+        replace(described(folder, way, number), frame=changes(spark, number, way)).write(batch=str(number))
 
 
 if __name__ == "__main__":
