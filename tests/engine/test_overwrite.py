@@ -42,7 +42,7 @@ def test_what_is_gone_or_says_nothing_is_not_among_the_rows(lake: Lake) -> None:
     filled(lake)
     told = f"select 1L id, 1L p, 'insert' {OP} union all select 2L, 2L, 'delete' union all select 3L, null, 'ignore'"
     frame = lake.frame(told)
-    writer = overwriting(lake, "select 1L id, 1L p").id("other")._writer(lake.frame("select 1L id, 1L p"))
+    writer = overwriting(lake, "select 1L id, 1L p").id("other")._writer(lake.frame("select 1L id, 1L p"), "python")
     writer.open()
     done = writer.write(frame, Part("test", None, position(1)))
     assert lake.rows() == [(1, 1)]
@@ -80,7 +80,7 @@ def test_a_batch_without_rows_replaces_no_partition(lake: Lake) -> None:
 
 def test_rows_that_are_all_wrong_replace_nothing(lake: Lake) -> None:
     filled(lake)
-    with pytest.raises(frazil.Halted, match=r"None of the batch's 3 rows.*'x'.*Nothing was changed") as caught:
+    with pytest.raises(frazil.Halted, match=r"None of the batch.s 3 rows.* as long: x\. Nothing was changed") as caught:
         overwriting(lake, "select 'x' id, 1L p from range(3)", on_error="dead_letter").write()
     assert caught.value.code == "overwritten-by-nothing"
     assert lake.count() == 9

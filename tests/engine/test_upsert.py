@@ -110,11 +110,13 @@ def test_new_columns_come_in_the_middle_of_a_stream(lake: Lake, upsert: Upsert) 
 
 
 def test_many_inserts_and_some_updates_in_one_batch(lake: Lake, upsert: Upsert) -> None:
+    upsert("select id, 0 turn, 'before' v from range(50, 60)").write()
     rows = "select id, 0 turn, 'insert' v from range(110000) union all select id, 1, 'update' from range(100)"
     done = upsert(rows, order_by=["turn"]).write()
     assert lake.count() == 110_000
     assert lake.table().where("v = 'update'").count() == 100
     assert done.counts.superseded == 100
+    assert strategies(lake)[-1] != "append"
 
 
 def test_deletes_alone(lake: Lake, upsert: Upsert) -> None:
