@@ -99,7 +99,7 @@ def test_the_same_load_gives_the_same_tables(database: Database, follow: Callabl
     followed = follow(*TABLES)
     for seed in (1, 3):
         with loaded(database, seed, seed + 1) as loads:
-            wait_until(lambda loads=loads: all(load.transactions > 60 for load in loads), 240, "some transactions")
+            wait_until(lambda loads=loads: all(load.transactions > 30 for load in loads), 240, "some transactions")
         done = followed.brought()
         for name, lake in followed.lakes.items():
             assert_equal(database, lake)
