@@ -314,7 +314,7 @@ def ledger_holds(state: SinkState, batch: Batch) -> bool:
     the same part under another number was read again after the sink was moved.
     """
     same_number = batch.lead is None or state.lead == batch.lead
-    return same_number and (state.source, state.start, state.end) == (batch.source, batch.start, batch.end)
+    return same_number and state.is_of(batch.source, batch.start, batch.end)
 
 
 def next_state(view: TableView, intent: Intent) -> SinkState:

@@ -90,8 +90,7 @@ class Fit:
     @property
     def lacks_parts(self) -> bool:
         """Whether the table has columns, or parts of them, that the data does not have."""
-        types = {column.name: column.type for column in self.met.data.fields}
-        return any(column.name not in types or _lacks_parts(types[column.name], column.type) for column in self.schema.fields)
+        return _lacks_parts(self.met.data, self.schema)
 
     @property
     def keys_before(self) -> tuple[str, ...] | None:

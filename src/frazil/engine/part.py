@@ -30,12 +30,9 @@ class Part:
         Nothing repeats a single write that was cut off, and its number at home is given once more: the next one goes behind it.
         """
         if self.source == SINGLE_WRITES and state is not None and state.lead >= lead:
-            same = (state.source, state.start, state.end) == (self.source, self.start, self.end)
-            lead = state.lead if same else state.lead + 1
+            lead = state.lead if state.is_of(self.source, self.start, self.end) else state.lead + 1
         return replace(self, lead=lead)
 
     def held_by(self, state: SinkState | None) -> bool:
         """Whether the last batch of a table that follows is this one."""
-        if state is None:
-            return False
-        return (state.source, state.start, state.end, state.lead) == (self.source, self.start, self.end, self.lead)
+        return state is not None and state.lead == self.lead and state.is_of(self.source, self.start, self.end)

@@ -166,7 +166,8 @@ class RoutedWriter:
         """The same for a batch in several frames. Rows of several may be for one table."""
         began = time.monotonic()
         if not self._home.awaits(part):
-            return self._skipped()
+            assert self.state is not None, "it has the batch"
+            return Committed.before(self.name, self._home.sink.full_name, self.state)
         lead = (self.state.batch if self.state is not None else 0) + 1
         tallies = [Tally() for _ in frames]
         with ExitStack() as at_hand:
@@ -186,14 +187,6 @@ class RoutedWriter:
         for piece, tally in zip(pieces, tallies, strict=True):
             reshaped += tally.of(piece.found.records)
         return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
-
-    def _skipped(self) -> Committed:
-        """What is said of a batch that the home has already."""
-        state, none = self.state, RowCounts(0, 0)
-        assert state is not None, "it has a batch"
-        return Committed(
-            self.name, self._home.sink.full_name, state.batch, state.snapshot, none, 0, 0, 0.0, 0, state.at_ms, skipped=True
-        )
 
     @property
     def _always(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from frazil.engine.part import SINGLE_WRITES, Part
 from frazil.engine.route import RoutedWriter
 from frazil.engine.writer import SinkWriter
 from frazil.errors import Halted
-from frazil.model.commit import Position, RowCounts, position
+from frazil.model.commit import Position, position
 from frazil.model.events import Committed
 
 Writer = SinkWriter | RoutedWriter
@@ -98,7 +98,4 @@ def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
             if halted.code != "gap-or-overlap":
                 raise
             state, maybe_there = writer.held.look(), True
-    counts = RowCounts(0, 0)
-    return Committed(
-        writer.name, writer.sink.full_name, state.batch, state.snapshot, counts, 0, 0, 0.0, 0, state.at_ms, skipped=True
-    )
+    return Committed.before(writer.name, writer.sink.full_name, state)

@@ -54,6 +54,10 @@ class SinkState:
     rows: int = 0
     names: tuple[str, ...] = ()
 
+    def is_of(self, source: str, start: Position | None, end: Position | None) -> bool:
+        """Whether the last batch was this part of a source."""
+        return (self.source, self.start, self.end) == (source, start, end)
+
     def to_json(self) -> str:
         """As it stands in the table's property."""
         fields = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from frazil.model.commit import Position, RowCounts
+from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.html import facts_html
 
 
@@ -55,6 +55,11 @@ class Committed:
     attempts: int
     at_ms: int
     skipped: bool = False
+
+    @classmethod
+    def before(cls, pipeline: str, table: str, state: SinkState) -> Committed:
+        """What is told of a batch that was in the table already, whose ledger says this."""
+        return cls(pipeline, table, state.batch, state.snapshot, RowCounts(0, 0), 0, 0, 0.0, 0, state.at_ms, skipped=True)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
