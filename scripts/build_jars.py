@@ -20,7 +20,7 @@ from frazil.engine.jars import OWN_JARS, component_jars, ensure_jars
 
 SOURCES = {
     "brotli": ("BrotliCodec.java",),
-    "core": ("DeadRows.java", "JsonPass.java", "JsonRows.java", "KeyTimes.java", "SinkProvider.java"),
+    "core": ("DeadRows.java", "JsonPass.java", "JsonRows.java", "KeyTimes.java", "LocalFiles.java", "SinkProvider.java"),
 }
 # By such a file Java finds what answers to a name: `format("frazil")`.
 SERVICES = {"core": {"META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": "frazil.SinkProvider\n"}}

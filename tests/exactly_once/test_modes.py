@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.children import end, ended, started
 from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
-from exactly_once.programs.upserting import BATCHES, EVOLVING, WAYS, write_all
+from exactly_once.programs.upserting import BATCHES, EVOLVING, OVERWRITE, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.engine.part import Part
 from services.faults import (
@@ -188,17 +188,22 @@ def test_two_writers_that_merge_the_same_new_keys_leave_one_row_each(either: Gro
     assert rows_now(either) == Counter((OURS, number) for number in range(5, 15))
 
 
-# What is put in order after a batch has moments of its own.
+# The loop that commits is one for all: rows by key and columns that change meet both sides of the commit, the others one. What is
+# put in order after a batch has moments of its own.
 MOMENTS = {
+    "equality_delete": (("staged", 2), ("applied", 2)),
+    "merge": (("applied", 2),),
     "settled": (("settlement-staged", 1), ("settlement-applied", 1)),
-    "compacted": (("compaction-staged", 1), ("compaction-applied", 1)),
+    "compacted": (("compaction-applied", 1),),
+    EVOLVING: (("staged", 3), ("applied", 2)),
+    OVERWRITE: (("staged", 2),),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_changes_killed_at_any_moment(spark: SparkSession, tmp_path: Path, way: str) -> None:
     """The program writes batch after batch; each start goes on where the table ends."""
-    for moment, nth in MOMENTS.get(way, (("staged", 2), ("applied", 2))):
+    for moment, nth in MOMENTS[way]:
         child = started("upserting", moment, str(nth), "kill-all", tmp_path, way, log=tmp_path / f"killed-when-{moment}")
         try:
             assert ended(child) == -signal.SIGKILL, child.log_text()

@@ -58,6 +58,9 @@ _CLASSES = {
 # What Spark generates for many columns is longer than what Java compiles by itself; it would be interpreted, three times as slow.
 LARGE_METHODS = "DontCompileHugeMethods"
 
+# The class of Hadoop's that reads and writes local files.
+LOCAL_FILES = "spark.hadoop.fs.file.impl"
+
 DEFAULTS = {
     "spark.sql.extensions": EXTENSIONS,
     "spark.sql.session.timeZone": "UTC",
@@ -190,6 +193,8 @@ def launch_conf(settings: SparkSettings, jars: Sequence[Path]) -> dict[str, str]
         conf[JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     if _one_process(master) and not USERS_OWN & conf.keys():
         conf[CLASS_PATH] = class_path(jars)
+        # Known to a process from its beginning only; executors of their own get the jar when they run already.
+        conf.setdefault(LOCAL_FILES, "frazil.LocalFiles")
         conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {sharing_options(conf[JAVA_OPTIONS])}".strip()
     else:
         conf["spark.jars"] = ",".join(filter(None, [conf.get("spark.jars"), *(str(jar) for jar in jars)]))
