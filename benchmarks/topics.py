@@ -47,7 +47,7 @@ class Bench:
 
     @property
     def batch(self) -> int:
-        return max(self.lab.sizes.messages // 4, 1)
+        return self.lab.sizes.messages // self.lab.sizes.message_batches
 
     def fill(self, topic: str, keys: int) -> None:
         """Writes the messages with Spark."""
