@@ -166,6 +166,120 @@ MISTAKES = {
         "GROUP",
         "Group when you read the table.",
     ),
+    "a view of itself": (
+        "CREATE VIEW v AS SELECT * FROM v",
+        "there is no source or view or materialized view 'v'",
+        "CREATE VIEW v",
+        (1, 32),
+        "v",
+        "",
+    ),
+    "a column of files twice": (
+        "CREATE SOURCE n (id int, \"ID\" text) FROM FILES (PATH = 'x', FORMAT = 'csv')",
+        "column 'ID' is declared twice; upper and lower case do not tell columns apart",
+        "CREATE SOURCE n",
+        (1, 26),
+        '"ID"',
+        "Give one of them another name.",
+    ),
+    "a column of messages twice": (
+        "CREATE SOURCE n (id int, id int) FROM KAFKA CONNECTION kafka (TOPIC 't') FORMAT JSON",
+        "column 'id' is declared twice",
+        "CREATE SOURCE n",
+        (1, 26),
+        "id",
+        "",
+    ),
+    "a partition of another type": (
+        SINK.format("orders") + "\nPARTITION BY (id, day(price))",
+        "day(price) cannot be applied: column 'price' has type double, and day takes date, timestamp",
+        "CREATE SINK s",
+        (2, 19),
+        "day",
+        "Choose another transform, or declare the column with another type.",
+    ),
+    "a partition of many values": (
+        SINK.format("orders") + "\nPARTITION BY (tags)",
+        "tags cannot be applied: column 'tags' has type list, which is not a single value",
+        "CREATE SINK s",
+        (2, 15),
+        "tags",
+        "",
+    ),
+    "buckets of fractions": (
+        SINK.format("orders") + "\nPARTITION BY (bucket(4, price))",
+        "bucket(4, price) cannot be applied: column 'price' has type double",
+        "CREATE SINK s",
+        (2, 15),
+        "bucket",
+        "",
+    ),
+    "a partition that divides nothing": (
+        SINK.format("orders") + "\nPARTITION BY (void(id))",
+        "void divides no rows",
+        "CREATE SINK s",
+        (2, 15),
+        "void",
+        "Leave it out.",
+    ),
+    "a partition twice": (
+        SINK.format("numbers") + "\nPARTITION BY (bucket(4, counter), counter, bucket(counter, 4))",
+        "bucket(4, counter) is given twice in PARTITION BY",
+        "CREATE SINK s",
+        (2, 44),
+        "bucket",
+        "Leave one of them out.",
+    ),
+    "no buckets": (
+        SINK.format("orders") + "\nPARTITION BY (bucket(0, id))",
+        "the width of bucket is 1 to 2147483647, not 0",
+        "CREATE SINK s",
+        (2, 15),
+        "bucket",
+        "Write bucket(16, id).",
+    ),
+    "the latest of sums": (
+        SINK.format("totals") + "\nWITH (LATEST BY (total))",
+        "LATEST BY has no meaning for a view with GROUP BY: all rows of a group are added up, and none is the last",
+        "CREATE SINK s",
+        (2, 7),
+        "LATEST",
+        "",
+    ),
+    "dead letters in the table itself": (
+        SINK.format("orders") + "\nWITH (ON ERROR = 'dead_letter', DEAD LETTER TABLE = 't')",
+        "DEAD LETTER TABLE cannot be the table of the sink itself, n.t",
+        "CREATE SINK s",
+        (2, 33),
+        "DEAD",
+        "Choose another one, or leave it out.",
+    ),
+    "dead letters in the table itself, by its full name": (
+        SINK.format("orders") + "\nWITH (ON ERROR = 'dead_letter', DEAD LETTER TABLE = 'n.t')",
+        "DEAD LETTER TABLE cannot be the table of the sink itself, n.t",
+        "CREATE SINK s",
+        (2, 33),
+        "DEAD",
+        "",
+    ),
+    "a time in a column that is there": (
+        SINK.format("orders") + "\nWITH (TIMESTAMP COLUMN = 'Price')",
+        "TIMESTAMP COLUMN adds a column, and 'Price' is a column of what is read already",
+        "CREATE SINK s",
+        (2, 7),
+        "TIMESTAMP",
+        "Choose another name.",
+    ),
+    "one column for two things": (
+        "CREATE SOURCE d FROM KAFKA CONNECTION kafka (TOPIC 'd') FORMAT JSON ENVELOPE DEBEZIUM;\n"
+        + SINK.format("d")
+        + "\nMODE APPEND WITH (DIFF COLUMN = 'x', TIMESTAMP COLUMN = 'X')",
+        "TIMESTAMP COLUMN adds a column, and 'X' is the DIFF COLUMN already",
+        "CREATE SINK s",
+        (3, 38),
+        "TIMESTAMP",
+        "",
+    ),
     "an average": (
         "CREATE VIEW v AS SELECT id, avg(price) AS p FROM orders GROUP BY id",
         "avg cannot be kept up from what is in the table",
@@ -311,6 +425,29 @@ def test_a_mistake_is_told_at_its_token(tmp_path: Path, mistake: str) -> None:
     assert error.location.text.startswith(token, error.location.column - 1)
     assert not hint or error.fix == hint
     assert here.definitions.all() == before, "nothing was kept"
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition"),
+    [
+        ("a text", "day(a)"),
+        ("a date", "hour(a)"),
+        ("a timestamp", "truncate(4, a)"),
+        ("a double precision", "bucket(4, a)"),
+        ("a map[text => int]", "a"),
+    ],
+)
+def test_a_partition_fits_the_declared_type(tmp_path: Path, columns: str, partition: str) -> None:
+    here = session(tmp_path)
+    run(here, f"{LAKE} CREATE SOURCE f ({columns}) FROM FILES (PATH = 'x', FORMAT = 'json');")
+    error = refused(here, f"{SINK.format('f')} PARTITION BY ({partition})")
+    assert (error.code, f"{partition} cannot be applied" in error.message) == ("sql-partition", True)
+
+
+def test_partitions_that_fit_are_taken(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, f"{LAKE} CREATE SOURCE f (id int, at timestamp, d date, v text) FROM FILES (PATH = 'x', FORMAT = 'json');")
+    run(here, SINK.format("f") + " PARTITION BY (hour(at), day(D), id, bucket(4, id), bucket(8, id), truncate(3, v))")
 
 
 # The words that users of the original search for.

@@ -17,10 +17,10 @@ from frazil.doors.sql import run as run_sinks
 from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.sinks import trace_of
-from frazil.doors.sql.statements import Kind, Query
+from frazil.doors.sql.statements import CreateSink, Kind, Query
 from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.query import Rows
-from frazil.errors import ConfigError, Retryable
+from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 SCRIPT = f"""{LAKE}
@@ -256,6 +256,25 @@ def test_a_change_that_could_not_be_read_at_once_is_followed(tmp_path: Path, mon
     assert [words.split(": ", 1)[1] for words in said] == ["They are wrong.", "They are locked."]
 
 
+@pytest.mark.parametrize("failing", [("a",), ("a", "b", "c")])
+def test_each_of_several_failures_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: tuple[str, ...]) -> None:
+    here = session(tmp_path)
+    sink = "CREATE SINK {0} FROM numbers INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE '{0}');"
+    run(here, f"{LAKE}CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;{''.join(map(sink.format, 'abc'))}")
+    said: list[str] = []
+
+    def running(pipeline: PipelineSpec, *_: object, **__: object) -> None:
+        if pipeline.name in failing:
+            raise KeyError("c is broken") if pipeline.name == "c" else DataError("wrong", f"{pipeline.name} is wrong.")
+
+    monkeypatch.setattr("frazil.engine.runner.start_spark", lambda *_: None)
+    monkeypatch.setattr("frazil.engine.runner.run_pipeline", running)
+    with pytest.raises((DataError, KeyError)):
+        run_sinks(here, once=True, say=said.append)
+    told = {"sink a: a is wrong.", "sink b: b is wrong.", "sink c: KeyError('c is broken')"}
+    assert set(said) == (told if len(failing) > 1 else set())
+
+
 def test_a_table_goes_on_with_what_it_has(tmp_path: Path) -> None:
     here = session(tmp_path)
     into = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE '{}')"
@@ -283,6 +302,77 @@ def test_a_table_goes_on_with_what_it_has(tmp_path: Path) -> None:
     error = refused(here, plain)
     assert "a sink of this name has written topic b into lake.n.p" in error.message
     run(here, plain.replace("SINK plain", "SINK other"))
+
+
+SUMS = f"""{LAKE}
+CREATE SOURCE rows (id bigint, n int, v text) FROM FILES (PATH = 'in', FORMAT = 'json');
+CREATE VIEW plain AS SELECT id, n FROM rows;
+CREATE VIEW sums AS SELECT id, sum(n) AS n FROM rows GROUP BY id;
+CREATE VIEW again AS select id, SUM( N ) as n\n  FROM rows GROUP BY 1;
+CREATE VIEW counts AS SELECT id, count(*) AS n FROM rows GROUP BY id;
+CREATE VIEW wide AS SELECT id, count(*) AS n FROM rows WHERE v = 'a  b' GROUP BY id;
+CREATE VIEW narrow AS SELECT id, count(*) AS n FROM rows WHERE v = 'a b' GROUP BY id;
+CREATE CONNECTION same TO ICEBERG CATALOG (TYPE = 'sql', URI = 'sqlite:///c.db', WAREHOUSE = 'w', NAME = 'lake');
+"""
+
+
+def sink_of(name: str, item: str, table: str = "t", connection: str = "lake", clauses: str = "") -> str:
+    return (
+        f"CREATE SINK {name} FROM {item} INTO ICEBERG CATALOG CONNECTION {connection} (NAMESPACE 'n', TABLE '{table}') {clauses};"
+    )
+
+
+MIXED = {
+    ("sums", "counts", ""): "n.t holds sums of another view, that of the sink 'first', to which those of this one would be added",
+    ("wide", "narrow", ""): "n.t holds sums of another view, that of the sink 'first', to which those of this one would be added",
+    (
+        "sums",
+        "rows",
+        "",
+    ): "n.t holds sums of another view, that of the sink 'first', to which rows that are no sums cannot be added",
+    ("sums", "plain", "KEY (id)"): "to which rows that are no sums cannot be added",
+    ("plain", "sums", ""): "n.t holds the rows of the sink 'first', with which sums cannot be mixed",
+}
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("case", MIXED)
+def test_sums_have_a_table_of_their_own(tmp_path: Path, case: tuple[str, str, str], is_written: bool) -> None:
+    first, second, clauses = case
+    here = session(tmp_path)
+    run(here, SUMS + sink_of("first", first))
+    if is_written:
+        here.definitions.note(trace_of(here.project().pipelines[0]))
+        run(here, "DROP SINK first")
+    error = refused(here, sink_of("second", second, clauses=clauses))
+    assert error.code == "sql-view-changed"
+    assert MIXED[case] in error.message
+    assert error.message.endswith(f'(at "{second}" in CREATE SINK second)')
+    run(here, sink_of("second", second, "own", clauses=clauses))
+    if not is_written:
+        assert MIXED[case] in refused(here, sink_of("third", second, connection="same", clauses=clauses)).message
+
+
+def test_what_is_the_same_goes_into_one_table(tmp_path: Path) -> None:
+    here = session(tmp_path)
+    run(here, SUMS + sink_of("one", "sums") + sink_of("two", "again") + sink_of("a", "rows", "p") + sink_of("b", "plain", "p"))
+    for made in here.project().pipelines:
+        here.definitions.note(trace_of(made))
+    run(here, "ALTER SINK one SET (COMMIT INTERVAL = '5s'); ALTER SINK a SET (COMMIT INTERVAL = '5s')")
+    run(here, "DROP SINK one; DROP SINK b;" + sink_of("one", "sums") + sink_of("b", "plain", "p"))
+    run(here, sink_of("c", "plain", "p", clauses="KEY (id)"))
+
+
+def test_a_run_refuses_sums_that_would_be_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Definitions that were kept before such sinks were refused are not run, either."""
+    here = session(tmp_path)
+    run(here, SUMS + sink_of("one", "sums"))
+    (late,) = parse(sink_of("late", "counts"))
+    assert isinstance(late, CreateSink)
+    here.definitions.apply([Change(added=late)])
+    monkeypatch.setattr("frazil.engine.runner.start_spark", lambda *_: pytest.fail("nothing is to start"))
+    with pytest.raises(ConfigError, match=r"sink late: n\.t holds sums of another view, that of the sink 'one'"):
+        run_sinks(here, once=True)
 
 
 def test_another_table_of_a_database_under_the_name_of_a_sink_is_refused(tmp_path: Path) -> None:

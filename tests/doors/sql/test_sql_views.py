@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.doors.sql import parse
+from frazil.doors.sql.groups import shape
 from frazil.doors.sql.statements import CreateView
 from frazil.doors.sql.view import ViewQuery, view_query
 from frazil.errors import ConfigError
@@ -38,6 +39,8 @@ def steps(query: str) -> list[object]:
             "WITH x AS (SELECT id FROM s WHERE a), y AS (SELECT id + 1 AS id FROM x) SELECT y.id FROM y",
             ["a", ["id"], ["id + 1 AS id"], ["id"]],
         ),
+        ("WITH `Recent` AS (SELECT id FROM s WHERE a) SELECT r.id FROM `Recent` r", ["a", ["id"], ["id"]]),
+        ("WITH Recent AS (SELECT id FROM s WHERE a) SELECT id FROM `RECENT`", ["a", ["id"], ["id"]]),
         ("SELECT a -- why\n, b FROM s", [["a", "b"]]),
         ("SELECT timestamp, offset, version FROM s", [["timestamp", "offset", "version"]]),
         ("SELECT a AS version, b timestamp, c offset FROM s", [["a AS version", "b timestamp", "c offset"]]),
@@ -113,9 +116,20 @@ def test_groups_may_have_names_that_are_words_of_clauses() -> None:
     assert (found.keys, found.combine) == (("timestamp", "version"), {"offset": "sum"})
 
 
-@pytest.mark.parametrize("group", ["1", "country", "COUNTRY", "`country`", "upper(c)"])
+@pytest.mark.parametrize("group", ["1", "country", "COUNTRY", "`country`", "upper(c)", "(country)", "((upper(c)))"])
 def test_groups_are_named_by_place_by_name_and_by_expression(group: str) -> None:
     assert view(f"SELECT upper(c) AS country, count(*) AS n FROM s GROUP BY {group}").keys == ("country",)
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT g, h, count(*) AS n FROM s GROUP BY (g), (h)", "SELECT (g) AS g, h, count(*) AS n FROM s GROUP BY g, h"]
+)
+def test_columns_in_parentheses_are_columns(query: str) -> None:
+    assert view(query).keys == ("g", "h")
+
+
+def test_parentheses_within_an_expression_stay() -> None:
+    assert shape("((a + b))") == shape("a+B") != shape("(a) + (b)")
 
 
 @pytest.mark.parametrize(

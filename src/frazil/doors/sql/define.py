@@ -16,7 +16,7 @@ from frazil.doors.sql.options import CONNECTIONS
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.render import render
 from frazil.doors.sql.sinks import check_sink, pipeline
-from frazil.doors.sql.sources import check_source, stream
+from frazil.doors.sql.sources import check_source, check_view
 from frazil.doors.sql.statements import (
     Alter,
     Create,
@@ -149,7 +149,7 @@ def _check(world: World, statement: Create) -> None:
         case CreateSource():
             check_source(world, statement)
         case CreateView():
-            stream(world, statement, (statement.name,), "check")
+            check_view(world, statement)
         case CreateSink():
             check_sink(world, statement)
         case _:

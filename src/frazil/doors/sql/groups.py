@@ -45,16 +45,16 @@ def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tup
         else:
             text = reader.expression(body, select.names).text
             by_name = (name.lower(),)
-            if _shape(text) not in wanted and by_name in wanted:
+            if shape(text) not in wanted and by_name in wanted:
                 _require_no_column(reader, select, name, wanted[by_name])
-            elif _shape(text) not in wanted:
+            elif shape(text) not in wanted:
                 fix = "Add it to GROUP BY. What is made of several aggregates is computed when the table is read."
                 reader.refuse(piece.at, f"{name} is neither in GROUP BY nor one of count, sum, min and max", fix)
             keys[name] = text
         columns.append(Expression(f"{text} AS `{name.replace('`', '``')}`", piece.at))
-    found = {_shape(text) for text in keys.values()} | {(name.lower(),) for name in keys}
-    for shape, at in wanted.items():
-        if shape not in found:
+    found = {shape(text) for text in keys.values()} | {(name.lower(),) for name in keys}
+    for each, at in wanted.items():
+        if each not in found:
             reader.refuse(at, "the columns of GROUP BY are the key of the table, and must be selected")
     if not combine:
         reader.refuse(select.group_at, "GROUP BY without an aggregate", fix="Add count(*) AS n, or use MODE UPSERT with a KEY.")
@@ -82,18 +82,28 @@ def _group_expressions(reader: _Reads, select: Select) -> dict[_Shape, int]:
             if not 1 <= number <= len(select.items):
                 reader.refuse(token.start, f"there is no column {token.text}")
             body, _ = _named(reader, select.items[number - 1])
-            wanted[_shape(reader.expression(body, select.names).text)] = piece.at
+            wanted[shape(reader.expression(body, select.names).text)] = piece.at
         elif token.says("ROLLUP", "CUBE", "GROUPING", "ALL"):
             reader.refuse(token.start, f"GROUP BY {token.text.upper()} is not known here", fix="Name the columns.")
         else:
-            wanted[_shape(reader.expression(piece, select.names).text)] = piece.at
+            wanted[shape(reader.expression(piece, select.names).text)] = piece.at
     return wanted
 
 
-def _shape(text: str) -> _Shape:
-    """Two expressions are the same when they differ in spaces, quotes of names and case only; texts in them are as they are."""
-    tokens = (token for token in Script(text).tokens(spark=True) if token.mark is not Mark.END)
+def shape(text: str) -> _Shape:
+    """Two expressions are the same when they differ in spaces, quotes of names, case, and parentheses around the whole only.
+
+    Texts in them are as they are.
+    """
+    tokens = _bare(tuple(token for token in Script(text).tokens(spark=True) if token.mark is not Mark.END))
     return tuple(token.text if token.mark is Mark.TEXT else token.text.lower() for token in tokens)
+
+
+def _bare(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """An expression without the parentheses around the whole of it."""
+    while len(tokens) > 2 and tokens[0].says("(") and tokens[-1].says(")") and _closing(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    return tokens
 
 
 def _require_no_column(reader: _Reads, select: Select, name: str, at: int) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
-from frazil.doors.sql.sinks import trace_of
+from frazil.doors.sql.sinks import require_own_sums, trace_of
 from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.events import Committed, Event, Listener, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.model.secrets import scrub
 
 WATCH_SECONDS = 1.0
 """How often the catalog of definitions is looked at."""
@@ -40,6 +41,8 @@ def run(
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Runs the sinks (or those named) until each is done or ``stop`` is set; the first error is raised when all have ended.
+
+    When several have failed, ``say`` is told of each before.
 
     A sink that is created, altered or dropped meanwhile is started, started anew or stopped between two batches. With ``once``
     what is there is read and committed, and the catalog is not watched. When the last sink was dropped, the next one is
@@ -88,6 +91,7 @@ class _Supervisor:
         self._version = self._session.definitions.version
         project = self._session.project()
         chosen = sinks_to_run(project, self._only)
+        require_own_sums(chosen)
         # Each that has something to write takes a turn.
         many = project.settings.parallel
         self._turns = threading.BoundedSemaphore(many) if many is not None else None
@@ -105,8 +109,16 @@ class _Supervisor:
             for one in self._running.values():
                 one.thread.join()
             self._reap()
+        self._tell_failures()
         for error in self._errors.values():
             raise error
+
+    def _tell_failures(self) -> None:
+        """Tells of each sink that has failed, where there are several: one error alone is raised."""
+        if len(self._errors) < 2:
+            return
+        for name, error in self._errors.items():
+            self._say(str(error) if isinstance(error, FrazilError) else scrub(f"sink {name}: {error!r}"))
 
     def _look_again(self) -> None:
         """Takes the catalog as it is now, if it has changed; one that cannot be used is told, and what runs goes on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from frazil.doors.sql.connections import Lake, lake, why_not_for_files
@@ -12,20 +12,30 @@ from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, seconds, size
+from frazil.doors.sql.groups import shape
 from frazil.doors.sql.sources import Stream, stream
 from frazil.doors.sql.statements import CreateSink, Mode, Option, PartitionDef, Target, Word
 from frazil.errors import ConfigError
+from frazil.model.catalog import CatalogType
 from frazil.model.changes import CommitMode
+from frazil.model.partition import PartitionField, transform_problem
+from frazil.model.partition import Transform as PartitionTransform
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.settings import Settings
 from frazil.model.sink import MAX_FILE_MB, MOST_ROWS, SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
+from frazil.model.transform import SelectColumns, Transform, WhereRows
 from frazil.model.types import NOT_KEYS, parse_type
 
 # Without a size and a period a commit is made each second, when anything is there.
 TICK_SECONDS = 1
 # With a period alone it decides; a commit has so many rows at most, whatever its size.
 LONGEST_SECONDS = 3600
+# Iceberg keeps the widths of transforms in 32 bits.
+_WIDEST = 2**31 - 1
+
+_MIXED = "sql-view-changed"
+_OWN_TABLE = "Choose another TABLE, for this sink alone. A view that is created again as it was goes on with its sums."
 
 
 def sink_id(name: str) -> str:
@@ -58,7 +68,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "table": sink.table.text,
         "id": sink_id(sink.name.text),
         "commit_mode": mode.value,
-        "partition_by": [_partition(field) for field in sink.partition] or None,
+        "partition_by": _partitions(sink) or None,
         "file_format": given.choice("FORMAT", "parquet", "orc", "avro"),
         "compression": given.choice("COMPRESSION", "none", "snappy", "gzip", "lz4", "zstd", "brotli"),
         "target_file_size_mb": _megabytes(given),
@@ -72,6 +82,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     if mode is CommitMode.UPSERT:
         values |= _keys(sink, read)
         given.refuse("with MODE UPSERT: it belongs to MODE APPEND", "DIFF COLUMN", "TIMESTAMP COLUMN")
+        if read.keys:
+            given.refuse("for a view with GROUP BY: all rows of a group are added up, and none is the last", "LATEST BY")
     else:
         given.refuse("without a KEY: all rows are added", "LATEST BY")
     if not (isinstance(read.source, KafkaSource) and read.source.enveloped):
@@ -122,8 +134,12 @@ def _ordered(read: Stream, mode: CommitMode) -> SourceSpec:
 
 
 def check_sink(world: World, sink: CreateSink) -> None:
-    """Refuses a sink that could not run beside the others."""
+    """Refuses a sink that could not run beside the others, or whose table could not be made or written."""
     made = pipeline(world, sink)
+    types = stream(world, sink, sink.item, sink.name.text).types
+    _require_partition(sink, made.sink.partition_by, types)
+    _require_added_columns_apart(Given(world, sink, sink.options), types)
+    _require_letters_apart(Given(world, sink, sink.options), made.sink)
     _require_like_before(world, sink, made)
     for other in world.objects.values():
         if not isinstance(other, CreateSink) or other.name == sink.name:
@@ -132,12 +148,22 @@ def check_sink(world: World, sink: CreateSink) -> None:
             beside = pipeline(world, other)
         except ConfigError:
             continue  # what is wrong with it is told where it is used
+        if words := _mixed(made, beside):
+            raise sink.wrong(_MIXED, sink.item[0].at, words, fix=_OWN_TABLE)
         slots = [one.source.slot for one in (made, beside) if isinstance(one.source, PostgresCdcSource)]
         if len(slots) == 2 and slots[0] == slots[1]:
             words = (
                 f"the sink {other.name.text!r} reads through the replication slot {slots[0]!r} already, and a slot has one reader"
             )
             raise sink.wrong("sql-sink", sink.item[0].at, words, fix="Leave SLOT out of the source: each sink then has its own.")
+
+
+def require_own_sums(pipelines: Iterable[PipelineSpec]) -> None:
+    """Refuses sinks that would mix sums with something else in one table: definitions may be older than this rule."""
+    first_of: dict[tuple[object, ...], PipelineSpec] = {}
+    for one in pipelines:
+        if words := _mixed(one, first_of.setdefault(_table_of(one), one)):
+            raise ConfigError(_MIXED, f"sink {one.name}: {words}", fix=_OWN_TABLE, location=one.place)
 
 
 def trace_of(made: PipelineSpec) -> Trace:
@@ -150,22 +176,57 @@ def trace_of(made: PipelineSpec) -> Trace:
             reads = f"{', '.join(one.full_name for one in made.source.streams)} of the database {made.source.database}"
         case _:
             reads = ""  # what is read stands in the table's ledger, and another one is refused when it starts
+    return Trace(made.name, table, reads, _sums(made))
+
+
+def _sums(made: PipelineSpec) -> str:
+    """Which sums a sink writes, as a digest: how a query is laid out changes nothing. Empty for rows that are no sums."""
     if not made.sink.combine:
-        return Trace(made.name, table, reads)
-    steps = [one.model_dump(mode="json", by_alias=True) for one in made.transforms]
+        return ""
+    steps = [_said_by(step) for step in made.transforms]
     text = json.dumps([steps, made.sink.key_fields, made.sink.combine], sort_keys=True, default=str)
-    spaced = " ".join(text.replace("\\n", " ").split())  # how a query is laid out changes nothing
-    return Trace(made.name, table, reads, hashlib.sha256(spaced.encode()).hexdigest()[:16])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _said_by(step: Transform) -> Any:
+    match step:
+        case WhereRows():
+            return ["where", shape(step.condition)]
+        case SelectColumns():
+            return ["select", *map(shape, step.expressions)]
+        case _:
+            return step.model_dump(mode="json", by_alias=True)
+
+
+def _mixed(made: PipelineSpec, beside: PipelineSpec) -> str:
+    """Why a sink cannot write into the table of another one that is defined; nothing when it can, or has another table."""
+    if _table_of(made) != _table_of(beside) or _sums(made) == _sums(beside):
+        return ""
+    return _mixed_words(made.sink.full_name, beside.name, theirs=bool(beside.sink.combine), own=bool(made.sink.combine))
+
+
+def _mixed_words(table: str, other: str, *, theirs: bool, own: bool) -> str:
+    if not theirs:
+        return f"{table} holds the rows of the sink {other!r}, with which sums cannot be mixed"
+    what = "those of this one would be added" if own else "rows that are no sums cannot be added"
+    return f"{table} holds sums of another view, that of the sink {other!r}, to which {what}"
+
+
+def _table_of(made: PipelineSpec) -> tuple[object, ...]:
+    """What two sinks have in common that write into one table, whatever their connections are called."""
+    catalog = made.sink.catalog
+    region = getattr(getattr(catalog, catalog.type.value, None), "region", None)
+    scope = catalog.name if catalog.type is CatalogType.SQL else ""
+    return catalog.type, catalog.address, catalog.location, region, scope, made.sink.full_name
 
 
 def _require_like_before(world: World, sink: CreateSink, made: PipelineSpec) -> None:
     """A table goes on with what it has: places in another topic mean nothing here, and sums of another view are other sums."""
     now = trace_of(made)
     for before in (one for one in world.traces if one.table == now.table):
-        if before.sums and now.sums and before.sums != now.sums:
-            words = f"{now.table} holds sums of another view, to which those of this one would be added"
-            fix = "Choose another TABLE. A view that is created again as it was goes on with its sums."
-            raise sink.wrong("sql-view-changed", sink.item[0].at, words, fix=fix)
+        if before.sums != now.sums:
+            words = _mixed_words(now.table, before.sink, theirs=bool(before.sums), own=bool(now.sums))
+            raise sink.wrong(_MIXED, sink.item[0].at, words, fix=_OWN_TABLE)
         if before.sink == now.sink and before.reads != now.reads:
             words = f"a sink of this name has written {before.reads or 'another source'} into {now.table}"
             fix = "Choose another name for the sink: it then begins at the start of its source."
@@ -209,9 +270,62 @@ def _keys(sink: CreateSink, read: Stream) -> dict[str, Any]:
     return {"key_fields": read.keys, "combine": dict(read.combine)}
 
 
-def _partition(field: PartitionDef) -> dict[str, Any]:
+def _partitions(sink: CreateSink) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = []
+    taken: set[tuple[object, ...]] = set()
+    for written in sink.partition:
+        field = _partition(sink, written)
+        same = (field["source"].lower(), field["transform"], field["width"])
+        if same in taken:
+            words = f"{PartitionField(**field)} is given twice in PARTITION BY"
+            raise sink.wrong("sql-twice", _place(written), words, fix="Leave one of them out.")
+        taken.add(same)
+        fields.append(field)
+    return fields
+
+
+def _partition(sink: CreateSink, field: PartitionDef) -> dict[str, Any]:
     transform = field.transform.text if field.transform is not None else "identity"
+    if field.width is not None and not 1 <= field.width <= _WIDEST:
+        words = f"the width of {transform} is 1 to {_WIDEST}, not {field.width}"
+        raise sink.wrong("sql-partition", _place(field), words, fix=f"Write {transform}(16, {field.column.text}).")
     return {"source": field.column.text, "transform": transform, "width": field.width}
+
+
+def _place(field: PartitionDef) -> int:
+    return field.column.at if field.transform is None else field.transform.at
+
+
+def _require_partition(sink: CreateSink, fields: Iterable[PartitionField], types: Mapping[str, str] | None) -> None:
+    """Refuses what a table cannot be partitioned by, as far as the types of columns are known before rows come."""
+    known = {name.lower(): kind for name, kind in (types or {}).items()}
+    for written, field in zip(sink.partition, fields, strict=True):
+        kind = known.get(field.source.lower())
+        problem = transform_problem(field, parse_type(kind).name) if kind is not None else None
+        if problem is not None:
+            fix = "Choose another transform, or declare the column with another type."
+            raise sink.wrong("sql-partition", _place(written), problem, fix=fix)
+        if field.transform is PartitionTransform.VOID:
+            raise sink.wrong("sql-partition", _place(written), "void divides no rows", fix="Leave it out.")
+
+
+def _require_added_columns_apart(given: Given, types: Mapping[str, str] | None) -> None:
+    """Refuses columns that the sink adds under a name that another one has."""
+    taken = {name.lower(): "a column of what is read" for name in types or {}}
+    for option in ("DIFF COLUMN", "TIMESTAMP COLUMN"):
+        name = given.text(option)
+        if name is None:
+            continue
+        if what := taken.get(name.lower()):
+            raise given.wrong(option, f"{option} adds a column, and {name!r} is {what} already", fix="Choose another name.")
+        taken[name.lower()] = f"the {option}"
+
+
+def _require_letters_apart(given: Given, made: SinkSpec) -> None:
+    """Rows and dead letters have different columns."""
+    if made.letters_name == (made.namespace, made.table):
+        words = f"DEAD LETTER TABLE cannot be the table of the sink itself, {made.full_name}"
+        raise given.wrong("DEAD LETTER TABLE", words, fix="Choose another one, or leave it out.")
 
 
 def _pace(given: Given) -> dict[str, Any]:

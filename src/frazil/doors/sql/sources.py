@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from frazil.doors.sql.connections import cluster, database, registry
+from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.given import Given, World, built, seconds
 from frazil.doors.sql.statements import (
     CreateSource,
@@ -120,6 +121,11 @@ def _place(view: CreateView, one: Expression) -> Any:
     return view.origin.script.location(view.query.at + one.at)
 
 
+def check_view(world: World, view: CreateView) -> None:
+    """Refuses a view that could not be computed. For its own query it is not there: a view cannot read itself."""
+    _view(world.after(Change(removed=(view.name.text,))), view, "check")
+
+
 def check_source(world: World, source: CreateSource) -> None:
     """Refuses a source whose options do not fit together."""
     reads = source.reads
@@ -144,6 +150,7 @@ def _source(
     world: World, by: Statement, source: CreateSource, item: tuple[Word, ...], *, table: PostgresTable | None, reader: str
 ) -> Stream:
     reads = source.reads
+    _require_declared_once(source)
     if len(item) > 1 and not isinstance(reads, FromPostgres):
         raise by.wrong("sql-wrong-kind", item[1].at, f"the source {source.name.text!r} has no tables of its own")
     match reads:
@@ -156,6 +163,16 @@ def _source(
             return _files(world, source, reads)
         case FromGenerator():
             return _generator(world, source, reads)
+
+
+def _require_declared_once(source: CreateSource) -> None:
+    declared: set[str] = set()
+    for column in source.columns:
+        name = column.name.text
+        if name.lower() in declared:
+            words = f"column {name!r} is declared twice; upper and lower case do not tell columns apart"
+            raise source.wrong("sql-twice", column.name.at, words, fix="Give one of them another name.")
+        declared.add(name.lower())
 
 
 def _columns(source: CreateSource) -> list[dict[str, Any]] | None:

@@ -221,8 +221,9 @@ class _Reader:
                 parts.append(self._next("the name of a table"))
             item = tuple(Word(_folded(token), self.statement.query.at + token.start) for token in parts)
             names = [item[-1].text.lower()]
-            if len(item) == 1 and item[0].text in within:
-                inner = within[item[0].text]
+            # Spark finds the parts of a query whatever their case, in quotes, too.
+            if len(item) == 1 and item[0].text.lower() in within:
+                inner = within[item[0].text.lower()]
                 item = inner.item
         aliased = self._take("AS")
         token = self._ahead(0)
