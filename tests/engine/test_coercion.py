@@ -437,3 +437,38 @@ def test_random_values_come_back_from_json_as_they_were(lake: Lake, rows: list[d
     assert [{name: as_read(row[name]) for name in ANY_TYPE} for row in found] == [
         {name: as_read(value) for name, value in row.items()} for row in rows
     ]
+
+
+ORDERED = {
+    "schema": {"id": "long", "n": "long", "v": "string"}, "commit_mode": "upsert", "key_fields": ["id"], "order_by": ["n"]
+}  # fmt: skip
+
+
+def test_texts_are_in_the_order_of_what_the_table_has_them_as(lake: Lake) -> None:
+    lake.sink("select * from values ('1', '9', 'nine'), ('1', '10', 'ten') t(id, n, v)", **ORDERED).write()
+    assert lake.rows() == [(1, 10, "ten")]
+
+
+def test_a_delete_whose_place_in_the_order_cannot_be_read_is_a_fault(lake: Lake) -> None:
+    rows = "select * from values ('1', '9', 'nine', 'u'), ('1', 'ten', null, 'd'), ('2', '1', 'one', 'u') t(id, n, v, op)"
+    with pytest.raises(frazil.DataError, match="column 'n' cannot hold this value as long: ten"):
+        lake.sink(rows, **ORDERED, op_field="op").write()
+    counts = lake.sink(rows, **ORDERED, op_field="op", on_error="dead_letter").write().counts
+    assert (lake.rows("id, v"), counts.dead_lettered) == ([(1, "nine"), (2, "one")], 1)
+
+
+def test_keys_of_a_map_that_become_the_same_are_a_fault_of_the_row(lake: Lake) -> None:
+    options = {"schema": {"id": "long", "m": "map<int, string>"}}
+    lake.sink("select 1L id, map(1, 'a') m", **options).write()
+    rows = "select * from values (2L, map('1', 'a', '01', 'b')), (3L, map('2', 'c')), (4L, null) t(id, m)"
+    told = "column 'm' has keys that become the same as int: 1, 01"
+    with pytest.raises(frazil.DataError, match=told):
+        lake.sink(rows, **options).write()
+    counts = lake.sink(rows, **options, on_error="dead_letter").write().counts
+    assert (lake.rows("id, m"), counts.dead_lettered) == ([(1, {1: "a"}), (3, {2: "c"}), (4, None)], 1)
+    assert lake.rows("error", "db.t__dead_letters") == [(told,)]
+
+
+def test_keys_of_a_map_become_what_is_declared(lake: Lake) -> None:
+    lake.sink("select 1L id, map('7', 'a') m", schema={"id": "long", "m": "map<int, string>"}).write()
+    assert lake.rows() == [(1, {7: "a"})]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions
 
 import frazil
 from engine.lakes import IMPATIENT, Lake, run
@@ -261,3 +263,27 @@ def test_records_of_files_that_cannot_be_read(lake: Lake, tmp_path: Path, kind: 
     assert sorted(raw for _, _, raw in found) == sorted(broken)
     assert {row[:2] for row in found} == {("decode", "bad-record")}
     assert {json.loads(at)["file"].rpartition("/")[2] for (at,) in letters(lake, "at")} == {"a+b c.txt"}
+
+
+@pytest.mark.parametrize("options", [{}, {"route": {"field": "v"}}], ids=["table", "route"])
+def test_a_stop_names_the_record_where_its_source_does(lake: Lake, options: dict[str, Any]) -> None:
+    folder = lake.folder / "changes"
+    folder.mkdir()
+    (folder / "one.json").write_text('{"id": 1, "v": "a", "op": "what"}\n')
+    source = {"connector": "files", "path": str(folder), "format": "json"}
+    with pytest.raises(frazil.DataError) as stopped:
+        run(lake.pipeline(source, op_field="op", **options))
+    assert stopped.value.code == "operation-unknown"
+    place = f'the record at {{"file":"file:{folder}/one.json"}}: '
+    assert stopped.value.message.endswith(f"{place}a row's operation is not known: what")
+
+
+def test_a_frame_that_is_another_each_time_is_refused(lake: Lake) -> None:
+    now_bad = functions.udf(lambda: random.choice(["bad", "5"]), "string").asNondeterministic()
+    frame = lake.spark.range(400).select("id", now_bad().alias("v"))
+    with pytest.raises(
+        frazil.DataError, match="read for its rows, and again for its dead letters, and was not the same"
+    ) as caught:
+        lake.sink(frame, schema={"id": "long", "v": "int"}, on_error="dead_letter").write()
+    assert caught.value.code == "frame-differs"
+    assert not lake.count()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
+from pyspark.sql import functions
 
 import frazil
 from engine.lakes import Lake
@@ -98,3 +100,21 @@ def test_files_are_sorted_as_the_sink_asks(lake: Lake) -> None:
         lake.sink(query, sort_by="id").write()
     with pytest.raises(frazil.ConfigError, match="sort_by: there is no column 'dwon'"):
         lake.sink(query, table="db.u", sort_by=["dwon"]).write()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_columns_with_dots_in_their_names_are_compared(lake: Lake, way: str) -> None:
+    for value in ("old", "new"):
+        replacing(lake, f"select id `a.b`, '{value}' v from range(2)", "a.b", **WAYS[way]).write()
+    assert lake.rows("`a.b`, v") == [(0, "new"), (1, "new")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_frame_that_is_another_each_time_is_read_once(lake: Lake, way: str) -> None:
+    replacing(lake, "select id k, 'old' v from range(1000)", "k", **WAYS[way]).write()
+    anywhere = functions.udf(lambda: random.randrange(1000), "long").asNondeterministic()
+    frame = lake.spark.range(8).select(anywhere().alias("k"), functions.lit("new").alias("v"))
+    lake.sink(frame, commit_mode="delete_insert", replace_by=["k"], **WAYS[way]).write()
+    assert {k for (k,) in lake.rows("k")} == set(range(1000))
+    new, old = ({k for k, v in lake.rows("k, v") if v == which} for which in ("new", "old"))
+    assert not new & old

@@ -137,3 +137,14 @@ def meddle_before_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch, query:
         return commit(self, *arguments)
 
     monkeypatch.setattr(Held, "commit", after_another)
+
+
+@pytest.mark.parametrize(("condition", "told"), [("nope = 1", "`nope` cannot be resolved"), ("p = = 1", "PARSE_SYNTAX_ERROR")])
+def test_a_condition_that_means_nothing_is_told(lake: Lake, condition: str, told: str) -> None:
+    overwriting(lake, "select 1L id, 1L p").write()
+    with pytest.raises(frazil.ConfigError) as caught:
+        overwriting(lake, "select 1L id, 1L p", overwrite_where=condition).write()
+    assert caught.value.message.startswith(f"overwrite_where: {condition}: ")
+    assert told in caught.value.message
+    assert "The rows have the columns id, p" in (caught.value.fix or "")
+    assert lake.rows() == [(1, 1)]

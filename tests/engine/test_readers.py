@@ -45,3 +45,20 @@ def test_all_readers_return_the_same_rows_now_and_then(lake: Lake, tmp_path: Pat
             assert rows == found["Spark"], f"{name} at {snapshot}"
     assert isinstance(found["Spark"][0]["product"], dict | None)
     assert {type(row["amount"]) for row in found["DuckDB"]} == {Decimal, type(None)}
+
+
+def test_duckdb_as_a_reader_finds_no_deletes_that_it_misreads(lake: Lake, tmp_path: Path) -> None:
+    lake = sqlite_lake(lake.spark, tmp_path)
+    upsert: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["c", "d"], "readers": ["spark", "duckdb"]}
+    for n, query in enumerate(("select 'x' c, 1 d, 10 o union all select 'x', 2, 12", "select 'x' c, 1 d, 20 o")):
+        lake.sink(query, **upsert, partition_by=["d"]).write()
+        assert sorted(row["o"] for row in by_duckdb(lake)) == [[10, 12], [12, 20]][n]
+    assert lake.data_snapshots()[-1].summary["frazil.upsert-reason"].startswith("duckdb does not read equality deletes of one")
+
+
+def test_duckdb_as_a_reader_finds_rows_without_a_key(lake: Lake, tmp_path: Path) -> None:
+    lake = sqlite_lake(lake.spark, tmp_path)
+    lake.sink("select 1 k, 'old' v union all select null, 'nobody'").write()
+    replaced: dict[str, Any] = {"commit_mode": "delete_insert", "replace_by": [["k"]], "readers": ["duckdb"]}
+    lake.sink("select 1 k, 'new' v", **replaced).write()
+    assert sorted(row["v"] for row in by_duckdb(lake)) == ["new", "nobody"]

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import frazil
-from engine.lakes import Lake, commits, run
+from engine.lakes import IMPATIENT, Lake, commits, run
+from frazil.engine.iceberg import active
+from frazil.engine.plan import plan_pipeline
 
 
 def columns(lake: Lake) -> dict[str, Any]:
@@ -239,3 +241,12 @@ def test_a_type_that_iceberg_lacks_is_told(lake: Lake) -> None:
 def test_data_without_columns_is_told(lake: Lake) -> None:
     with pytest.raises(frazil.DataError, match="has no columns"):
         lake.sink(lake.frame("select 1 id").drop("id")).write()
+
+
+@pytest.mark.parametrize("schema", [{}, {"schema": {"ID": "long", "v": "string"}}], ids=["inferred", "declared"])
+def test_a_plan_shows_the_key_of_a_new_table_as_required(lake: Lake, schema: dict[str, Any]) -> None:
+    upsert = {"commit_mode": "upsert", "key_fields": ["id"], "case_sensitive": False}
+    pipeline = lake.pipeline(json_folder(lake, {"ID": 1, "v": "a"}), **upsert, **schema)
+    with active(lake.spark):
+        planned = plan_pipeline(pipeline, IMPATIENT)
+    assert [(column.name, column.required) for column in planned.columns] == [("ID", True), ("v", False)]

@@ -204,6 +204,71 @@ def test_only_new_keys_are_added(lake: Lake) -> None:
     assert why(lake) == ("merge", "rows with known keys are left as they are")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"partial_updates": True}, {"when_matched_update_all": False}, {"when_not_matched_insert_all": False}],
+    ids=lambda options: next(iter(options)),
+)
+def test_changes_of_a_key_in_one_batch_leave_what_they_leave_one_by_one(lake: Lake, options: dict[str, Any]) -> None:
+    """Keys 1 and 2 are in the table, 3 to 6 are not. Beside the whole batch it is cut where a key comes again."""
+    changes = [
+        (1, "gone", "d"), (2, "first", "u"), (3, "new", "u"), (4, "never", "d"), (5, "short", "u"), (6, "one", "u"),
+        (1, "again", "u"), (2, "second", "u"), (3, "newer", "u"), (4, "late", "u"), (5, "gone", "d"), (6, "gone", "d"),
+        (1, "more", "u"), (6, "two", "u"), (6, "three", "u"),
+    ]  # fmt: skip
+    frame = lake.spark.createDataFrame([(n, *one) for n, one in enumerate(changes)], "n int, id long, v string, op string")
+    frame.createOrReplaceTempView("in_order")
+    told: dict[str, Any] = {"order_by": ["n"], "op_field": "op"}
+    found = []
+    for table, ranges in (("db.whole", [(0, 99)]), ("db.apart", [(0, 5), (6, 11), (12, 13), (14, 14)])):
+        auto(lake, "select id, 'old' v, 'mine' w, -1 n from range(1, 3)", table=table).write()
+        for first, last in ranges:
+            query = f"select id, v, op, n from in_order where n between {first} and {last}"
+            auto(lake, query, table=table, **told, **options).write()
+        found.append(lake.rows("id, v, w, n", table=table))
+    assert found[0] == found[1]
+
+
+def test_the_first_of_several_new_rows_counts_where_known_ones_stay(lake: Lake) -> None:
+    rows = "values (1L, 1, 'one'), (1L, 2, 'two'), (2L, 1, 'only') t(id, n, v)"
+    done = auto(lake, f"select * from {rows}", when_matched_update_all=False, order_by=["n"]).write()
+    assert lake.rows("id, v") == [(1, "one"), (2, "only")]
+    assert (done.counts.written, done.counts.superseded) == (2, 1)
+
+
+@pytest.mark.parametrize("options", [{"partial_updates": True}, {"when_not_matched_insert_all": False}])
+def test_a_row_that_moved_is_not_lost_where_it_would_be_a_new_one(lake: Lake, options: dict[str, Any]) -> None:
+    lake.sink("select id, 'a' v, 'b' w from range(1, 3)", commit_mode="upsert", key_fields=["id"]).write()
+    image = "struct<id: long, v: string>"
+    moved = lake.spark.createDataFrame([(1, "u", (1, "a"), (3, "a"))], f"n int, op string, before {image}, after {image}")
+    moved.createOrReplaceTempView("moved")
+    with pytest.raises(frazil.DataError, match="what the table holds of the row would be lost") as caught:
+        auto(lake, "select * from moved", change_format="debezium", order_by=["n"], **options).write()
+    assert caught.value.code == "key-moved"
+    assert lake.rows() == [(1, "a", "b"), (2, "a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("map('a', timestamp'2026-01-01 00:00:00.000001')", "map('a', timestamp'2026-01-01 00:00:00.000002')"),
+        ("array(map(1, timestamp_ntz'2026-01-01 00:00:00.000001'))", "array(map(1, timestamp_ntz'2026-01-01 00:00:00.000002'))"),
+        ("parse_json('{\"a\": 1}')", "parse_json('{\"a\": 1.0}')"),
+    ],
+    ids=["map", "list of maps", "variant"],
+)
+def test_rows_that_differ_in_the_last_digit_are_not_the_same(lake: Lake, one: str, other: str) -> None:
+    with pytest.raises(frazil.DataError, match="several different rows") as caught:
+        auto(lake, f"select 1L id, {one} v union all select 1L, {other}", format_version=3).write()
+    assert caught.value.code == "duplicate-keys"
+
+
+def test_a_value_that_was_not_sent_is_not_the_same_as_none(lake: Lake) -> None:
+    auto(lake, "select 1L id, 'old' v").write()
+    with pytest.raises(frazil.DataError, match="several different rows"):
+        auto(lake, "select 1L id, cast(null as string) v union all select 1L, '__U'", unchanged_value="__U").write()
+
+
 def test_only_known_keys_are_updated(lake: Lake) -> None:
     auto(lake, "select id, 'old' v from range(3)").write()
     done = auto(lake, "select id, 'new' v from range(2, 5)", when_not_matched_insert_all=False).write()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -224,3 +225,43 @@ def test_settings() -> None:
     for value in (0.5, float("inf"), float("nan")):
         with pytest.raises(ValidationError):
             RetrySettings(backoff_multiplier=value)
+
+
+def test_the_users_own_words_for_operations_count_before_the_defaults_of_others() -> None:
+    own = {"insert": ["A"], "update": ["M"], "delete": ["X"]}
+    meant = sink(op_field="op", op_values=own).op_values.by_value
+    assert (meant["a"], meant["m"], meant["x"], meant["-u"]) == ("insert", "update", "delete", "ignore")
+    meant = sink(op_field="op", op_values={"delete": ["-u", "-d"]}).op_values.by_value
+    assert (meant["-u"], meant["-d"], meant["u"], meant["m"]) == ("delete", "delete", "update", "ignore")
+
+
+def test_a_word_for_two_operations_is_refused() -> None:
+    own = {"insert": ["A"], "delete": ["a"]}
+    with pytest.raises(ValidationError) as caught:
+        sink(op_field="op", op_values=own)
+    error = caught.value.errors()[0]["ctx"]["error"]
+    assert isinstance(error, InconsistencyError)
+    assert [(str(one), one.at) for one in error.problems] == [
+        ("op_values: 'a' cannot mean both insert and delete; upper and lower case are alike", ("op_values", "delete"))
+    ]
+
+
+def test_columns_that_the_sink_adds_are_declared_with_the_others() -> None:
+    options = {"op_field": "o", "op_column": "op", "diff_column": "diff", "time_column": "at", "error_column": "wrong"}
+    value = sink(schema={"id": "long", "diff": "long"}, partition_by=["day(at)"], sort_by=["at"], **options)
+    assert str(value.declared_schema) == "struct<id: long, diff: long, op: string, at: timestamptz, wrong: string>"
+    assert sink(**options).declared_schema is None
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"partition_by": ["day(at)", "days(at)"]}, r"day\(at\) partitions the table twice"),
+        ({"partition_by": ["day(at)", "at_day"]}, r"day\(at\) and at_day would both be the partition field 'at_day'"),
+        ({"partitioning": "identity", "partition_fields": ["a", "a"]}, "a partitions the table twice"),
+    ],
+)
+def test_partition_fields_have_names_of_their_own(options: dict[str, Any], told: str) -> None:
+    assert re.search(told, complaint(**options))
+    named = [{"source": "at", "transform": "day", "name": "d"}, "at_day", "bucket(4, id)", "bucket(8, id)"]
+    assert len(sink(partition_by=named).partition) == 4

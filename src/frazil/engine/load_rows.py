@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
-from functools import reduce
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import partial, reduce
 
+import pyarrow
+import pyarrow.parquet
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
-from pyspark.sql.types import TimeType
+from pyspark.sql import types as spark
 
 from frazil.engine.schema import hidden_columns, quoted, require_data
 from frazil.errors import DataError
@@ -19,7 +24,35 @@ _FILE_TIME, _FILE, _ROW, _RANK, _COPIES = (
     f"{HIDDEN}{name}" for name in ("file_time", "file_name", "row_index", "rank", "copies")
 )
 _INSERT = "insert"
+_log = logging.getLogger("frazil")
 _GLOB = re.compile(r"([\\*?{}\[\]])")
+
+# The types that Spark gives to columns of files, as far as files of one table may differ in them.
+_SPARK_TYPES: dict[pyarrow.DataType, spark.DataType] = {
+    pyarrow.int8(): spark.ByteType(),
+    pyarrow.int16(): spark.ShortType(),
+    pyarrow.int32(): spark.IntegerType(),
+    pyarrow.int64(): spark.LongType(),
+    pyarrow.uint8(): spark.ShortType(),
+    pyarrow.uint16(): spark.IntegerType(),
+    pyarrow.uint32(): spark.LongType(),
+    pyarrow.uint64(): spark.DecimalType(20, 0),
+    pyarrow.float32(): spark.FloatType(),
+    pyarrow.float64(): spark.DoubleType(),
+    pyarrow.bool_(): spark.BooleanType(),
+    pyarrow.string(): spark.StringType(),
+    pyarrow.large_string(): spark.StringType(),
+    pyarrow.binary(): spark.BinaryType(),
+    pyarrow.large_binary(): spark.BinaryType(),
+    pyarrow.date32(): spark.DateType(),
+}
+_INTEGER_DIGITS: dict[type[spark.DataType], int] = {
+    spark.ByteType: 3,
+    spark.ShortType: 5,
+    spark.IntegerType: 10,
+    spark.LongType: 19,
+}
+_DIGITS = 38
 
 
 def table_name(sink: SinkSpec) -> str:
@@ -40,10 +73,26 @@ class LoadRows:
         load = self._load
         if not load.disposition.merges:
             return self._read(table)
+        if table is load.root:
+            self._warn_of_scattered_keys()
         frame = self._merged_root() if table is load.root else self._merged_nested(table)
         if load.rows_a_task is not None:
             frame = frame.repartition(max(1, math.ceil(table.rows / load.rows_a_task)))
         return frame.drop(_FILE_TIME, _FILE, _ROW)
+
+    def _warn_of_scattered_keys(self) -> None:
+        """Tells of keys whose rows are in several files, which need not have been written in the order in which the rows came."""
+        load = self._load
+        if len(load.root.files) < 2 or not load.primary_key or load.deduplicated or load.newest is not None:
+            return
+        files = self._read(load.root).groupBy(*[quoted(name) for name in load.primary_key])
+        scattered = files.agg(functions.min(_FILE).alias(_FILE), functions.max(_FILE).alias(_RANK))
+        if keys := scattered.where(functions.col(_FILE) != functions.col(_RANK)).count():
+            _log.warning(
+                f"{load.root.sink.full_name}: rows of one primary key are in more than one file of the load, for {keys} keys. "
+                "Files are in no certain order, and neither is which of these rows counts: say it by dedup_sort, a hint of the "
+                "column that orders them."
+            )
 
     def require_told_apart(self) -> None:
         """Refuses several rows of one key that have different nested rows, where rows are named after their keys.
@@ -133,12 +182,12 @@ class LoadRows:
 
     def _counting_names(self) -> DataFrame:
         """The names of the root's rows that count."""
-        row_key = _row_key(self._load.root)
+        row_key, key = _row_key(self._load.root), self._load.primary_key
         counting = self._marked_root().where(functions.col(OP) == _INSERT)
-        if self._load.disposition is Disposition.INSERT_ONLY and row_key in (there := self._there()).columns:
-            # A row whose key is there under another name is not added, and neither are those nested in it.
-            named_otherwise = [*_same(self._load.primary_key), ~_same((row_key,))[0]]
-            counting = counting.alias("new").join(there.alias("old"), reduce(Column.__and__, named_otherwise), "left_anti")
+        if self._load.disposition is Disposition.INSERT_ONLY and set(key) <= set((there := self._there()).columns):
+            # A row whose key is there is not added, and neither are those nested in it. A load that is repeated finds the keys of
+            # its own rows only when all that is nested in them is there: the root comes last.
+            counting = counting.alias("new").join(there.alias("old"), reduce(Column.__and__, _same(key)), "left_anti")
         return counting.select(functions.col(quoted(row_key)).alias(_RANK))
 
     def _counting(self, table: TableLoad) -> DataFrame:
@@ -181,20 +230,98 @@ class LoadRows:
             hidden = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
             none = self._session.table(table_name(table.sink)).limit(0)
             return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
-        paths = [_GLOB.sub(r"\\\1", path) for path in table.files]
+        if len(table.files) == 1:
+            return self._rows_of_files(table, table.files, {})
+        types = {path: _types_of(path) for path in table.files}
+        wider = _wider_types(table, types.values())
+        groups: dict[tuple[spark.DataType | None, ...], list[str]] = defaultdict(list)
+        for path in table.files:
+            groups[tuple(types[path].get(name) for name in wider)].append(path)
+        frames = [self._rows_of_files(table, files, wider) for files in groups.values()]
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+
+    def _rows_of_files(self, table: TableLoad, files: Iterable[str], wider: Mapping[str, spark.DataType]) -> DataFrame:
+        """The rows of files that agree in the types of their columns, with some of these as other files need them."""
+        paths = [_GLOB.sub(r"\\\1", path) for path in files]
         rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
         require_data(rows.columns, f"Table {table.sink.table}")
-        columns = [functions.col(quoted(field.name)) for field in rows.schema.fields]
-        columns = [
-            column.cast("string").alias(field.name) if isinstance(field.dataType, TimeType) else column
-            for column, field in zip(columns, rows.schema.fields, strict=True)
-        ]
+        columns = [_column_as(field, wider) for field in rows.schema.fields]
         if self._load.disposition.merges:
             places = {_FILE_TIME: "file_modification_time", _FILE: "file_name", _ROW: "row_index"}
             # The data may have a column of this name, too.
             metadata = rows.metadataColumn("_metadata")
             columns += [metadata[inner].alias(name) for name, inner in places.items()]
         return rows.select(*columns)
+
+
+def _column_as(field: spark.StructField, wider: Mapping[str, spark.DataType]) -> Column:
+    """A column of files as it is read; times of day become text, which is what tables have."""
+    column = functions.col(quoted(field.name))
+    kind = spark.StringType() if isinstance(field.dataType, spark.TimeType) else wider.get(field.name)
+    return column if kind is None else column.cast(kind).alias(field.name)
+
+
+def _types_of(path: str) -> dict[str, spark.DataType]:
+    """The types of a file's columns as Spark reads them, without what is inside of structs and lists, which it merges itself."""
+    found = {field.name: _spark_type(field.type) for field in pyarrow.parquet.read_schema(path)}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _spark_type(kind: pyarrow.DataType) -> spark.DataType | None:
+    if pyarrow.types.is_dictionary(kind):
+        return _spark_type(kind.value_type)
+    if pyarrow.types.is_decimal(kind):
+        return spark.DecimalType(kind.precision, kind.scale) if kind.precision <= _DIGITS else None
+    if pyarrow.types.is_timestamp(kind):
+        return spark.TimestampNTZType() if kind.tz is None else spark.TimestampType()
+    if pyarrow.types.is_struct(kind):
+        return spark.StructType()
+    if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):
+        return spark.ArrayType(spark.NullType())
+    return _SPARK_TYPES.get(kind)
+
+
+def _wider_types(table: TableLoad, files: Iterable[Mapping[str, spark.DataType]]) -> dict[str, spark.DataType]:
+    """The columns whose types differ from file to file, with the type that holds the values of all."""
+    found: dict[str, dict[spark.DataType, None]] = defaultdict(dict)
+    for types in files:
+        for name, kind in types.items():
+            found[name][kind] = None
+    return {name: reduce(partial(_wider_of, table, name), kinds) for name, kinds in found.items() if len(kinds) > 1}
+
+
+def _wider_of(table: TableLoad, column: str, one: spark.DataType, other: spark.DataType) -> spark.DataType:
+    wider = _wider(one, other)
+    if wider is None:
+        here, there = (kind.simpleString().partition("<")[0] for kind in (one, other))
+        raise DataError(
+            "types-mixed",
+            f"The column {column!r} of {table.sink.full_name} has the type {here} in some files of the load and {there} in "
+            "others, and no type holds the values of both.",
+            fix="Bring the column in one type: cast it at the source.",
+        )
+    return wider
+
+
+def _wider(one: spark.DataType, other: spark.DataType) -> spark.DataType | None:
+    """The type that holds all values of two types; None when there is none."""
+    if {type(one), type(other)} == {spark.FloatType, spark.DoubleType}:
+        return spark.DoubleType()
+    needed = [_digits(kind) for kind in (one, other)]
+    if needed[0] is None or needed[1] is None:
+        return one if one == other else None
+    if type(one) in _INTEGER_DIGITS and type(other) in _INTEGER_DIGITS:
+        return one if needed[0] >= needed[1] else other
+    before, after = map(max, zip(*needed, strict=True))
+    return spark.DecimalType(before + after, after) if before + after <= _DIGITS else None
+
+
+def _digits(kind: spark.DataType) -> tuple[int, int] | None:
+    """How many digits a number has before and after the point; None of types that do not tell that."""
+    if isinstance(kind, spark.DecimalType):
+        return kind.precision - kind.scale, kind.scale
+    whole = _INTEGER_DIGITS.get(type(kind))
+    return None if whole is None else (whole, 0)
 
 
 def _one_of_each(rows: DataFrame, table: TableLoad) -> DataFrame:

@@ -128,8 +128,11 @@ def _columns(
         schema = sink.declared_schema or (frame_schema(frame) if frame is not None else None)
         if schema is None:
             return (), (), ("The columns are not known before the source has data.",)
-        partition_json(sink.partition, schema, schema_json(schema, sink.key_fields))
-        return tuple(PlannedColumn(c.name, str(c.type), c.required, "create") for c in schema.fields), (), ()
+        names = [column.name for column in schema.fields]
+        keys = tuple(sink.key_column(key, names) or key for key in _keys(sink, frame))
+        partition_json(sink.partition, schema, schema_json(schema, keys))
+        # What identifies a row is required in the table, whatever the data says.
+        return tuple(PlannedColumn(c.name, str(c.type), c.required or c.name in keys, "create") for c in schema.fields), (), ()
     if frame is not None:
         fit = fit_of(table, sink, sink_id, frame)
         told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."

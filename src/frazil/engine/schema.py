@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import DataType
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.engine.coerce import JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
-from frazil.engine.types import iceberg_schema, spark_type
+from frazil.engine.coerce import CAST_MARK, JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
+from frazil.engine.types import iceberg_schema, iceberg_type, spark_type
 from frazil.errors import ConfigError, DataError
 from frazil.model.changes import CommitMode
-from frazil.model.coercion import CoercionOptions, extra_paths
+from frazil.model.coercion import CoercionOptions, Way, extra_paths, way
 from frazil.model.hidden import (
+    AT,
     CHANGES_MARK,
     COLUMN_MARK,
     ERROR,
@@ -30,9 +32,13 @@ from frazil.model.hidden import (
 )
 from frazil.model.sink import SinkSpec
 from frazil.model.types import Column as TableColumn
-from frazil.model.types import ListType, MapType, StructType, Type
+from frazil.model.types import Decimal, ListType, MapType, Primitive, StructType, Type
 
 RECORD_MARK = "[frazil-record] "
+
+_INTEGER_DIGITS = {"int": 10, "long": 19}
+_FLOATING = ("float", "double")
+_MOST_DIGITS = 38
 
 _BETWEEN = "; "
 _NO_OPTIONS = CoercionOptions()
@@ -176,7 +182,7 @@ def alignment(
             values[options.raw_column] = functions.when(error.isNotNull(), functions.coalesce(*texts))
     elif known is not None:
         first = table.fields[0].name
-        told = functions.concat(known["code"], functions.lit(": "), known["text"])
+        told = functions.concat(known["code"], functions.lit(": "), with_place(known["text"], hidden))
         stop = functions.when(known.isNotNull(), complaint(RECORD_MARK, told).cast(spark_type(table.fields[0].type)))
         values[first] = functions.coalesce(stop, values[first])
     return Alignment(tuple(value.alias(name) for name, value in values.items()))
@@ -186,6 +192,16 @@ def error_of(stage: str, code: str, text: Column) -> Column:
     """What is wrong with a row, as a value of :data:`ERROR_TYPE`."""
     parts = {"stage": functions.lit(stage), "code": functions.lit(code), "text": text}
     return functions.struct(*[value.alias(name) for name, value in parts.items()]).cast(ERROR_TYPE)
+
+
+def with_place(text: Column, hidden: Collection[str]) -> Column:
+    """What is wrong with a record, and where in its source that is, as far as the source says so."""
+    if AT not in hidden:
+        return text
+    place = functions.concat(functions.lit("the record at "), functions.col(AT), functions.lit(": "))
+    told = functions.coalesce(text.contains(functions.get_json_object(AT, "$.file")), functions.lit(False))
+    # Before the text, of which only the first line is told.
+    return functions.concat(functions.when(~told & place.isNotNull(), place).otherwise(""), text)
 
 
 def from_json_text(text: Column, row: SparkStruct, broken: str) -> Column:
@@ -242,6 +258,66 @@ def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Ca
     nothing = functions.lit(None).cast(spark_type(target.type))
     error = None if error is None else functions.when(~meaningless, error)
     return Aligned(target.name, functions.when(meaningless, nothing).otherwise(value), error)
+
+
+def aligned_value(value: Column, data: DataType, kind: Type, path: str, options: CoercionOptions) -> Converted:
+    """A value as one of another type, null where it has no such form; what is wrong with it then is a text."""
+    return _aligned_value(value, iceberg_type(data, path), kind, path, Casting(options, collects=True))
+
+
+def common_type(first: Type, second: Type) -> Type | None:
+    """A type for the values of both: the wider one, or else the first, whose values are to be looked at; None: there is none.
+
+    Of a text and something else the first counts: a column that is null in all rows looks like texts to a reader of JSON.
+    """
+    match first, second:
+        case StructType(), StructType():
+            return _common_struct(first, second)
+        case ListType(), ListType():
+            element = common_type(first.element, second.element)
+            return None if element is None else ListType(element, first.element_required and second.element_required)
+        case MapType(), MapType():
+            key, value = common_type(first.key, second.key), common_type(first.value, second.value)
+            required = first.value_required and second.value_required
+            return None if key is None or value is None else MapType(key, value, required)
+    if first == second:
+        return first
+    if (number := _common_number(first, second)) is not None:
+        return number
+    pairs = ((second, first), (first, second))
+    wider = [kind for data, kind in pairs if way(data, kind) is Way.EXACT and kind.name != "string"]
+    able = [kind for data, kind in pairs if way(data, kind) not in (Way.NONE, Way.EPOCH)]
+    return (able[0] if "string" in (first.name, second.name) else next(iter(wider), able[0])) if able else None
+
+
+def _common_struct(first: StructType, second: StructType) -> StructType | None:
+    mine, theirs = ({field.name: field for field in kind.fields} for kind in (first, second))
+    fields = []
+    for name in {**mine, **theirs}:
+        one, other = mine.get(name), theirs.get(name)
+        if one is None or other is None:
+            only = one or other
+            assert only is not None, "it is in one of them"
+            fields.append(TableColumn(name, only.type))
+        elif (kind := common_type(one.type, other.type)) is None:
+            return None
+        else:
+            fields.append(TableColumn(name, kind, one.required and other.required))
+    return StructType(tuple(fields))
+
+
+def _common_number(one: Type, other: Type) -> Type | None:
+    """None where one is no number, or no number has room for both."""
+    names = {one.name, other.name}
+    if not names <= {*_INTEGER_DIGITS, *_FLOATING, "decimal"}:
+        return None
+    if names & set(_FLOATING):
+        return Primitive("float" if names == {"float"} else "double")
+    if "decimal" not in names:
+        return Primitive("long" if "long" in names else "int")
+    scale = max(kind.scale if isinstance(kind, Decimal) else 0 for kind in (one, other))
+    before = max(k.precision - k.scale if isinstance(k, Decimal) else _INTEGER_DIGITS[k.name] for k in (one, other))
+    return Decimal(before + scale, scale) if before + scale <= _MOST_DIGITS else None
 
 
 def _fits(source: TableColumn, target: TableColumn) -> bool:
@@ -301,14 +377,24 @@ def _aligned_map(value: Column, data: MapType, table: MapType, path: str, castin
         return _aligned_item(entry.getField("value"), data.value, table.value, f"{path}.value", casting, required=required)
 
     entries = functions.map_entries(value)
+    keys = functions.transform(entries, lambda entry: key(entry).value)
     wrong_keys = _errors_within(entries, key)
-    made = functions.map_from_arrays(
-        functions.transform(entries, lambda entry: key(entry).value),
-        functions.transform(entries, lambda entry: item(entry).value),
-    )
+    made = functions.map_from_arrays(keys, functions.transform(entries, lambda entry: item(entry).value))
     # A map has no key that is null.
     whole = made if wrong_keys is None else functions.when(wrong_keys.isNull(), made)
-    return Converted(whole, _joined([wrong_keys, _errors_within(entries, item)]))
+    wrong_items = _errors_within(entries, item)
+    if _same_shape(data.key, table.key):
+        return Converted(whole, _joined([wrong_keys, wrong_items]))
+    # Nor one twice, as '1' and '01' are when they become numbers.
+    several = functions.size(functions.array_distinct(keys)) < functions.size(keys)
+    given = functions.array_join(functions.map_keys(value).cast("array<string>"), ", ")
+    told = functions.concat(functions.lit(f"column {path!r} has keys that become the same as {table.key}: "), given)
+    if not casting.collects:
+        stop = complaint(CAST_MARK, told).cast(spark_type(table))
+        return Converted(functions.when(several, stop).otherwise(whole), wrong_items)
+    apart = several if wrong_keys is None else wrong_keys.isNull() & several
+    error = _joined([wrong_keys, wrong_items, functions.when(apart, told)])
+    return Converted(functions.when(~several, whole), error)
 
 
 def _aligned_item(value: Column, data: Type, table: Type, path: str, casting: Casting, *, required: bool) -> Converted:

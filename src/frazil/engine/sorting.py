@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, functions
 
 from frazil.engine.deadletters import Rejected
 from frazil.engine.iceberg import fault_of
-from frazil.engine.schema import data_columns, error_of, or_unread, quoted
+from frazil.engine.schema import data_columns, error_of, or_unread, quoted, with_place
 from frazil.engine.shape import Tally, source_rows
 from frazil.engine.stager import Explain
 from frazil.engine.staging_faults import explain_staging
@@ -183,11 +183,13 @@ class Sorter:
 
     def _refusal(self, rows: DataFrame, found: Found) -> DataError:
         if found.broken:
-            first = rows.where(functions.col(ERROR).isNotNull()).select(ERROR).first()
+            error = functions.col(ERROR)
+            told = with_place(error["text"], rows.columns)
+            first = rows.where(error.isNotNull()).select(error["code"].alias("code"), told.alias("text")).first()
             assert first is not None, "it was counted"
             return DataError(
-                first[0]["code"],
-                first[0]["text"],
+                first["code"],
+                first["text"],
                 fix="Correct the data, or set on_error: dead_letter to go on without such records.",
             )
         shown = ", ".join(repr(value) for value in list(found.strays)[:_SHOWN])

@@ -123,6 +123,10 @@ class Stager:
         kept = with_record(source).persist()
         letters = self._fit.applied(self._filled(self.shaped(kept), table))
         apart = Rejected(_together(letters) if whole else letters, self._sink.full_name, rejected)
+        again = apart.frame.where(functions.col(ERROR).isNotNull()).count()
+        if again != rejected:
+            kept.unpersist()
+            raise _not_the_same(rejected, again)
         return Staging(replace(written, counts=counts), (apart,), kept)
 
     def _would_empty(self, applied: DataFrame, rejected: int) -> Halted:
@@ -134,6 +138,15 @@ class Stager:
             f"would be gone.{example} Nothing was changed.",
             fix="Look at what the source sends. To empty the table, run frazil reset.",
         )
+
+
+def _not_the_same(rejected: int, again: int) -> DataError:
+    return DataError(
+        "frame-differs",
+        f"The batch was read for its rows, and again for its dead letters, and was not the same: {rejected} of its rows could "
+        f"not be written the first time, and {again} the second. Rows would be lost or doubled; nothing was written.",
+        fix="Let the frame be the same each time: take out what is random, or persist it before it is written.",
+    )
 
 
 def _together(applied: DataFrame) -> DataFrame:

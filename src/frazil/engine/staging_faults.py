@@ -9,6 +9,8 @@ from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable
 
 REQUIRED_NULL = "required-null"
 
+# What Spark puts before a message that an expression stops a batch with.
+_RAISED = "[USER_RAISED_EXCEPTION] "
 
 # What an expression of ours says when it stops a batch, by the mark that its message begins with.
 _MARKS = {
@@ -27,16 +29,23 @@ _FIXES = {
 }
 
 
+def _said(fault: JavaFault, mark: str) -> str | None:
+    """What an expression of ours said, by its mark. One that Spark has not raised stands in a plan that is printed."""
+    before, found, text = fault.message.partition(mark)
+    if not found or (before and not before.endswith(_RAISED)):
+        return None
+    return text.splitlines()[0].partition(" SQLSTATE: ")[0]
+
+
 def explain_staging(fault: JavaFault) -> FrazilError:
     """Why the executors could not write a batch."""
     for part in fault.chain:
         for mark, code in _MARKS.items():
-            if mark in part.message:
-                text = part.message.partition(mark)[2].splitlines()[0].partition(" SQLSTATE: ")[0]
+            if (text := _said(part, mark)) is not None:
                 return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
-        if RECORD_MARK in part.message:
-            code, _, text = part.message.partition(RECORD_MARK)[2].splitlines()[0].partition(": ")
-            return DataError(code, text.partition(" SQLSTATE: ")[0], fix=_FIXES[RECORD_MARK])
+        if (told := _said(part, RECORD_MARK)) is not None:
+            code, _, text = told.partition(": ")
+            return DataError(code, text, fix=_FIXES[RECORD_MARK])
     if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
         return EnvironmentFault(
             "codec-missing",

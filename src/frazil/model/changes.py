@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from frazil.model.base import Model, Problem
+from frazil.model.types import Column, Primitive
 
 
 class CommitMode(StrEnum):
@@ -68,6 +69,9 @@ class Reader(StrEnum):
 WITHOUT_EQUALITY_DELETES = (Reader.PYICEBERG, Reader.POLARS, Reader.DAFT)
 
 
+_OPERATIONS = ("insert", "update", "delete", "ignore")
+
+
 class OpValues(Model):
     """Which values of the operation column mean what. Compared as text, upper and lower case alike."""
 
@@ -83,8 +87,21 @@ class OpValues(Model):
 
     @property
     def by_value(self) -> dict[str, str]:
-        """The meaning of each value, in lower case."""
-        return {value.lower(): name for name in ("insert", "update", "delete", "ignore") for value in getattr(self, name)}
+        """The meaning of each value, in lower case. What the user says counts before what others mean when nothing is said."""
+        said_last = sorted(_OPERATIONS, key=lambda name: name in self.model_fields_set)
+        return {value.lower(): name for name in said_last for value in getattr(self, name)}
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Values that the user gives two meanings."""
+        meant: dict[str, str] = {}
+        problems = []
+        for name in _OPERATIONS:
+            for value in getattr(self, name) if name in self.model_fields_set else ():
+                if (other := meant.setdefault(value.lower(), name)) != name:
+                    words = f"op_values: {value!r} cannot mean both {other} and {name}; upper and lower case are alike"
+                    problems.append(Problem(words, "op_values", name))
+        return problems
 
 
 class ChangeOptions(Model):
@@ -168,6 +185,12 @@ class ChangeOptions(Model):
     def keeps_deletes(self) -> bool:
         """Whether an append keeps a row that says that another is gone."""
         return self.op_column is not None or self.diff_column is not None
+
+    @property
+    def change_columns(self) -> tuple[Column, ...]:
+        """The columns of the table that the options add."""
+        types = {self.op_column: "string", self.diff_column: "int", self.time_column: "timestamptz"}
+        return tuple(Column(name, Primitive(kind)) for name, kind in types.items() if name is not None)
 
     @field_validator("replace_by", mode="before")
     @classmethod
@@ -323,6 +346,7 @@ def _operation_problems(options: ChangeOptions) -> list[Problem]:
         and options.change_format is not ChangeFormat.DEBEZIUM
     ):
         problems.append(Problem("op_values has no meaning without op_field", "op_values"))
+    problems += options.op_values.problems
     if options.op_field is not None and options.op_field in options.key_fields:
         problems.append(Problem(f"op_field {options.op_field!r} is not kept in the table and cannot be a key", "op_field"))
     if options.commit_mode is not CommitMode.APPEND:

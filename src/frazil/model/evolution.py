@@ -322,8 +322,9 @@ def _declared_type(data: Type, declared: Type, table: Type | None, mode: SchemaE
             inner = table.element if isinstance(table, ListType) else None
             return replace(data, element=_declared_type(data.element, declared.element, inner, mode))
         case MapType(), MapType():
-            inner = table.value if isinstance(table, MapType) else None
-            return replace(data, value=_declared_type(data.value, declared.value, inner, mode))
+            key, value = (table.key, table.value) if isinstance(table, MapType) else (None, None)
+            key = _declared_type(data.key, declared.key, key, mode)
+            return replace(data, key=key, value=_declared_type(data.value, declared.value, value, mode))
     if not (fits(data, declared) or convertible(data, declared)):
         return data
     if table is None or fits(declared, table) or (mode.widens and promoted(table, declared) is not None):

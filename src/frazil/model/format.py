@@ -251,8 +251,8 @@ class MessageOptions(Model):
     key_format: FormatSpec | None = Field(None, description="Format of the keys, whose fields become columns, too.")
     key_prefix: str | None = Field(
         None,
-        description="What the names of the key's columns begin with. Without it, a value's column wins over a key's field of the "
-        "same name.",
+        description="What the names of the key's columns begin with. Without it, a key's field is used where the value has none "
+        "of the same name.",
     )
     metadata: tuple[Metadata, ...] = Field((), description="What else of a record becomes a column: `kafka_topic`, ...")
     metadata_prefix: str | None = Field(None, description="What the names of these columns begin with; `kafka_` when left out.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -97,6 +98,21 @@ class PartitionField(Model):
             return self.source
         size = f"{self.width}, " if self.width is not None else ""
         return f"{self.transform.value}({size}{self.source})"
+
+
+def name_problems(fields: Sequence[PartitionField]) -> list[str]:
+    """What is wrong with the names of a table's partition fields: two cannot have the same."""
+    by_name: dict[str, list[str]] = {}
+    for field in fields:
+        by_name.setdefault(field.field_name, []).append(str(field))
+    problems = []
+    for name, several in by_name.items():
+        if len(several) > 1:
+            if len(set(several)) == 1:
+                problems.append(f"{several[0]} partitions the table twice: keep one of them")
+            else:
+                problems.append(f"{' and '.join(several)} would both be the partition field {name!r}: give one of them a `name`")
+    return problems
 
 
 def whole_fields(value: Any) -> Any:

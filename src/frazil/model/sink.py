@@ -15,7 +15,7 @@ from frazil.model.changes import ChangeOptions, change_problems, unmet_by
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
-from frazil.model.partition import PartitionField, Transform, whole_fields
+from frazil.model.partition import PartitionField, Transform, name_problems, whole_fields
 from frazil.model.route import RouteSpec, UnknownRoute
 from frazil.model.sort import SortField
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
@@ -277,11 +277,13 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
 
     @property
     def declared_schema(self) -> StructType | None:
-        """The declared columns as a type, with those that take errors; None when the schema is inferred."""
+        """The declared columns as a type, with those that the sink adds; None when the schema is inferred."""
         if not self.columns:
             return None
-        declared = StructType(tuple(Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns))
-        return with_error_columns(declared, self)
+        declared = [Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns]
+        names = {column.name for column in declared}
+        added = [column for column in self.change_columns if column.name not in names]
+        return with_error_columns(StructType((*declared, *added)), self)
 
 
 def sink_problems(sink: SinkSpec) -> list[Problem]:
@@ -372,7 +374,8 @@ def _partition_problems(sink: SinkSpec) -> list[Problem]:
         if option in sink.model_fields_set and sink.partitioning is not strategy:
             words = f"{option} has no meaning with partitioning: {sink.partitioning}; it belongs to {strategy}"
             problems.append(Problem(words, option))
-    return problems
+    by = "partition_by" if sink.partition_by else "partition_fields"
+    return problems + [Problem(words, by) for words in name_problems(sink.partition)]
 
 
 def _declared_problems(sink: SinkSpec) -> list[Problem]:

@@ -119,6 +119,17 @@ def test_a_null_value_deletes_the_row_of_its_key(spark: SparkSession) -> None:
     assert [row["__frazil_order"].offset for row in found.all] == [0, 1, 2, 3, 4, 5]
 
 
+def test_what_a_value_lacks_comes_from_its_key(spark: SparkSession) -> None:
+    found = decoded(
+        spark,
+        {"type": "json", "schema": {"id": "long", "v": "string"}},
+        ['{"v": "a"}', '{"id": null, "v": "b"}', '{"id": 7, "v": "c"}'],
+        ['{"id": 1}', '{"id": 2}', '{"id": 3}'],
+        key_format={"type": "json", "schema": {"id": "int"}},
+    )
+    assert found.rows == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 7, "v": "c"}]
+
+
 def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
     told = {"type": "json", "schema": {"id": "long"}}
     keyed = decoded(spark, told, ['{"id": 1}', None], ["k", "k"], key_format="string", key_prefix="key_")

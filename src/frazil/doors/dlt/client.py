@@ -343,7 +343,9 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         )
 
     def _table_load(self, chain: Sequence[PreparedTableSchema], table: PreparedTableSchema, files: Sequence[Path]) -> TableLoad:
-        options: dict[str, Any] = {"columns": hints.declared_columns(table, self.capabilities)}
+        looks = [pyarrow.parquet.read_metadata(path) for path in files]
+        schemas = [look.schema.to_arrow_schema() for look in looks]
+        options: dict[str, Any] = {"columns": hints.declared_columns(table, self.capabilities, schemas)}
         if fields := hints.partition_fields(self.schema.name, table, self.capabilities):
             options["partition_by"] = fields
         if by := hints.sorted_by(table):
@@ -353,7 +355,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         return TableLoad(
             sink=self.config.sink(hints.name_of(table), **options),
             files=tuple(str(path) for path in files),
-            rows=sum(pyarrow.parquet.read_metadata(path).num_rows for path in files),
+            rows=sum(look.num_rows for look in looks),
             row_key=hints.first_with(table, "row_key"),
             root_key=hints.root_key(chain, table) if hints.is_nested(table) else None,
             parent_key=hints.first_with(table, "parent_key"),

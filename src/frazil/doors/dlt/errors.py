@@ -26,6 +26,7 @@ _CURES = {
     "columns-differ-by-case": "Rename one of them in the resource, or by a naming convention: SCHEMA__NAMING=snake_case.",
     "column-reserved": "Rename them in the resource.",
     "nested-without-root": 'Load the resource anew, with refresh="drop_resources": its nested rows came before it was merged.',
+    "types-mixed": "Cast the column in the resource, so that all of its data has one type.",
     "versions-mixed": "Yield each primary_key once, or use the strategy delete-insert, which tells the nested rows apart.",
     "rolled-back": 'Set the table\'s branch to that snapshot again, or load the resource anew with refresh="drop_resources".',
     "namespace-missing": "Run the pipeline again: it makes the namespace.",

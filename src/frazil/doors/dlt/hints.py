@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import pyarrow
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.destination.utils import resolve_merge_strategy
@@ -38,6 +39,7 @@ _PLAIN = {"text": "string", "double": "double", "bool": "boolean", "date": "date
           "json": "string"}  # fmt: skip
 _MOMENTS = ("date", "timestamp", "timestamptz")
 _INT_BITS = 32
+_BEYOND_INT = (pyarrow.int64(), pyarrow.uint32(), pyarrow.uint64())
 _NANOSECONDS = 9
 
 
@@ -81,17 +83,25 @@ def require_precisions(schema_name: str, table: PreparedTableSchema) -> None:
             raise _wrong(schema_name, table, f"column {name!r}: a timestamp has no precision {precision}; write 6 or less")
 
 
-def declared_columns(table: PreparedTableSchema, caps: DestinationCapabilitiesContext) -> list[dict[str, Any]]:
-    """The columns of a new table."""
+def declared_columns(
+    table: PreparedTableSchema, caps: DestinationCapabilitiesContext, files: Sequence[pyarrow.Schema] = ()
+) -> list[dict[str, Any]]:
+    """The columns of a table, as its hints and the schemas of its files say."""
     return [
         {
             "name": name,
-            "type": column_type(column, caps),
+            "type": _as_files_need(name, column_type(column, caps), files),
             "required": column.get("nullable") is False,
             "doc": column.get("description"),
         }
         for name, column in table["columns"].items()
     ]
+
+
+def _as_files_need(name: str, declared: str, files: Sequence[pyarrow.Schema]) -> str:
+    """An int whose files have more bits is a long: dlt keeps the precision of the first data, and knows no sign."""
+    beyond = any(name in file.names and file.field(name).type in _BEYOND_INT for file in files)
+    return "long" if declared == "int" and beyond else declared
 
 
 def partition_fields(schema_name: str, table: PreparedTableSchema, caps: DestinationCapabilitiesContext) -> list[PartitionField]:

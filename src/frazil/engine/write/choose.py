@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frazil.errors import ConfigError
-from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions, UpsertStrategy
+from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions, Reader, UpsertStrategy
+from frazil.model.evolution import Partition
 from frazil.model.types import NOT_IN_EQUALITY_DELETES, StructType
 
 
@@ -15,7 +16,8 @@ class Facts:
     """What is known of the table and the batch.
 
     ``disjoint``: no file of the table can hold a key of the batch. ``debt``: how many equality deletes the table holds.
-    ``misread``: keys whose equality deletes are not read as they were written.
+    ``misread``: keys whose equality deletes are not read as they were written. ``unfit``: why a reader of the table's would not
+    find its rows by them.
     """
 
     empty: bool = False
@@ -25,6 +27,7 @@ class Facts:
     unchanged: int = 0
     lacks_columns: bool = False
     misread: tuple[str, ...] = ()
+    unfit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,30 @@ def _spares_deletes(options: ChangeOptions, facts: Facts) -> str | None:
         return f"{', '.join(unable)} cannot read equality deletes"
     if facts.misread:
         return why_misread(facts.misread)
+    if facts.unfit is not None:
+        return facts.unfit
     limit = options.max_equality_deletes
     if limit is not None and facts.keys > limit and not facts.debt:
         # They would be settled at once, and there is nothing else to settle with them: one commit instead of two.
         return f"its {facts.keys} keys would be more equality deletes than the {limit} that are allowed"
+    return None
+
+
+def unfit_for_duckdb(
+    options: ChangeOptions, columns: Sequence[str], schema: StructType, partition: Partition, *, everywhere: bool
+) -> str | None:
+    """Why DuckDB, if it is among the readers, would read a table wrongly that has equality deletes by such columns.
+
+    Version 1.5 loses rows that have no value in one of the columns, and fails at deletes of one partition by a column of its own.
+    """
+    if Reader.DUCKDB not in options.readers:
+        return None
+    optional = [column.name for column in schema.fields if column.name in columns and not column.required]
+    if optional:
+        return f"duckdb does not find rows without a value in {', '.join(optional)} beside equality deletes by it"
+    divided = [source for source, transform in partition if source in columns and transform == "identity"]
+    if divided and not everywhere:
+        return f"duckdb does not read equality deletes of one partition by its own column ({', '.join(divided)})"
     return None
 
 

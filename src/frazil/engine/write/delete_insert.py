@@ -18,7 +18,7 @@ from frazil.engine.counting import Counted
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
 from frazil.engine.schema import quoted
-from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, why_misread
+from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, unfit_for_duckdb, why_misread
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.rows import require_columns
 from frazil.engine.write.upsert import deletes_everywhere_by
@@ -35,7 +35,15 @@ _NEW, _OLD = "frazil_new", Scratch.NAME
 def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and what takes away those that they replace."""
     _require_comparable(ground, frame, fit)
-    applied = fit.applied(frame)
+    # Read for the rows and for what they replace: both must be of the same rows, also where a frame is not the same each time.
+    whole = fit.applied(frame).persist()
+    try:
+        return _replaced(ground, whole, fit)
+    finally:
+        whole.unpersist()
+
+
+def _replaced(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
     op = functions.col(OP) if OP in applied.columns else functions.lit("")
     gone, ignored = op == DELETE, op == IGNORE
     seen = Counted(applied, functions.count_if(gone).alias("deletes"), functions.count_if(ignored).alias("ignored"))
@@ -65,12 +73,19 @@ def _choice(ground: Ground, fit: Fit) -> Choice:
         return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
     if lost := misread([name for columns in ground.sink.replace_by for name in columns], fit.schema):
         return Choice(MERGE, why_misread(lost))
+    for columns in ground.sink.replace_by:
+        everywhere = deletes_everywhere_by(ground.table, fit, columns)
+        unfit = unfit_for_duckdb(ground.sink, columns, fit.schema, fit.partition, everywhere=everywhere)
+        if unfit is not None:
+            return Choice(MERGE, unfit)
     return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
 
 
 def _values(applied: DataFrame, columns: Sequence[str]) -> DataFrame:
     """What the batch replaces: its different values in the columns, where it has all of them."""
-    return applied.select(*[quoted(name) for name in columns]).dropna().distinct()
+    # Spark's `dropna` takes a dot in a name for a part of a struct.
+    there = reduce(Column.__and__, (functions.col(quoted(name)).isNotNull() for name in columns))
+    return applied.select(*[quoted(name) for name in columns]).where(there).distinct()
 
 
 def _by_values(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:

@@ -11,18 +11,19 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, VariantType
 
+from frazil.engine.coerce import JSON_OPTIONS
 from frazil.engine.counting import Counted
 from frazil.engine.schema import data_columns, quoted, unchanged
 from frazil.engine.write.combine import combined
 from frazil.engine.write.rows import is_extra
 from frazil.errors import DataError
-from frazil.model.changes import Combine
+from frazil.model.changes import ChangeOptions, Combine
 from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
 
 MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
 """Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""
-_RANK, _DIGEST, _LOWEST, _HIGHEST, _APART, _NEWEST = (
-    f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest", "apart", "newest")
+_RANK, _DIGEST, _LOWEST, _HIGHEST, _APART, _NEWEST, _STANDS = (
+    f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest", "apart", "newest", "stands")
 )
 
 
@@ -30,7 +31,8 @@ _RANK, _DIGEST, _LOWEST, _HIGHEST, _APART, _NEWEST = (
 class Survey:
     """What the batch holds: changes read, and of those that are the last of their key how many are rows and how many deletes.
 
-    ``changes`` are all, ``extra`` those that their source row has beside the main one, ``ignored`` those that do nothing.
+    ``changes`` are all, ``extra`` those that their source row has beside the main one: deletes of the key that it had before;
+    ``ignored`` those that do nothing.
     """
 
     changes: int
@@ -54,12 +56,11 @@ class Survey:
 
 
 @contextmanager
-def latest(
-    frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine] | None = None
-) -> Iterator[tuple[DataFrame, Survey]]:
+def latest(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> Iterator[tuple[DataFrame, Survey]]:
     """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
 
-    With ``combine`` the changes of a key become one instead.
+    With ``combine`` the changes of a key become one instead. Where known rows are left as they are, the first row of a key is
+    known to those after it: that one counts, unless it was deleted again.
 
     A value that it lacks because it did not change is taken from the changes before it, as far as they have it.
 
@@ -76,7 +77,8 @@ def latest(
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
-    last = (_one_of_each(changes, keys, combine) if combine else _last(changes, keys)).persist()
+    one = _one_of_each(changes, keys, options.combine) if options.combine else _last(changes, keys, options)
+    last = one.persist()
     try:
         yield last.drop(_LOWEST, _HIGHEST, _APART), _survey(last, keys, seen)
     finally:
@@ -92,13 +94,14 @@ def _one_of_each(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Co
     return combined(frame, keys, combine).withColumns(alone)
 
 
-def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
     """One row a key. Rows of which none can be told to be the last are compared by digest: the survey tells when they differ."""
-    order = functions.col(ORDER).desc() if ORDER in frame.columns else functions.lit(0)
-    by_key = _of_key(keys).orderBy(order)
-    peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
     digest = _digest(frame)
-    frame = _with_beginnings(frame, keys)
+    frame = _with_beginnings(frame, keys, options)
+    if not options.when_matched_update_all:
+        frame = _with_standing(frame, keys)
+    by_key = _of_key(keys).orderBy(*_ranked_by(frame))
+    peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
     sent = _last_sent(frame, keys)
     ranked = frame.withColumn(_DIGEST, digest).withColumns(
         {
@@ -109,20 +112,46 @@ def _last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
             **{_sent(name): value for name, value in sent.items()},
         }
     )
-    last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST, LANE)
+    last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST, _STANDS, LANE)
     return _filled(last, list(sent)) if sent else last
 
 
-def _with_beginnings(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Where the last row of each key began to have it, if it did so in this batch."""
-    if not {UNCHANGED, ORDER, OP} <= set(frame.columns):
+def keeps_known(options: ChangeOptions) -> bool:
+    """Whether what the table holds of a key matters to what becomes of its row."""
+    return options.partial_updates or not options.when_matched_update_all or not options.when_not_matched_insert_all
+
+
+def _ranked_by(frame: DataFrame) -> list[Column]:
+    """In this order the row of a key that counts comes first."""
+    if ORDER not in frame.columns:
+        return [functions.lit(0)]
+    order = functions.col(ORDER)
+    return [functions.col(_STANDS).asc(), order.asc()] if _STANDS in frame.columns else [order.desc()]
+
+
+def _with_standing(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """For the first row of a key to count: the delete that ended all, then rows that no delete has ended, then the others."""
+    if ORDER not in frame.columns:
+        return frame
+    if OP not in frame.columns:
+        return frame.withColumn(_STANDS, functions.lit(0))
+    order, of_key = functions.col(ORDER), _of_key(keys)
+    ends = (functions.col(OP) == DELETE) & (order == functions.max(order).over(of_key))
+    ended = functions.col(GONE_AT).isNotNull() & (order <= functions.col(GONE_AT))
+    return frame.withColumn(_STANDS, functions.when(ends, 0).when(~ended, 1).otherwise(2))
+
+
+def _with_beginnings(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
+    """Where the last row of each key began to have it, if it did so in this batch and it matters what was there before."""
+    matters = UNCHANGED in frame.columns or keeps_known(options)
+    if not matters or not {ORDER, OP} <= set(frame.columns):
         return frame
     order, of_key = functions.col(ORDER), _of_key(keys)
     is_gone = (functions.col(OP) == DELETE) & (order < functions.col(_NEWEST))
     gone = functions.when(is_gone & ~functions.col(LEFT) if LEFT in frame.columns else is_gone, order)
     frame = frame.withColumn(_NEWEST, functions.max(order).over(of_key))
     frame = frame.withColumn(GONE_AT, functions.max(gone).over(of_key)).drop(_NEWEST)
-    if MOVED not in frame.columns:
+    if MOVED not in frame.columns or UNCHANGED not in frame.columns:
         return frame
     moved = functions.max(functions.when(functions.col(MOVED), order)).over(of_key)
     stays = functions.col(GONE_AT).isNull() | (functions.col(MOVED_AT) > functions.col(GONE_AT))
@@ -192,7 +221,8 @@ def _digest(frame: DataFrame) -> Column:
     """A number that tells rows apart. Spark's hash passes over nulls, so where they are is hashed, too."""
     values = [(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
     nulls = [mark for value, kind in values for mark in _nulls(value, kind)]
-    return functions.xxhash64(_op(frame), *nulls, *[hashable(value, kind) for value, kind in values])
+    unsent = [functions.sort_array(functions.col(UNCHANGED))] if UNCHANGED in frame.columns else []
+    return functions.xxhash64(_op(frame), *unsent, *nulls, *[hashable(value, kind) for value, kind in values])
 
 
 def _nulls(value: Column, kind: DataType) -> list[Column]:
@@ -208,8 +238,11 @@ def _nulls(value: Column, kind: DataType) -> list[Column]:
 
 
 def hashable(value: Column, kind: DataType) -> Column:
-    """Spark does not hash maps and variants, whose text it can make."""
-    return functions.to_json(functions.struct(value), {"ignoreNullFields": "false"}) if _holds_unhashable(kind) else value
+    """Spark does not hash maps and variants, whose text it can make. The text of a variant has 1 for 1.0, too."""
+    if not _holds_unhashable(kind):
+        return value
+    text = functions.to_json(functions.struct(value), {**JSON_OPTIONS, "ignoreNullFields": "false"})
+    return functions.concat_ws(" ", text, functions.schema_of_variant(value)) if isinstance(kind, VariantType) else text
 
 
 def _holds_unhashable(kind: DataType) -> bool:

@@ -21,7 +21,7 @@ from frazil.engine.types import spark_type
 from frazil.engine.write.choose import Choice
 from frazil.engine.write.combine import added, way_of
 from frazil.engine.write.ground import Ground, Written
-from frazil.engine.write.latest import MOVED_AT, Survey, began_here, lacks_values
+from frazil.engine.write.latest import GONE_AT, MOVED_AT, Survey, began_here, keeps_known, lacks_values
 from frazil.engine.write.rows import fields_of, is_extra
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions, Combine
@@ -40,6 +40,8 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
     """Merges the last row of each key into a copy of the table, and hands over what that changed."""
     table, sink = ground.table, ground.sink
     base = table.base
+    if survey.extra:
+        _require_followed(sink, fit)
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
     with table.scratch(fit.evolution, properties, last.sparkSession) as scratch:
         merging = last
@@ -59,6 +61,18 @@ def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Cho
         changes = scratch.changes(conflicts=table.everything)
         changes = replace(changes, staged=changes.staged + again)
     return Written(Change(changes, base, fit.evolution, summary=choice.summary), _counts(survey, written))
+
+
+def _require_followed(options: ChangeOptions, fit: Fit) -> None:
+    """Under its new key a row is a new one: it would not be added, or would lack what the batch does not have."""
+    if options.when_not_matched_insert_all and not (options.partial_updates and fit.lacks_parts):
+        return
+    option = "partial_updates: true" if options.when_not_matched_insert_all else "when_not_matched_insert_all: false"
+    raise DataError(
+        "key-moved",
+        f"A change gave a row another key, and with {option} what the table holds of the row would be lost.",
+        fix="Let the changes have all columns, and add rows with new keys; or write the changes to a table of their own.",
+    )
 
 
 def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
@@ -128,6 +142,13 @@ def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) ->
     merging = last.alias(_NEW).mergeInto(name, _same_key(fit))
     if OP in last.columns:
         merging = merging.whenMatched(is_delete).delete()
+    if keeps_known(options) and GONE_AT in last.columns:
+        # The row that the table holds was deleted in this batch: what comes is a new one, which takes nothing from it.
+        anew = functions.col(f"{_NEW}.{GONE_AT}").isNotNull()
+        if options.when_not_matched_insert_all:
+            merging = merging.whenMatched(anew).update({quoted(name): value for name, value in _inserts(fit).items()})
+        else:
+            merging = merging.whenMatched(anew).delete()
     if options.when_matched_update_all:
         merging = merging.whenMatched().update(_updates(last, fit, options))
     if options.when_not_matched_insert_all:

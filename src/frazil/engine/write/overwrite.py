@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, functions
 
 from frazil.engine import target
@@ -14,7 +15,7 @@ from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.plain import PlainRows
-from frazil.errors import Halted
+from frazil.errors import ConfigError, Halted
 
 
 def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
@@ -63,4 +64,9 @@ def _require_one_partitioning(ground: Ground, fit: Fit) -> None:
 def _within(rows: DataFrame, condition: str) -> DataFrame:
     """Rows that the condition does not hold for would be added again by each batch: they stop it."""
     complaint = functions.lit(f"[frazil-outside] a row does not meet overwrite_where: {condition}")
-    return rows.where(functions.expr(condition) | functions.raise_error(complaint).cast("boolean"))
+    try:
+        return rows.where(functions.expr(condition) | functions.raise_error(complaint).cast("boolean"))
+    except (AnalysisException, ParseException) as error:
+        words = str(error).strip().splitlines()[0].partition(" SQLSTATE: ")[0]
+        fix = f"The rows have the columns {', '.join(rows.columns)}; texts stand in single quotes."
+        raise ConfigError("condition-wrong", f"overwrite_where: {condition}: {words}", fix=fix) from error

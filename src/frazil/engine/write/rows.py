@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import DataType, NullType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
-from frazil.engine.schema import data_columns, error_of, hidden_columns, quoted, unchanged
+from frazil.engine.coerce import Converted
+from frazil.engine.schema import (
+    Aligned,
+    aligned_value,
+    common_type,
+    data_columns,
+    error_of,
+    hidden_columns,
+    quoted,
+    row_error,
+    unchanged,
+)
+from frazil.engine.types import iceberg_type, spark_type
 from frazil.engine.write.combine import with_room
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, DataError
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.hidden import (
     CHANGES_MARK,
@@ -39,6 +51,10 @@ _STEP = f"{HIDDEN}step"
 # Debezium: the key moved; the row under the old key is deleted before the one under the new key is written.
 _BEFORE, _AFTER = 0, 1
 _READS = ("r", "read")
+# Where the columns of a row are, when they are not columns of the frame.
+_IMAGES = ("before", "after", "key", "value")
+# Types of which texts are in the same order as their values, or that have none.
+_COMPARED_AS_TEXT = ("string", "uuid", "struct", "list", "map", "variant")
 # What Debezium's envelopes have beside the images of the row. A column of another name was added to the envelope.
 _ENVELOPE = frozenset(["before", "after", "op", "source", "ts_ms", "ts_us", "ts_ns", "transaction"])
 
@@ -130,10 +146,28 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if not sink.order_by:
         return frame
     require_columns(frame, sink.order_by, "order_by")
-    named = [_column(frame, path).alias(f"o{number}") for number, path in enumerate(sink.order_by)]
+    places = [_order_value(frame, path, sink) for path in sink.order_by]
+    named = [place.value.alias(f"o{number}") for number, place in enumerate(places)]
     if TURN in fields_of(frame, ORDER):
         named.append(functions.col(ORDER)[TURN].alias(TURN))
-    return frame.withColumn(ORDER, functions.struct(*named)).drop(LANE)
+    ordered = frame.withColumn(ORDER, functions.struct(*named)).drop(LANE)
+    if OP not in frame.columns:
+        return ordered
+    # The values of a row that only deletes are not looked at when it is written, and its place in the order must be known.
+    gone = functions.col(OP) == DELETE
+    return _with_faults(ordered, [functions.when(gone, place.error) for place in places if place.error is not None])
+
+
+def _order_value(frame: DataFrame, path: str, sink: SinkSpec) -> Converted:
+    """What rows are compared by. Of a text that the table has as something else, that: as a text, 9 comes after 10."""
+    value = _column(frame, path)
+    place, _, within = path.partition(".")
+    inside = sink.change_format is not ChangeFormat.ROWS and place in _IMAGES
+    declared = sink.declared_schema.column(within if inside else path) if sink.declared_schema is not None else None
+    if declared is None or declared.type.name in _COMPARED_AS_TEXT:
+        return Converted(value)
+    kind = frame.select(value).schema[0].dataType
+    return aligned_value(value, kind, declared.type, path, sink) if isinstance(kind, StringType) else Converted(value)
 
 
 def _with_op(frame: DataFrame, op: Column, sink: SinkSpec, *, nothing: Column | None = None) -> DataFrame:
@@ -170,11 +204,33 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         words = "change_format: tombstones: a `key` that is no struct is one column, so that key_fields must be one name"
         raise ConfigError("key-missing", words)
     keys = {sink.key_column(name, names) or name: part for name, part in given.items()}
-    columns = [(functions.coalesce(value[n], keys[n]) if n in keys else value[n]).alias(n) for n in names]
+    types = _types_within(frame, "value")
+    key_types = _types_within(frame, "key") or dict.fromkeys(given, frame.schema["key"].dataType)
+    kinds = {sink.key_column(name, names) or name: kind for name, kind in key_types.items()}
+    columns, wrong = [], []
+    for name in names:
+        own = Converted(value[name])
+        if name in keys:
+            kind = _shared_type(name, {"value": types[name], "key": kinds[name]})
+            own = _as_type(value[name], types[name], kind, f"value.{name}", sink)
+            other = _as_type(keys[name], kinds[name], kind, f"key.{name}", sink)
+            wrong += [own.error, None if other.error is None else functions.when(value[name].isNull(), other.error)]
+            own = Converted(functions.coalesce(own.value, other.value))
+        columns.append(own.value.alias(name))
     columns += [column.alias(name) for name, column in keys.items() if name not in names]
+    frame = _with_faults(frame, wrong)
     gone = value.isNull() & functions.col(ERROR).isNull() if ERROR in frame.columns else value.isNull()
     op = functions.when(gone, DELETE).otherwise(UPDATE)
     return frame.select(*columns, op.alias(OP), *[name for name in hidden_columns(frame) if name != OP])
+
+
+def _with_faults(frame: DataFrame, wrong: Sequence[Column | None]) -> DataFrame:
+    """The frame with what is wrong with values of its rows, unless something is wrong with the row already."""
+    if not (errors := [error for error in wrong if error is not None]):
+        return frame
+    text = row_error([Aligned("", error, error) for error in errors])
+    fault = functions.when(text.isNotNull(), error_of("cast", "value-not-convertible", text))
+    return frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), fault) if ERROR in frame.columns else fault)
 
 
 def envelopes(frame: DataFrame) -> DataFrame:
@@ -212,10 +268,8 @@ def from_debezium(
         known = ", ".join(fields)
         raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
     others = {name: functions.col(quoted(name)) for name in data_columns(frame) if name not in _ENVELOPE} | dict(added or {})
-    if both_have := [name for name in others if name.lower() in {field.lower() for field in fields}]:
-        words = f"The column {both_have[0]!r}, which was added to Debezium's envelopes, is in their rows already."
-        raise ConfigError("column-exists", words, fix="Give it another name, or a prefix where it comes from the message.")
-    before, after = _image(frame, "before", fields), _image(frame, "after", fields)
+    _require_apart(others, fields)
+    (before, wrong_before), (after, wrong_after) = (_image(frame, name, fields, sink) for name in ("before", "after"))
     empty = functions.col("op").isNull() & before.isNull() & after.isNull()
     frame = _with_op(frame, functions.col("op"), sink, nothing=empty)
     if sink.commit_mode is CommitMode.UPSERT:
@@ -227,7 +281,13 @@ def from_debezium(
         lacking = functions.lit(f"an update does not tell the row of before it, which {sink.diff_column} counts")
         untold = functions.when((op == UPDATE) & before.isNull(), error_of("decode", "before-missing", lacking))
         frame = frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), untold))
+    wrong = _wrong_values(wrong_before, wrong_after, known_keys, sink)
+    frame = _with_faults(frame, wrong)
     changed = (op == UPDATE) & before.isNotNull()
+    if wrong:
+        # A row that is wrong is one to write, so that it is looked at, and has nothing beside it.
+        frame = frame.withColumn(OP, functions.when(functions.col(ERROR).isNotNull(), UPDATE).otherwise(op))
+        changed &= functions.col(ERROR).isNull()
     moved = changed & ~_same(before, after, known_keys)
     # A table that keeps count of rows that came and went is told of both images.
     both = changed if sink.diff_column is not None else moved
@@ -257,6 +317,24 @@ def from_debezium(
     return frame.select(*rows, *map(quoted, others), *kept, *hidden)
 
 
+def _require_apart(others: Iterable[str], fields: Iterable[str]) -> None:
+    taken = {field.lower() for field in fields}
+    if both_have := [name for name in others if name.lower() in taken]:
+        words = f"The column {both_have[0]!r}, which was added to Debezium's envelopes, is in their rows already."
+        raise ConfigError("column-exists", words, fix="Give it another name, or a prefix where it comes from the message.")
+
+
+def _wrong_values(before: Mapping[str, Column], after: Mapping[str, Column], keys: Sequence[str], sink: SinkSpec) -> list[Column]:
+    """What is wrong with the values of a change that something is made of: of the row as it was, the key, and what is kept."""
+    op = functions.col(OP)
+    kept = op.isin(DELETE, UPDATE) if sink.diff_column is not None else op == DELETE
+    used = {name: op != IGNORE if name in keys else kept for name in before if name in keys or sink.keeps_deletes}
+    written = ~op.isin(IGNORE, DELETE)
+    return [functions.when(use, before[name]) for name, use in used.items()] + [
+        functions.when(written, error) for error in after.values()
+    ]
+
+
 def _without_images(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """A batch of nothing but empty envelopes, as a delete's tombstone that comes alone: nothing is known of its rows' columns."""
     op = functions.col("op").cast("string")
@@ -265,19 +343,57 @@ def _without_images(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
 
 def _images(frame: DataFrame) -> dict[str, DataType]:
-    """The columns of both images, those of `after` first. An image that is null in every row has no columns of its own."""
-    images = [frame.schema[name].dataType for name in ("after", "before")]
-    return {field.name: field.dataType for image in reversed(images) if isinstance(image, StructType) for field in image.fields}
+    """The columns of both images, each with a type for both. An image that is null in every row has no columns of its own."""
+    before, after = _types_within(frame, "before"), _types_within(frame, "after")
+    held = {"after": after, "before": before}
+    return {
+        name: _shared_type(name, {image: types[name] for image, types in held.items() if name in types})
+        for name in {**before, **after}
+    }
 
 
-def _image(frame: DataFrame, name: str, fields: Mapping[str, DataType]) -> Column:
-    kind = frame.schema[name].dataType
-    own = set(kind.names) if isinstance(kind, StructType) else set()
-    values = [
-        (functions.col(name)[field] if field in own else functions.lit(None)).cast(type_).alias(field)
-        for field, type_ in fields.items()
-    ]
-    return functions.when(functions.col(name).isNotNull(), functions.struct(*values))
+def _shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
+    """The type for values that come from several places, by these: that of the first where none is wider."""
+    told = [kind for kind in types.values() if not isinstance(kind, NullType)] or list(types.values())
+    first, *others = told
+    if all(kind == first for kind in others):
+        return first
+    mine, theirs = (iceberg_type(kind, name) for kind in told)
+    common = common_type(mine, theirs)
+    if common is None:
+        held = " and ".join(f"{iceberg_type(kind, name)} in `{place}`" for place, kind in types.items())
+        raise DataError(
+            "images-differ",
+            f"The column {name!r} is {held}: no type holds the values of both.",
+            fix="Let the source send one type, or say the columns' types where it is read.",
+        )
+    return spark_type(common)
+
+
+def _as_type(value: Column, data: DataType, kind: DataType, path: str, sink: SinkSpec) -> Converted:
+    if data == kind or isinstance(data, NullType):
+        return Converted(value.cast(kind))
+    made = aligned_value(value, data, iceberg_type(kind, path), path, sink)
+    # What is the same for Iceberg may still be narrower in Spark.
+    return Converted(made.value.cast(kind), made.error)
+
+
+def _image(frame: DataFrame, name: str, fields: Mapping[str, DataType], sink: SinkSpec) -> tuple[Column, dict[str, Column]]:
+    """An image of the row, and what is wrong with its columns where something can be."""
+    own, image = _types_within(frame, name), functions.col(name)
+    made = {
+        field: _as_type(image[field], own[field], kind, f"{name}.{field}", sink)
+        if field in own
+        else Converted(functions.lit(None).cast(kind))
+        for field, kind in fields.items()
+    }
+    row = functions.when(image.isNotNull(), functions.struct(*[one.value.alias(field) for field, one in made.items()]))
+    return row, {field: one.error for field, one in made.items() if one.error is not None}
+
+
+def _types_within(frame: DataFrame, column: str) -> dict[str, DataType]:
+    kind = frame.schema[column].dataType
+    return {field.name: field.dataType for field in kind.fields} if isinstance(kind, StructType) else {}
 
 
 def _same(before: Column, after: Column, keys: Sequence[str]) -> Column:

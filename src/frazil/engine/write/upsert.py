@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, functions
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
 from frazil.engine.schema import quoted
-from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose, misread
+from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose, misread, unfit_for_duckdb
 from frazil.engine.write.ground import Ground, Written, together
 from frazil.engine.write.latest import Survey, latest
 from frazil.engine.write.merge import merge
@@ -25,7 +25,7 @@ ROWS_A_TASK = 250_000
 def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
     table, sink = ground.table, ground.sink
-    with latest(fit.applied(frame), fit.keys, sink.combine) as (last, survey):
+    with latest(fit.applied(frame), fit.keys, sink) as (last, survey):
         facts = Facts(
             empty=table.holds_no_files,
             disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
@@ -34,6 +34,7 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
             unchanged=survey.unchanged,
             lacks_columns=fit.lacks_parts,
             misread=misread(fit.keys, fit.schema),
+            unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
         )
         choice = choose(sink, facts)
         if choice.way == MERGE:

@@ -99,9 +99,7 @@ class Messages:
                 raise _exists(name, "key_prefix")
             if name in columns:
                 same = one.dataType == kinds[name]
-                columns[name] = sf.when(column(_VALUE).isNull(), value if same else value.try_cast(kinds[name])).otherwise(
-                    columns[name]
-                )
+                columns[name] = sf.coalesce(columns[name], value if same else value.try_cast(kinds[name]))
             else:
                 columns[name] = value
         return columns
