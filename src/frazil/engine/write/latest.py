@@ -151,7 +151,7 @@ def _with_beginnings(frame: DataFrame, keys: Sequence[str], options: ChangeOptio
     gone = functions.when(is_gone & ~functions.col(LEFT) if LEFT in frame.columns else is_gone, order)
     frame = frame.withColumn(_NEWEST, functions.max(order).over(of_key))
     frame = frame.withColumn(GONE_AT, functions.max(gone).over(of_key)).drop(_NEWEST)
-    if MOVED not in frame.columns or UNCHANGED not in frame.columns:
+    if MOVED not in frame.columns:
         return frame
     moved = functions.max(functions.when(functions.col(MOVED), order)).over(of_key)
     stays = functions.col(GONE_AT).isNull() | (functions.col(MOVED_AT) > functions.col(GONE_AT))
