@@ -38,7 +38,13 @@ def run(
     listeners: Sequence[Listener] = (),
     stop: threading.Event | None = None,
 ) -> None:
-    """Runs the enabled pipelines of a file (or those named) until each is done or ``stop`` is set."""
-    from frazil.engine.runner import run_project
+    """Runs the enabled pipelines of a file (or those named) until each is done or ``stop`` is set.
 
-    run_project(load(file, env), once=once, listeners=listeners, stop=stop, only=only)
+    Health and metrics are served, and logs written, where the file's settings name them.
+    """
+    from frazil.engine.runner import run_project, selected
+    from frazil.observe.surroundings import surroundings
+
+    project = load(file, env)
+    with surroundings(project.settings, selected(project, only)) as around:
+        run_project(project, once=once, listeners=(*listeners, *around), stop=stop, only=only)

@@ -195,12 +195,28 @@ def test_a_store_that_may_not_be_written(frazil: Frazil, tmp_path: Path) -> None
     assert "Traceback" not in told.err
 
 
+def test_each_that_fails_is_told(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path, rows=50)
+    names = ("one", "two")
+    sinks = "".join(f"  {name}:\n    connector: iceberg\n    config: {lost_config(tmp_path, name)}\n" for name in names)
+    pipelines = "".join(f"  {name}: {{source: numbers, sink: {name}}}\n" for name in names)
+    file.write_text(file.read_text().replace("\npipelines:\n", f"\n{sinks}pipelines:\n{pipelines}"))
+    told = frazil("run", "--once")
+    assert told.code == 78
+    for name in names:
+        assert f"Table shop.{name} does not exist and auto_create_table is disabled" in told.err
+    assert len(frazil("run", "--once", "--json").json["errors"]) == 2
+
+
+def lost_config(folder: Path, table: str) -> str:
+    catalog = f"{{type: sql, sql: {{uri: 'sqlite:///{folder}/catalog.db', warehouse: '{folder}/warehouse'}}}}"
+    return f"{{catalog: {catalog}, namespace: shop, table: {table}, auto_create_table: false}}"
+
+
 def test_one_that_fails_does_not_hide_the_other_in_json(frazil: Frazil, tmp_path: Path) -> None:
     file = sql_pipeline(tmp_path, rows=50)
     text = file.read_text().replace("pipelines:\n", "pipelines:\n  lost: {source: numbers, sink: strict}\n")
-    catalog = f"{{type: sql, sql: {{uri: 'sqlite:///{tmp_path}/catalog.db', warehouse: '{tmp_path}/warehouse'}}}}"
-    config = f"{{catalog: {catalog}, namespace: shop, table: lost, auto_create_table: false}}"
-    sink = f"  strict:\n    connector: iceberg\n    config: {config}\n"
+    sink = f"  strict:\n    connector: iceberg\n    config: {lost_config(tmp_path, 'lost')}\n"
     file.write_text(text.replace("\npipelines:", f"\n{sink}pipelines:"))
     told = frazil("run", "--once", "--json")
     assert told.code == 78

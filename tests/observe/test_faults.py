@@ -1,10 +1,12 @@
-"""Errors of the storage, told by their words and not by the digits in the names of files."""
+"""Errors of the storage, told by their words and not by the digits in the names of files; and of catalogs, by their packages."""
 
 from __future__ import annotations
 
 import pytest
 
-from frazil.observe.faults import storage_failed
+from frazil.errors import FrazilError
+from frazil.model.catalog import CatalogSpec
+from frazil.observe.faults import storage_failed, translated
 
 PROBE = "s3://bucket/warehouse/.frazil-check-a401f403c4"
 
@@ -21,3 +23,61 @@ PROBE = "s3://bucket/warehouse/.frazil-check-a401f403c4"
 def test_what_the_storage_said_decides(reason: str, code: str) -> None:
     told = storage_failed(OSError(f"When writing '{PROBE}': {reason}"), "s3://bucket/warehouse")
     assert told.code == code
+
+
+# The packages botocore and thrift cannot be had here. These are made after theirs: the module, the name, what is kind of what.
+BotoCoreError = type("BotoCoreError", (Exception,), {"__module__": "botocore.exceptions"})
+VendoredError = type("RequestException", (OSError,), {"__module__": "botocore.vendored.requests.exceptions"})
+TException = type("TException", (Exception,), {"__module__": "thrift.Thrift"})
+
+
+def of_botocore(name: str, words: str, *kinds: type[Exception]) -> Exception:
+    made: Exception = type(name, kinds or (BotoCoreError,), {"__module__": "botocore.exceptions"})(words)
+    return made
+
+
+def client_error(code: str) -> Exception:
+    error = of_botocore("ClientError", f"An error occurred ({code}) when calling the GetDatabase operation", Exception)
+    error.response = {"Error": {"Code": code, "Message": "..."}}  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "exit_code"),
+    [
+        (of_botocore("EndpointConnectionError", "Could not connect to the endpoint URL"), "catalog-unreachable", 75),
+        (of_botocore("ConnectTimeoutError", "Connect timeout", BotoCoreError, VendoredError), "catalog-unreachable", 75),
+        (client_error("ThrottlingException"), "catalog-unreachable", 75),
+        (of_botocore("NoCredentialsError", "Unable to locate credentials"), "not-authorized", 78),
+        (client_error("UnrecognizedClientException"), "not-authorized", 78),
+        (client_error("ExpiredTokenException"), "not-authorized", 78),
+        (client_error("AccessDeniedException"), "no-permission", 1),
+        (client_error("AccessDenied"), "no-permission", 1),
+        (of_botocore("ProfileNotFound", "The config profile (shop) could not be found"), "catalog-settings", 78),
+    ],
+)
+def test_what_amazons_library_raises(error: Exception, code: str, exit_code: int) -> None:
+    spec = CatalogSpec.model_validate({"type": "glue", "warehouse": "s3://bucket/w", "glue": {"region": "eu-west-1"}})
+    with pytest.raises(FrazilError) as told, translated(spec):
+        raise error
+    assert (told.value.code, told.value.exit_code) == (code, exit_code)
+    assert told.value.message.startswith("Failed to connect to catalog at ")
+    assert str(error) in told.value.message
+    assert told.value.fix
+
+
+def test_what_thrift_raises_of_a_metastore() -> None:
+    spec = CatalogSpec.model_validate({"type": "hive", "hive": {"uri": "thrift://127.0.0.1:9083", "warehouse": "/w"}})
+    kind = type("TTransportException", (TException,), {"__module__": "thrift.transport.TTransport"})
+    with pytest.raises(FrazilError) as told, translated(spec):
+        raise kind("Could not connect to any of [('127.0.0.1', 9083)]")
+    assert (told.value.code, told.value.exit_code) == ("catalog-unreachable", 75)
+    assert told.value.message == (
+        "Failed to connect to catalog at thrift://127.0.0.1:9083: Could not connect to any of [('127.0.0.1', 9083)]"
+    )
+
+
+def test_an_error_of_nobody_known_stays_what_it_is() -> None:
+    spec = CatalogSpec.model_validate({"type": "hive", "hive": {"uri": "thrift://127.0.0.1:9083", "warehouse": "/w"}})
+    with pytest.raises(ZeroDivisionError), translated(spec):
+        raise ZeroDivisionError

@@ -169,13 +169,13 @@ def test_watching_pipelines_takes_their_flush_intervals() -> None:
         return PipelineSpec(name=name, source_name="s", source=GeneratorSource(), sink_name="k", sink=sink, enabled=enabled)
 
     clock = Clock()
-    health = Health.watching([spec("quick", 1), spec("slow", 60), spec("off", 1, enabled=False)], clock=clock)
-    assert sorted(health.report().pipelines) == ["quick", "slow"]
-    for name in ("quick", "slow"):
+    health = Health.watching([spec("quick", 1), spec("slow", 60), spec("by-name", 1, enabled=False)], clock=clock)
+    assert sorted(health.report().pipelines) == ["by-name", "quick", "slow"]
+    for name in ("quick", "slow", "by-name"):
         health(started(name))
         health(Waiting(name, 1))
     clock.now += STALE_SECONDS + 1
-    assert (state(health, "quick"), state(health, "slow")) == ("stale", "running")
+    assert (state(health, "quick"), state(health, "slow"), state(health, "by-name")) == ("stale", "running", "stale")
     clock.now += 600 - STALE_SECONDS
     assert state(health, "slow") == "stale"
 

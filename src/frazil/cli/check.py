@@ -95,14 +95,15 @@ def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
 
 def _check_with_spark(name: str, source: SourceSpec, project: ProjectSpec) -> None:
     """In the session of a pipeline that reads the source, so that the catalog of its sink is known by name."""
-    from frazil.engine.catalogs import catalog_settings
-    from frazil.engine.runner import start_spark
-    from frazil.engine.session import session_for
+    from frazil.engine.discover import looking_session
     from frazil.sources import open_source
 
     readers = [pipeline for pipeline in project.pipelines if pipeline.source_name == name]
-    spark = start_spark(readers, project.settings, [source])
-    open_source(source, session_for(spark, catalog_settings(readers[0].sink)) if readers else spark).check()
+    opened = open_source(source, looking_session(source, readers, project.settings))
+    try:
+        opened.check()
+    finally:
+        opened.close()
 
 
 def exit_code(errors: Iterable[FrazilError]) -> int:

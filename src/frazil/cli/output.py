@@ -110,8 +110,9 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
 
 
 def all_errors(error: FrazilError) -> Sequence[FrazilError]:
-    """The problems that an error stands for: a file may have several at once."""
-    return error.errors if isinstance(error, ConfigErrors) else (error,)
+    """The problems that an error stands for: a file may have several at once, and so may several pipelines."""
+    own = error.errors if isinstance(error, ConfigErrors) else (error,)
+    return [*own, *(one for other in error.beside for one in all_errors(other))]
 
 
 def error_document(error: FrazilError) -> dict[str, Any]:

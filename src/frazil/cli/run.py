@@ -131,24 +131,21 @@ def surrounded(
     stop: threading.Event | None = None,
 ) -> None:
     """Does the work with everything around it: logs, metrics, health, signals."""
-    from frazil.observe.health import Health
     from frazil.observe.logs import configure
-    from frazil.observe.metrics import Metrics
-    from frazil.observe.web import Web
+    from frazil.observe.surroundings import only_asked, served
 
     configure("debug" if call.output.debug else settings.log_level, settings.log_format)
-    metrics, health = Metrics(), Health.watching(pipelines)
     say = announcer(call, settings)
     with (
         Stopping(lambda message: say("stopping", message), stop) as stopping,
-        Web(served(settings, once=once), metrics, health) as web,
+        # Runs that end by themselves are short, and several may run side by side.
+        served(only_asked(settings) if once else settings, pipelines) as web,
     ):
         for purpose in ("health", "metrics"):
             if purpose in web.urls:
                 say("serving", f"{purpose}: {web.urls[purpose]}")
         say("starting", "starting Spark ...")
-        everybody: list[Listener] = [metrics, health, *listeners]
-        run_beside(lambda: work(everybody, stopping.event))
+        run_beside(lambda: work([*web.listeners, *listeners], stopping.event))
 
 
 def announcer(call: Call, settings: Settings) -> Callable[[str, str], None]:
@@ -158,14 +155,6 @@ def announcer(call: Call, settings: Settings) -> Callable[[str, str], None]:
 
         return lambda event, message: logger().info(event, message=message)
     return lambda _, message: call.output.say(message, "dim")
-
-
-def served(settings: Settings, *, once: bool) -> Settings:
-    """With --once only those servers that the file itself asks for: such runs are short, and several may run side by side."""
-    if not once:
-        return settings
-    unasked = [name for name in ("health", "metrics") if name not in settings.model_fields_set]
-    return settings.model_copy(update={name: getattr(settings, name).model_copy(update={"enabled": False}) for name in unasked})
 
 
 @contextmanager

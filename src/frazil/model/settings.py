@@ -63,11 +63,22 @@ class SparkSettings(Model):
     conf: Texts = Field(default_factory=dict, description="Any Spark option.")
 
 
+# Levels that others have, and what they mean here.
+_LEVELS = {"trace": "debug", "critical": "error"}
+
+
+def _with_levels_of_others(schema: dict[str, Any]) -> None:
+    schema["enum"] += _LEVELS
+
+
 class Settings(Model):
     """Settings of a run."""
 
     state_dir: str | None = Field(
-        None, description="Folder for what may be lost: Spark's scratch and checkpoints of stateful queries."
+        None,
+        min_length=1,
+        description="Folder for what may be lost: the scratch of a Spark that frazil starts, unless `spark.conf` "
+        "has its own `spark.local.dir`. It is made when it is missing.",
     )
     retry: RetrySettings = Field(RetrySettings(), description="How a failed call is tried again.")
     restart: RestartSettings = Field(RestartSettings(), description="How a pipeline that failed is started again.")
@@ -79,7 +90,11 @@ class Settings(Model):
     )
     health: HealthSettings = Field(HealthSettings(), description="Where health answers.")
     metrics: MetricsSettings = Field(MetricsSettings(), description="Where metrics answer.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description="Least level that is logged; `trace` means `debug`, `critical` means `error`.",
+        json_schema_extra=_with_levels_of_others,
+    )
     log_format: Literal["text", "json"] = Field("text", description="Form of the log.")
     spark: SparkSettings = Field(SparkSettings(), description="The Spark that does the work.")
 
@@ -87,5 +102,5 @@ class Settings(Model):
     @classmethod
     def _lower(cls, value: Any) -> Any:
         if isinstance(value, str):
-            return {"warn": "warning"}.get(value.lower(), value.lower())
+            return {"warn": "warning", **_LEVELS}.get(value.lower(), value.lower())
         return value

@@ -26,6 +26,9 @@ ANSWER_SECONDS = 10
 _OTHER_NAMES = {
     "adls.auth.shared-key.account.name": "adls.account-name",
     "adls.auth.shared-key.account.key": "adls.account-key",
+    "rest.access-key-id": "client.access-key-id",
+    "rest.secret-access-key": "client.secret-access-key",
+    "rest.session-token": "client.session-token",
 }
 _JAVA_ONLY = ("type", "cache-enabled", "catalog-impl", "io-impl", "jdbc.schema-version", "jdbc.user", "jdbc.password")
 
@@ -96,6 +99,9 @@ def pyiceberg_properties(sink: SinkSpec) -> dict[str, Any]:
     properties: dict[str, Any] = {_OTHER_NAMES.get(key, key): value for key, value in options.items() if key not in _JAVA_ONLY}
     if sink.catalog.type is CatalogType.SQL:
         properties["uri"] = sqlalchemy_uri(options)
+    if "client.access-key-id" in properties:
+        # PyArrow takes no role beside keys. The catalog can only be asked with these; its files may be readable with them, too.
+        properties.pop("s3.role-arn", None)
     if sink.s3 is not None:
         properties.setdefault("s3.connect-timeout", str(ANSWER_SECONDS))
         virtual = bool(sink.s3.endpoint) and not sink.s3.path_style_access

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from frazil.observe.lake import local_path, open_table
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
 
 # Catalogs that nobody but the run's own Spark can see.
 INSIDE_THE_RUN = (CatalogType.MEMORY, CatalogType.SPARK)
@@ -52,22 +53,44 @@ class Check:
 
 
 def check_sink(name: str, sink: SinkSpec) -> Iterator[Check]:
-    """The steps of one sink, each as soon as it is done. Without a catalog the later ones are left out."""
+    """The steps of one sink, each as soon as it is done. Without a catalog the later ones are left out.
+
+    Of a sink with many tables, each that the file names is looked at.
+    """
     subject = f"sink {name}"
-    steps = {"names": _check_names, "catalog": check_catalog, "table": _check_table, "storage": _check_storage}
-    for step, attempt in steps.items():
-        try:
-            yield Check(subject, step, attempt(sink))
-        except FrazilError as error:
-            yield Check.failed(subject, step, error)
-            if step in ("names", "catalog"):
-                return
+    for step, attempt in (("names", _check_names), ("catalog", check_catalog)):
+        done = _tried(subject, step, attempt, sink)
+        yield done
+        if not done.passed:
+            return
+    tables = known_tables(sink)
+    for table in tables:
+        yield _tried(subject, "table", _check_table, table)
+    yield from _check_storages(subject, tables)
+
+
+def _tried(subject: str, step: str, attempt: Callable[[SinkSpec], str], sink: SinkSpec) -> Check:
+    try:
+        return Check(subject, step, attempt(sink))
+    except FrazilError as error:
+        return Check.failed(subject, step, error)
+
+
+def known_tables(sink: SinkSpec) -> tuple[SinkSpec, ...]:
+    """The sink of each table that is known before a row is read: its one, or its home and those that its route lists."""
+    route = sink.route
+    if route is None:
+        return (sink,)
+    names = dict.fromkeys(route.table_of(value) or value for value in route.tables)
+    return (sink.home, *(sink.routed(name) for name in names))
 
 
 def _check_names(sink: SinkSpec) -> str:
-    for key, what in (("namespace", "Namespace"), ("table", "Table name")):
-        if not getattr(sink, key):
+    for key, what, given in (("namespace", "Namespace", sink.namespace), ("table", "Table name", sink.home_table)):
+        if not given:
             raise ConfigError(f"{key}-required", f"{what} is required", fix=f"Add {key}: to the sink.")
+    if sink.route is not None:
+        return f"writes to tables of {sink.namespace}, by the {sink.route.decides} of each row"
     return f"writes to {sink.full_name}"
 
 
@@ -121,10 +144,22 @@ def _check_table(sink: SinkSpec) -> str:
     return f"table {sink.full_name} does not exist yet and will be made by the first run"
 
 
-def _check_storage(sink: SinkSpec) -> str:
+def _check_storages(subject: str, sinks: Sequence[SinkSpec]) -> Iterator[Check]:
+    """Where the files of these tables are, or will be: each place once."""
+    seen: set[str | None] = set()
+    for sink in sinks:
+        try:
+            table = open_table(sink) if sink.catalog.type not in INSIDE_THE_RUN else None
+            location = table.location() if table is not None else planned_location(sink)
+            if location not in seen:
+                seen.add(location)
+                yield Check(subject, "storage", _check_storage(sink, table, location))
+        except FrazilError as error:
+            yield Check.failed(subject, "storage", error)
+
+
+def _check_storage(sink: SinkSpec, table: Table | None, location: str | None) -> str:
     """Writes, reads and deletes a probe where the table's files are, or will be."""
-    table = open_table(sink) if sink.catalog.type not in INSIDE_THE_RUN else None
-    location = table.location() if table is not None else planned_location(sink)
     if location is None:
         return "the catalog decides where a new table is put: its storage can be checked when the table exists"
     if (path := local_path(location)) is not None:

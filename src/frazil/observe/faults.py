@@ -20,6 +20,27 @@ _PACKAGES = {
     "adlfs": "pyiceberg[adlfs]",
 }
 
+# What Amazon's library and its services say of credentials that are missing, wrong or too old.
+_AMAZON_CREDENTIALS = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "IncompleteSignatureException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+)
+_AMAZON_SETTINGS = ("InvalidRegionError", "ProfileNotFound")
+
 Describe = Callable[[Exception, CatalogSpec], FrazilError]
 
 
@@ -39,7 +60,16 @@ def translated(spec: CatalogSpec) -> Iterator[None]:
 
 def explain(error: Exception, spec: CatalogSpec) -> FrazilError | None:
     """The error in words for people, or None when nothing more is known than its own."""
+    if _is_of("botocore", error):
+        return _amazon_failed(error, spec)
+    if _is_of("thrift", error):
+        return unreachable(spec, first_line(error))
     return next((describe(error, spec) for kinds, describe in _known() if isinstance(error, kinds)), None)
+
+
+def _is_of(package: str, error: Exception) -> bool:
+    """Whether an error, or one that it is a kind of, comes from a package, which need not be installed to ask."""
+    return any(kind.__module__.partition(".")[0] == package for kind in type(error).__mro__)
 
 
 def _known() -> tuple[tuple[tuple[type[Exception], ...], Describe], ...]:
@@ -92,6 +122,20 @@ def _not_authorized(error: Exception, spec: CatalogSpec) -> FrazilError:
 def _forbidden(error: Exception, spec: CatalogSpec) -> FrazilError:
     text = f"{_failed(spec)}: access denied ({first_line(error)})"
     return DataError("no-permission", text, fix="Check the permissions of the user or role in the catalog.")
+
+
+def _amazon_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
+    """What Amazon's library says: by the name of the exception, or by the code in the answer of the service."""
+    said = getattr(error, "response", {}).get("Error", {}).get("Code", "") or type(error).__name__
+    if said.startswith("AccessDenied"):
+        return _forbidden(error, spec)
+    if said in _AMAZON_CREDENTIALS:
+        return _not_authorized(error, spec)
+    if said in _AMAZON_SETTINGS:
+        return ConfigError(
+            "catalog-settings", f"{_failed(spec)}: {first_line(error)}", fix="Check catalog.glue.region and profile."
+        )
+    return unreachable(spec, first_line(error))
 
 
 def _not_a_catalog(error: Exception, spec: CatalogSpec) -> FrazilError:

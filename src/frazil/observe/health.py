@@ -209,8 +209,8 @@ class Health:
 
     @classmethod
     def watching(cls, pipelines: Iterable[PipelineSpec], *, clock: Callable[[], float] = time.monotonic) -> Health:
-        """The health of these pipelines; those that are not enabled are left out."""
-        intervals = {spec.name: spec.sink.flush_interval_secs for spec in pipelines if spec.enabled}
+        """The health of these pipelines, which are those that run: one that is not enabled may be run by its name."""
+        intervals = {spec.name: spec.sink.flush_interval_secs for spec in pipelines}
         stale_after = {name: max(STALE_INTERVALS * secs, STALE_SECONDS) for name, secs in intervals.items()}
         return cls(intervals, stale_after=stale_after, clock=clock)
 

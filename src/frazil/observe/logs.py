@@ -1,8 +1,8 @@
 """Structured logs on stderr: text for people, JSON lines by option, and no secret in either.
 
 frazil logs through the standard library's logger ``frazil``, so that a program that uses it as a library sees its records
-where it wants them. :func:`configure` is for frazil's own command line: it also takes what other libraries log, from
-warnings up, and gives it the same form.
+where it wants them. :func:`configure` is for frazil's own command line, and for programs whose settings ask for logs: it also
+takes what other libraries log, from warnings up, and gives it the same form.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from frazil.model.events import (
     Waiting,
 )
 from frazil.model.secrets import MASK, is_secret_name, scrub
+from frazil.model.settings import Settings
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
@@ -57,7 +58,7 @@ def configure(level: str = "info", log_format: Literal["text", "json"] = "text")
     handler = _StderrHandler()
     handler.setFormatter(_Formatter(_renderer(log_format)))
     root.addHandler(handler)
-    threshold = logging.getLevelNamesMapping()[level.upper()]
+    threshold = _threshold(level)
     root.setLevel(max(logging.WARNING, threshold))
     logging.getLogger(LOGGER).setLevel(threshold)
     structlog.configure(
@@ -65,6 +66,25 @@ def configure(level: str = "info", log_format: Literal["text", "json"] = "text")
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=lambda *names: logging.getLogger(names[0] if names else LOGGER),
     )
+
+
+def _threshold(level: str) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
+
+
+def configure_where_asked(settings: Settings) -> tuple[LogEvents, ...]:
+    """Logs as the settings of a program's pipelines name it themselves, and what events must be told to for that.
+
+    A program that has handlers of its own keeps them, and only the level is set, unless a form is named, too.
+    """
+    asked = settings.model_fields_set & {"log_level", "log_format"}
+    if not asked:
+        return ()
+    if "log_format" in asked or all(isinstance(handler, _StderrHandler) for handler in logging.getLogger().handlers):
+        configure(settings.log_level, settings.log_format)
+    else:
+        logging.getLogger(LOGGER).setLevel(_threshold(settings.log_level))
+    return (LogEvents(),)
 
 
 def logger(name: str = LOGGER) -> BoundLogger:

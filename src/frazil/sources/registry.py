@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from frazil.model.discovery import Discovery
     from frazil.model.pipeline import LetterTopic
 
 
@@ -121,6 +122,13 @@ def check_database(spec: PostgresCdcSource) -> str:
             fix="Set wal_level = logical, and restart the server.",
         )
     return f"connected to PostgreSQL at {login}"
+
+
+def database_tables(name: str, spec: PostgresCdcSource) -> Discovery:
+    """What the database of a source has to offer, for which no Spark is needed."""
+    with _package_of_postgres():
+        from frazil.sources.postgres.offers import discovered
+    return discovered(name, spec)
 
 
 @contextmanager

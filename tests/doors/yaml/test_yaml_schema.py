@@ -103,6 +103,8 @@ def test_mistakes_are_marked(text: str, places: list[str]) -> None:
         file_text(entry="rate_limit: ${LIMIT}\n", source="topic: a\n"),
         file_text(top="x-mine: [1, {a: b}]\nversion: 1.0\n"),
         file_text(top="settings: {log_level: '${LEVEL:-info}', spark: {conf: {spark.x: 5}}}\n"),
+        file_text(top="settings: {log_level: trace}\n"),
+        file_text(top="settings: {log_level: CRITICAL}\n"),
         template("any"),
     ],
 )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CODE = "pipeline-option"
 SOURCES: dict[str, type[Model]] = {kind.model_fields["connector"].default: kind for kind in CONNECTORS}
 KINDS: dict[str, type[Transform]] = {kind.model_fields["type"].default: kind for kind in TRANSFORMS}
+# Settings that say how several pipelines run beside each other.
+_OF_SEVERAL = ("parallel", "on_failure")
 
 
 class Pipeline:
@@ -39,7 +41,7 @@ class Pipeline:
     entry of a file, with its settings under ``config``, is fine, too. What is wrong is told here, with the argument's path.
 
     ``name`` is the pipeline's stable identity in the table's ledger, together with the sink's ``id``; the table's name when left
-    out. Listeners are told of every event.
+    out. Listeners are told of every event. Of ``settings``, health, metrics and logs take effect where they are named.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Pipeline:
         }
         self.spec: PipelineSpec = _value(PipelineSpec, given, "")
         self.settings: Settings = _value(Settings, settings or {}, "settings")
+        _require_settings_of_one(self.settings)
         self._listeners = tuple(listeners)
         remember(secret_values(self.spec))
         remember(secret_values(self.settings))
@@ -86,9 +89,12 @@ class Pipeline:
 
     def _run(self, listeners: Sequence[Listener], stop: threading.Event, *, once: bool) -> Totals:
         from frazil.engine.runner import run_pipeline, start_spark
+        from frazil.observe.surroundings import surroundings
 
-        spark = start_spark([self.spec], self.settings)
-        return run_pipeline(self.spec, self.settings, spark, told_to((*self._listeners, *listeners)), stop, once=once)
+        with surroundings(self.settings, [self.spec]) as around:
+            spark = start_spark([self.spec], self.settings)
+            everybody = told_to((*self._listeners, *listeners, *around))
+            return run_pipeline(self.spec, self.settings, spark, everybody, stop, once=once)
 
     def start(self) -> Running:
         """Runs in the background, as a notebook wants it, until its `stop()` is called."""
@@ -211,6 +217,19 @@ def _options(given: Any, argument: str, beside: tuple[str, ...]) -> dict[str, An
     if not isinstance(config, Mapping) or not set(given) <= {"config", *beside}:
         return dict(given)
     return {name: value for name, value in given.items() if name != "config"} | dict(config)
+
+
+def _require_settings_of_one(settings: Settings) -> None:
+    """Refuses what says how several pipelines run beside each other."""
+    if given := [name for name in _OF_SEVERAL if name in settings.model_fields_set]:
+        raise ConfigErrors(
+            ConfigError(
+                CODE,
+                f"settings.{name}: it has no meaning for one pipeline.",
+                fix="Leave it out. Several pipelines stand in a file, which frazil.run() runs.",
+            )
+            for name in given
+        )
 
 
 def _transform(number: int, given: Any) -> Transform:

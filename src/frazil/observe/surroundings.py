@@ -1,0 +1,51 @@
+"""What stands around pipelines that run: their metrics and health over HTTP, and logs. The same for every door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from frazil.model.events import Listener
+from frazil.model.pipeline import PipelineSpec
+from frazil.model.settings import Settings
+from frazil.observe.health import Health
+from frazil.observe.logs import configure_where_asked, logger
+from frazil.observe.metrics import Metrics
+from frazil.observe.web import Web
+
+
+@dataclass(frozen=True)
+class Served:
+    """What answers over HTTP: who must be told of events for that, and the addresses by purpose."""
+
+    listeners: tuple[Listener, ...]
+    urls: Mapping[str, str]
+
+
+@contextmanager
+def served(settings: Settings, pipelines: Iterable[PipelineSpec]) -> Iterator[Served]:
+    """Metrics and health of these pipelines, answered as the settings say while the context is open."""
+    metrics, health = Metrics(), Health.watching(pipelines)
+    with Web(settings, metrics, health) as web:
+        yield Served((metrics, health), web.urls)
+
+
+def only_asked(settings: Settings) -> Settings:
+    """The settings with those endpoints alone that they name themselves; the others are off, whatever the default is."""
+    unasked = [name for name in ("health", "metrics") if name not in settings.model_fields_set]
+    return settings.model_copy(update={name: getattr(settings, name).model_copy(update={"enabled": False}) for name in unasked})
+
+
+@contextmanager
+def surroundings(settings: Settings, pipelines: Iterable[PipelineSpec]) -> Iterator[tuple[Listener, ...]]:
+    """What a program of the user's has around these pipelines, and who must be told of events for it.
+
+    That is what the settings name themselves, and nothing else: a program has ports and logs of its own.
+    """
+    logs = configure_where_asked(settings)
+    with served(only_asked(settings), pipelines) as web:
+        for purpose in ("health", "metrics"):
+            if purpose in web.urls:
+                logger().info("serving", message=f"{purpose}: {web.urls[purpose]}")
+        yield (*web.listeners, *logs)
