@@ -16,6 +16,8 @@ BASE = ("frazil.errors", "frazil.version")
 MODEL = ("frazil.model", "frazil.model.*", *BASE)
 ENGINE = ("frazil.engine", "frazil.engine.*")
 SOURCES = ("frazil.sources", "frazil.sources.*")
+# What the engine knows of values and types, which whoever reads them needs, too.
+SHARED = ("types", "common_type", "schema", "kafka", "json_rows", "avro", "coerce")
 OBSERVE = ("frazil.observe", "frazil.observe.*")
 READING = ("frazil.reading", "frazil.reading.*")
 BELOW_DOORS = (*ENGINE, *SOURCES, *OBSERVE, *READING, *MODEL)
@@ -28,7 +30,10 @@ ALLOWED = {
     # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
     # A message's values become those of declared columns as a row's do.
     # Plain JSON messages are read by frazil's own Java. JSON that is made of values is the same everywhere.
-    "sources": (*(f"frazil.engine.{name}" for name in ("types", "schema", "kafka", "json_rows", "avro", "coerce")), *MODEL),
+    "sources": (
+        *(f"frazil.engine.{name}" for name in ("types", "common_type", "schema", "kafka", "json_rows", "avro", "coerce")),
+        *MODEL,
+    ),
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.

@@ -49,6 +49,13 @@ def test_after_a_restart_a_file_older_than_the_window_is_taken_as_read() -> None
     assert pending(read(BEGINNING, newest), newest, ancient) == []
 
 
+def test_a_larger_window_makes_nothing_new_that_was_read() -> None:
+    early, newest = file("early", NOW - 2 * HOUR), file("a", NOW)
+    bookmark = Bookmark.from_position(read(BEGINNING, early, newest).to_position())
+    assert pending(bookmark, early, newest, window_ms=10 * HOUR) == []
+    assert pending(bookmark, early, newest, window_ms=0) == []
+
+
 def test_files_of_the_same_moment_are_told_apart_without_a_window() -> None:
     one, other = file("one", NOW), file("other", NOW)
     assert pending(read(BEGINNING, one, window_ms=0), one, other, window_ms=0) == ["other"]
@@ -62,6 +69,97 @@ def test_within_a_process_a_file_that_comes_later_is_new_however_old_its_time() 
     assert watch.pending([newest, ancient]) == [ancient], "it stays new until it is read"
     watch.advance([ancient], watch.bookmark.after([ancient], HOUR, NOW))
     assert watch.pending([newest, ancient]) == []
+
+
+def committed(bookmark: Bookmark, listing: list[FileEntry], count: int = 100) -> Bookmark:
+    """The bookmark after the next batch, as it comes back from the ledger."""
+    pending = Watch(bookmark, HOUR, NOW).pending(listing)
+    after = bookmark.after(pending[:count], HOUR, NOW).above(listing, pending[count:], HOUR, NOW)
+    return Bookmark.from_position(after.to_position())
+
+
+ARCHIVE = [file(f"old{number}", NOW - (9 - number) * HOUR, arrived_ms=NOW - (9 - number) * HOUR) for number in range(9)]
+
+
+def test_a_file_that_was_seen_and_not_committed_is_new_after_a_restart_however_old_its_time() -> None:
+    bookmark = committed(BEGINNING, ARCHIVE)
+    ancient = file("ancient", 5, arrived_ms=NOW + 10)
+    watch = Watch(bookmark, HOUR, NOW)
+    assert watch.pending(ARCHIVE) == []
+    assert watch.pending([*ARCHIVE, ancient]) == [ancient]
+    again = Watch(bookmark, HOUR, NOW + 10 * HOUR)
+    assert again.pending([*ARCHIVE, ancient]) == [ancient]
+    assert again.pending([*ARCHIVE, ancient]) == [ancient], "it stays new until it is read"
+    later = committed(bookmark, [*ARCHIVE, ancient])
+    assert Watch(later, HOUR, NOW).pending([*ARCHIVE, ancient]) == []
+
+
+def test_late_files_that_are_committed_in_parts_are_read_in_the_order_in_which_they_came() -> None:
+    bookmark = committed(BEGINNING, ARCHIVE)
+    late = [file(f"late{number}", 50 - number, arrived_ms=NOW + number) for number in range(6)]
+    new = file("new", NOW + 2, arrived_ms=NOW + 2)
+    listing = [new, *late, *ARCHIVE]
+    found: list[FileEntry] = []
+    for _ in range(4):
+        found += Watch(bookmark, HOUR, NOW + 10 * HOUR).pending(listing)[:2]
+        bookmark = committed(bookmark, listing, 2)
+    assert found == [*late, new]
+    assert Watch(bookmark, HOUR, NOW + 10 * HOUR).pending(listing) == []
+
+
+def test_a_late_file_waits_for_those_that_come_with_it() -> None:
+    watch = Watch(committed(BEGINNING, ARCHIVE), HOUR, NOW)
+    assert watch.just_came(file("ancient", 5, arrived_ms=NOW + 10), NOW)
+    assert not watch.just_came(file("ancient", 5, arrived_ms=NOW - 1000), NOW)
+    assert not watch.just_came(file("ancient", 5, arrived_ms=NOW + HOUR), NOW), "by another clock"
+    assert not watch.just_came(file("ancient", 5), NOW)
+    assert not watch.just_came(file("new", NOW, arrived_ms=NOW), NOW)
+
+
+def test_what_may_have_come_is_told_when_files_were_removed_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    bookmark = committed(BEGINNING, ARCHIVE)
+    ancient = [file(f"ancient{number}", 5, arrived_ms=NOW + 10) for number in range(7)]
+    watch = Watch(bookmark, HOUR, NOW)
+    assert watch.pending(ARCHIVE[3:]) == []
+    assert caplog.messages == [], "removing files is nothing to tell of"
+    assert Watch(bookmark, HOUR, NOW).pending([*ARCHIVE[3:], *ancient]) == []
+    (told,) = caplog.messages
+    assert told.startswith("Files older than late_window_secs may have come since the last batch: 7.")
+    assert "file:/in/ancient0 file:/in/ancient1" in told
+    assert told.endswith("file:/in/ancient4 ...")
+
+
+def test_files_that_were_read_and_are_touched_are_not_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    bookmark = committed(BEGINNING, ARCHIVE)
+    every = [replace(entry, arrived_ms=NOW + number) for number, entry in enumerate(reversed(ARCHIVE))]
+    assert Watch(bookmark, HOUR, NOW).pending(every) == [], "a folder that was restored"
+    assert caplog.messages == []
+    ancient = file("ancient", 5, arrived_ms=NOW + 10)
+    one = [replace(ARCHIVE[0], arrived_ms=NOW + 20), *ARCHIVE[1:], ancient]
+    assert Watch(bookmark, HOUR, NOW).pending(one) == []
+    assert "file:/in/ancient file:/in/old0" in caplog.text
+
+
+def test_files_of_a_folder_that_was_not_mounted_when_the_last_batch_was_committed_are_not_read_again() -> None:
+    bookmark = committed(committed(BEGINNING, ARCHIVE), [*ARCHIVE[:4], file("new", NOW + 1, arrived_ms=NOW + 1)])
+    assert Watch(bookmark, HOUR, NOW).pending(ARCHIVE) == []
+
+
+def test_a_store_that_does_not_tell_when_files_came_has_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    archive = [replace(entry, arrived_ms=None) for entry in ARCHIVE]
+    bookmark = committed(BEGINNING, archive)
+    assert Watch(bookmark, HOUR, NOW).pending([*archive[1:], file("more", NOW)]) == [file("more", NOW)]
+    assert caplog.messages == []
+    assert Watch(bookmark, HOUR, NOW).pending([*archive, file("ancient", 5)]) == []
+    assert "may have come since the last batch: 1." in caplog.text
+
+
+def test_a_bookmark_of_before_is_read_and_what_it_takes_as_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "frazil")
+    bookmark = Bookmark.from_position('{"mark_ms":1800000000000,"seen":[]}')
+    assert bookmark.behind is None
+    assert Watch(bookmark, HOUR, NOW).pending(ARCHIVE[:-2]) == []
+    assert caplog.messages == ["Files older than late_window_secs are taken as read: 7."]
 
 
 def test_names_that_appear_because_a_folder_is_mounted_again_are_not_new() -> None:
@@ -111,11 +209,24 @@ def test_a_mass_of_files_keeps_the_bookmark_small_and_none_is_read_twice_or_lost
 
 @given(st.lists(st.tuples(st.text(max_size=8), st.integers(-(2**60), 2**60), st.integers(0, 2**60)), max_size=8))
 def test_a_bookmark_survives_the_ledger(raw: list[tuple[str, int, int]]) -> None:
-    bookmark = Bookmark(7, floor=(5, "ab")).after([file(*entry) for entry in raw], 2**62, NOW)
+    files = [file(*entry) for entry in raw]
+    bookmark = Bookmark(7, floor=(5, "ab")).after(files, 2**62, NOW)
     assert Bookmark.from_position(bookmark.to_position()) == bookmark
+    above = bookmark.above(files, (), 0, NOW)
+    assert Bookmark.from_position(above.to_position()) == above
 
 
-@pytest.mark.parametrize("foreign", ['{"row":5,"time_ms":1}', '{"snapshot":3}', '{"mark_ms":1,"seen":["?"]}', '"x"', "[1]"])
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        '{"row":5,"time_ms":1}',
+        '{"snapshot":3}',
+        '{"mark_ms":1,"seen":["?"]}',
+        '{"mark_ms":1,"seen":[],"behind":[1]}',
+        '"x"',
+        "[1]",
+    ],
+)
 def test_a_position_of_another_source_halts(foreign: str) -> None:
     with pytest.raises(Halted) as caught:
         Bookmark.from_position(foreign)
@@ -130,7 +241,8 @@ def test_the_token_is_short() -> None:
 class FolderMachine(RuleBasedStateMachine):
     """A folder in which files appear in any order within the window, and a reader that crashes at any time.
 
-    The model is the list of files committed: each file that ever appeared exactly once.
+    Files older than the window appear, too, but not between a removal and the next batch. The model is the list of files
+    committed: each file that ever appeared exactly once.
     """
 
     @initialize(window=st.integers(0, 20), cap=st.integers(1, 4))
@@ -142,15 +254,20 @@ class FolderMachine(RuleBasedStateMachine):
         self.appeared: set[str] = set()
         self.committed: list[str] = []
         self.ledger = BEGINNING.to_position()
+        self.as_listed = True
         self.restart()
 
     def restart(self) -> None:
         self.watch = Watch(Bookmark.from_position(self.ledger), self.window, self.clock)
 
     def commit(self, count: int) -> bool:
-        taken = self.watch.pending(self.folder.values())[:count]
+        listing = list(self.folder.values())
+        pending = self.watch.pending(listing)
+        taken = pending[:count]
         if taken:
             bookmark = self.watch.bookmark.after(taken, self.window, self.clock, self.cap)
+            bookmark = bookmark.above(listing, pending[count:], self.window, self.clock)
+            self.as_listed = True
             self.ledger = bookmark.to_position()
             self.committed += [entry.path for entry in taken]
             self.watch.advance(taken, bookmark)
@@ -160,11 +277,12 @@ class FolderMachine(RuleBasedStateMachine):
     def time_passes(self, passed: int) -> None:
         self.clock += passed
 
-    @rule(age=st.integers(-3, 20))
+    @rule(age=st.integers(-3, 60))
     def file_appears(self, age: int) -> None:
-        """Not older than the window allows for the newest file read, nor behind the floor of those remembered."""
-        entry = file(f"f{len(self.appeared)}", self.clock - age)
-        if not self.watch.bookmark.takes_as_read(Remembered.of(entry), self.window):
+        """After a file was removed not older than the window, nor behind the floor of those remembered."""
+        self.clock += 1
+        entry = file(f"f{len(self.appeared)}", self.clock - age, arrived_ms=self.clock)
+        if self.as_listed or not self.watch.bookmark.takes_as_read(Remembered.of(entry), self.window):
             self.folder[entry.path] = entry
             self.appeared.add(entry.path)
 
@@ -174,17 +292,22 @@ class FolderMachine(RuleBasedStateMachine):
 
     @rule(crashes=st.booleans())
     def batch_is_not_committed(self, crashes: bool) -> None:
-        self.watch.pending(self.folder.values())
+        self.watch.pending(list(self.folder.values()))
         if crashes:
             self.restart()
 
-    @precondition(lambda self: set(self.folder) & set(self.committed))
+    def late_waits(self) -> bool:
+        files = (Remembered.of(entry) for path, entry in self.folder.items() if path not in self.committed)
+        return any(self.watch.bookmark.takes_as_read(file, self.window) for file in files)
+
+    @precondition(lambda self: set(self.folder) & set(self.committed) and not self.late_waits())
     @rule(data=st.data())
     def committed_file_is_removed(self, data: st.DataObject) -> None:
         path = data.draw(st.sampled_from(sorted(set(self.folder) & set(self.committed))))
         self.removed[path] = self.folder.pop(path)
+        self.as_listed = False
 
-    @precondition(lambda self: self.removed)
+    @precondition(lambda self: self.removed and not self.late_waits())
     @rule()
     def removed_files_come_back(self) -> None:
         """Those that are remembered still: who brings an old file into the folder wants it read."""
@@ -194,6 +317,7 @@ class FolderMachine(RuleBasedStateMachine):
             if not self.watch.bookmark.takes_as_read(Remembered.of(entry), self.window)
         }
         self.folder |= remembered
+        self.as_listed = False
 
     @invariant()
     def nothing_is_read_twice(self) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,18 @@ def data_of(frame: DataFrame) -> DataFrame:
 class Inbox:
     """A folder, and what a pipeline does with it: plan, read, commit."""
 
-    def __init__(self, spark: SparkSession, folder: Path, kind: str = "json", **settings: Any) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, kind: str = "json", clock: Callable[[], float] = lambda: NOW, **settings: Any
+    ) -> None:
         self.spark = spark
         self.folder = folder
+        self.clock = clock
         self.spec = FilesSource.model_validate({"path": str(folder), "format": kind, **settings})
         self.ledger: str | None = None
         self.restart()
 
     def restart(self) -> None:
-        self.source = Files(self.spec, self.spark, clock=lambda: NOW)
+        self.source = Files(self.spec, self.spark, clock=self.clock)
 
     def put(self, name: str, text: str, mtime: float = NOW) -> Path:
         path = self.folder / name
@@ -135,6 +139,30 @@ def test_a_file_older_than_the_window_is_found_while_running(spark: SparkSession
     inbox.source._watch.since_ms = 0  # type: ignore[union-attr]
     inbox.put("ancient.json", '{"id":2}\n', NOW - 90_000)
     assert inbox.batch() == ["ancient.json"]
+    assert inbox.batch() == []
+
+
+def test_a_file_older_than_the_window_that_was_seen_is_found_after_a_restart(spark: SparkSession, folder: Path) -> None:
+    now = time.time()
+    inbox = Inbox(spark, folder, late_window_secs=60, clock=time.time)
+    inbox.put("old.json", '{"id":0}\n', now - 90_000)
+    inbox.put("a.json", '{"id":1}\n', now)
+    assert inbox.batch() == ["old.json", "a.json"]
+    for number, name in enumerate(("ancient.json", "older.json", "b.json"), start=2):
+        time.sleep(0.02)  # the clock of a file system goes in steps
+        inbox.put(name, f'{{"id":{number}}}\n', now - 80_000 * (4 - number))
+    inbox.clock = lambda: time.time() + 5
+    inbox.restart()
+    first = inbox.plan(1)
+    assert first is not None, "and killed before it is committed"
+    inbox.restart()
+    cut_off = inbox.source.between(inbox.ledger, first.end)
+    assert cut_off.detail == first.detail
+    inbox.restart()
+    assert [inbox.batch(1) for _ in range(2)] == [["ancient.json"], ["older.json"]]
+    inbox.restart()
+    assert inbox.batch() == ["b.json"]
+    inbox.restart()
     assert inbox.batch() == []
 
 
@@ -249,6 +277,21 @@ def test_json_columns_are_those_of_all_files(spark: SparkSession, folder: Path) 
     inbox.put("b.json", '{"id":2.5,"new":["p"]}\n')
     rows = sorted(inbox.rows(), key=lambda row: row.id)
     assert rows == [Row(at=Row(x=1), id=1.0, new=None), Row(at=None, id=2.5, new=["p"])]
+
+
+@pytest.mark.parametrize(("kind", "text"), [("json", '{"id":1,"_metadata":{"file_path":"x"}}\n'), ("csv", "id,_metadata\n1,x\n")])
+def test_a_field_may_be_named_as_spark_names_what_it_knows_of_files(
+    spark: SparkSession, folder: Path, kind: str, text: str
+) -> None:
+    inbox = Inbox(spark, folder, kind)
+    inbox.put(f"a.{kind}", text)
+    inbox.put(f"b.{kind}", text)
+    (row, _) = inbox.rows()
+    assert row.id == 1
+    assert row["_metadata"] in ("x", Row(file_path="x"))
+    broken = Inbox(spark, folder, "json", schema={"id": "int", "_metadata": "string"})
+    broken.put("c.json", '{"id":"?","_metadata":1}\n')
+    assert "c.json" in broken.failure().message
 
 
 def test_declared_json_columns_are_read_as_declared(spark: SparkSession, folder: Path) -> None:
@@ -479,4 +522,4 @@ def test_a_position_is_small_and_readable(spark: SparkSession, folder: Path) -> 
     inbox.put("a.json", '{"id":1}\n')
     inbox.batch()
     assert inbox.ledger is not None
-    assert json.loads(inbox.ledger).keys() == {"mark_ms", "seen"}
+    assert json.loads(inbox.ledger).keys() == {"mark_ms", "seen", "floor", "behind"}

@@ -498,6 +498,7 @@ def test_the_cluster_is_told_how_far_a_group_has_come(kafka: Kafka, readers: Any
     assert reader.source.fingerprint == f"kafka:{group}"
     assert reader.values(3) == numbers(1, 3)
     assert kafka.group_offset(group, topic) is None, "not before the ledger has it"
+    reader.source.committed(reader.ledger)
     reader.plan()
     assert wait_until(lambda: kafka.group_offset(group, topic), 30, "the group's offset") == 3
 

@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
+from frazil.engine.kafka import KafkaClient
+from frazil.engine.plan import plan_pipeline
 from frazil.engine.verify import verify
 from frazil.errors import FrazilError
 from frazil.model.commit import RowCounts
@@ -213,12 +215,43 @@ def test_a_batch_of_nothing_but_empty_records_changes_nothing(kafka: Kafka, lake
     assert lake.rows("id, v") == [(1, "a")]
 
 
+def test_a_batch_of_which_no_column_is_known_changes_nothing(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, ['{"id": 1, "v": "a"}'])
+    source = source_of(kafka, topic, format="json", consumer_group=topic)
+    options = {"schema_evolution": "full", "dropped_columns": "hard", "on_error": "dead_letter"}
+    pipeline = lake.pipeline(source, **UPSERT, **options)
+    run(pipeline, once=True)
+    kafka.produce(topic, [Message(None, "k"), Message("{}", "k"), Message("broken", "k")])
+    (done,) = commits(run(pipeline, once=True))
+    assert done.counts == RowCounts(3, 0, filtered=1, dead_lettered=2)
+    assert lake.rows() == [(1, "a")]
+    told = {text for (text,) in lake.rows("error", "db.t__dead_letters")}
+    assert any("'id'" in text for text in told), "a row without its key"
+
+
 def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])
     run(lake.pipeline(source_of(kafka, topic, consumer_group="one")), once=True)
     with pytest.raises(FrazilError, match="kafka:two"):
         run(lake.pipeline(source_of(kafka, topic, consumer_group="two")), once=True)
+
+
+def test_a_plan_tells_the_cluster_nothing_and_a_run_tells_what_is_committed(
+    kafka: Kafka, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, ["a", "b"])
+    pipeline = lake.pipeline(source_of(kafka, topic, consumer_group="one"))
+    run(pipeline, once=True)
+    told: list[dict[tuple[str, int], int]] = []
+    monkeypatch.setattr(KafkaClient, "tell_group", lambda _, __, offsets: told.append(offsets))
+    kafka.produce(topic, ["c"])
+    assert plan_pipeline(pipeline, IMPATIENT).rows == 1
+    assert told == []
+    run(pipeline, once=True)
+    assert told == [{(topic, 0): 2}]
 
 
 def test_a_pipeline_is_started_again_when_the_broker_was_away_for_too_long(kafka: Kafka, lake: Lake) -> None:

@@ -11,8 +11,6 @@ from frazil.model.base import InconsistencyError, Model, Problem
 from frazil.model.hidden import HIDDEN
 from frazil.model.sink import ColumnSpec, columns_by_name
 
-"""How no column of a message may begin: frazil's own columns do."""
-
 
 class Inference(StrEnum):
     """Where the columns of JSON messages come from when they are not declared."""
@@ -261,6 +259,10 @@ class MessageOptions(Model):
         description="A record without a value: the row with its key is gone (default with key_format), it is passed over "
         "(default without), or it is a bad record.",
     )
+    empty_is_none: bool = Field(
+        False,
+        description="Whether a value without a byte is none, as that of a tombstone; a bad record otherwise, or an empty text.",
+    )
     key_and_value: bool = Field(
         False, description="Whether rows are two columns `key` and `value`, for a sink with change_format: tombstones."
     )
@@ -294,6 +296,8 @@ class MessageOptions(Model):
                 problems.append(Problem("key_and_value needs key_format", "key_and_value"))
             if self.tombstones == "delete":
                 problems.append(Problem("tombstones: delete needs key_format, which tells whose row is gone", "tombstones"))
+        if self.empty_is_none and isinstance(self.format, RawFormat):
+            problems.append(Problem("empty_is_none has no meaning with format: raw, which keeps what came", "empty_is_none"))
         if self.metadata_prefix is not None and not self.metadata:
             problems.append(Problem("metadata_prefix has no meaning without metadata", "metadata_prefix"))
         if self.key_and_value:

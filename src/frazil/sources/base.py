@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from frazil.errors import FrazilError
 from frazil.model.commit import Position
+from frazil.model.discovery import OfferedTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 AWAY = "source-unreachable"
 """The code of a source that does not answer: the same call may succeed later."""
-_ALSO_AWAY = ("registry-unreachable",)
+INTERRUPTED = "snapshot-interrupted"
+"""The code of a slice that can be read no more, though nothing of it was committed: another one must be planned."""
+_ALSO_AWAY = ("registry-unreachable", INTERRUPTED)
 
 
 def is_away(error: FrazilError) -> bool:
-    """Whether a source, or what it needs to read its records, does not answer."""
+    """Whether a source, or what it needs to read its records, does not answer: the next slice is planned anew, after a while."""
     return error.code == AWAY or error.code in _ALSO_AWAY
 
 
@@ -115,8 +118,24 @@ class Behind(Protocol):
 
 
 @runtime_checkable
+class OnceARun(Protocol):
+    """A source that reads some things once a run."""
+
+    def run_began(self, position: Position | None) -> None:
+        """Tells where the run began that has opened this source anew, having failed since: what comes after is its own work."""
+
+
+@runtime_checkable
 class Several(Protocol):
     """A source whose rows are of several tables with columns of their own."""
 
     def read_each(self, part: Slice) -> Sequence[DataFrame]:
         """The rows of a slice, those of each table by themselves."""
+
+
+@runtime_checkable
+class Offering(Protocol):
+    """A source that can say what there is where it reads, whether it reads it or not."""
+
+    def offers(self) -> Sequence[OfferedTopic]:
+        """What there is, by name. Nothing is changed by asking."""

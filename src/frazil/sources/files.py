@@ -74,20 +74,24 @@ class Files:
 
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         """The oldest new files, up to about ``limit`` rows, and at least one."""
-        watch = self._follow(start)
-        pending = watch.pending(list_folder(self._folder, self._spark))
-        if not pending:
+        watch, now_ms = self._follow(start), self._now_ms()
+        listing = list_folder(self._folder, self._spark)
+        pending = watch.pending(listing)
+        ready = [entry for entry in pending if not watch.just_came(entry, now_ms)]
+        if not ready:
             return None
-        taken, rows = self._take(pending, limit)
-        bookmark = watch.bookmark.after(taken, watch.window_ms, self._now_ms())
-        self._planned = Slice(start, bookmark.to_position(), rows, full=len(taken) < len(pending), detail=tuple(taken))
+        taken, rows = self._take(ready, limit)
+        waiting = set(pending).difference(taken)
+        bookmark = watch.bookmark.after(taken, watch.window_ms, now_ms).above(listing, waiting, watch.window_ms, now_ms)
+        self._planned = Slice(start, bookmark.to_position(), rows, full=len(taken) < len(ready), detail=tuple(taken))
         return self._planned
 
     def between(self, start: Position | None, end: Position) -> Slice:
         """The files that are new after one bookmark and not after the other."""
         watch, later = self._follow(start), Bookmark.from_position(end)
-        pending = watch.pending(list_folder(self._folder, self._spark))
-        taken = [entry for entry in pending if later.holds(Remembered.of(entry), watch.window_ms)]
+        listing = list_folder(self._folder, self._spark)
+        pending, since = watch.pending(listing), set(later.came_since(listing, watch.window_ms) or ())
+        taken = [entry for entry in pending if entry not in since and later.holds(Remembered.of(entry), watch.window_ms)]
         self._planned = Slice(start, end, sum(map(self._rows_of, taken)), detail=tuple(taken))
         return self._planned
 

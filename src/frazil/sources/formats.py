@@ -143,7 +143,9 @@ def _records(reader: DataFrameReader, columns: StructType, uris: Sequence[str]) 
     # Where no record can be read there are no columns, and Spark wants one beside its own.
     whole = StructType([*(columns.fields or [StructField(_ANY, StringType())]), StructField(CORRUPT, StringType())])
     frame = reader.schema(whole).load(list(uris))
-    return frame.select(*(_column(name) for name in whole.names), sf.col("_metadata.file_path").alias(_FILE))
+    # The records may have a field of this name, too.
+    file = frame.metadataColumn("_metadata")["file_path"]
+    return frame.select(*(_column(name) for name in whole.names), file.alias(_FILE))
 
 
 def _told(frame: DataFrame, spec: FilesSource, declared: Declared | None) -> DataFrame:

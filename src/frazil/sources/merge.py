@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from frazil.engine.common_type import common_type
 from frazil.errors import DataError
-
-_INTEGERS = ("byte", "short", "integer", "long")
-_FLOATS = ("float", "double")
 
 
 def merged_schema(schemas: Iterable[StructType], *, or_text: bool = False) -> StructType:
@@ -45,40 +34,3 @@ def conflicting_files(what: str) -> DataError:
         f"The new files do not fit together: {what}.",
         fix="Declare the columns under the source's `schema`, or put the files into folders of their own.",
     )
-
-
-def common_type(one: DataType, other: DataType) -> DataType | None:
-    """The narrowest type that holds the values of both, or None. Integers and floats meet in double, but for longs."""
-    match one, other:
-        case _ if one == other:
-            return one
-        case StructType(), StructType():
-            return _common_struct(one, other)
-        case ArrayType(), ArrayType():
-            element = common_type(one.elementType, other.elementType)
-            return element and ArrayType(element)
-        case MapType(), MapType():
-            key, value = common_type(one.keyType, other.keyType), common_type(one.valueType, other.valueType)
-            return MapType(key, value) if key and value else None
-        case DecimalType(), DecimalType() if one.scale == other.scale:
-            return max(one, other, key=lambda kind: kind.precision)
-        case _:
-            return _common_number(one, other)
-
-
-def _common_number(one: DataType, other: DataType) -> DataType | None:
-    for family in (_INTEGERS, _FLOATS):
-        if one.typeName() in family and other.typeName() in family:
-            return max(one, other, key=lambda kind: family.index(kind.typeName()))
-    both = _INTEGERS[:-1] + _FLOATS
-    return DoubleType() if one.typeName() in both and other.typeName() in both else None
-
-
-def _common_struct(one: StructType, other: StructType) -> StructType | None:
-    found = {field.name: field.dataType for field in one.fields}
-    for field in other.fields:
-        common = common_type(found.get(field.name, field.dataType), field.dataType)
-        if common is None:
-            return None
-        found[field.name] = common
-    return StructType([StructField(name, kind) for name, kind in found.items()])

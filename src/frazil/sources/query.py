@@ -86,7 +86,7 @@ class Query:
     def __init__(self, spec: QuerySource, spark: SparkSession) -> None:
         self._spec = spec
         self._spark = spark
-        self._read_by_this_run: Position | None = None
+        self._run_before: int | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -102,8 +102,13 @@ class Query:
             return None
         if not self._spec.every_run:
             return Slice(start, READ_ALL, None)
-        self._read_by_this_run = position({"run": _run_of(start) + 1})
-        return Slice(start, self._read_by_this_run, None)
+        if self._run_before is None:
+            self.run_began(start)
+        return Slice(start, position({"run": _run_of(start) + 1}), None)
+
+    def run_began(self, position: Position | None) -> None:
+        """A result after this position is of this run."""
+        self._run_before = _run_of(position)
 
     def _plan_above(self, start: Position | None, limit: int) -> Slice | None:
         column, kind = self._cursor_column()
@@ -165,8 +170,8 @@ class Query:
 
     def between(self, start: Position | None, end: Position) -> Slice:
         """The rows between two values of the cursor, or the result of that run."""
-        if self._spec.every_run:
-            self._read_by_this_run = end
+        if self._run_before is None:
+            self.run_began(start)
         return Slice(start, end, None)
 
     def finished(self, position: Position | None) -> bool:
@@ -174,7 +179,7 @@ class Query:
         if self._spec.cursor is not None:
             return False
         if self._spec.every_run:
-            return position is not None and position == self._read_by_this_run
+            return self._run_before is not None and _run_of(position) > self._run_before
         return position == READ_ALL
 
     def total_rows(self, start: Position | None) -> int | None:

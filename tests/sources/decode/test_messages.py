@@ -130,6 +130,25 @@ def test_what_a_value_lacks_comes_from_its_key(spark: SparkSession) -> None:
     assert found.rows == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 7, "v": "c"}]
 
 
+def test_a_key_that_is_no_value_of_the_type_is_told_where_it_is_needed(spark: SparkSession) -> None:
+    found = decoded(
+        spark,
+        {"type": "json", "schema": {"id": "int"}},
+        ["{}", "{}", '{"id": 7}', None],
+        ['{"id": "1"}', '{"id": "x"}', '{"id": "x"}', '{"id": "2"}'],
+        key_format={"type": "json", "schema": {"id": "string"}},
+    )
+    assert found.rows == [{"id": 1}, {"id": None}, {"id": 7}, {"id": 2}]
+    assert found.faults[1] == "key-misfit: key: the field 'id' is not what the value has under this name: x"
+    cut = decoded(
+        spark, {"type": "json", "schema": {"id": "int"}}, ["{}", "{}"], ['{"id": 1.0}', '{"id": 1.5}'],
+        key_format={"type": "json", "schema": {"id": "double"}},
+    )  # fmt: skip
+    assert cut.codes == [None, "key-misfit"]
+    with pytest.raises(ConfigError, match="The column 'id', which comes from the record's key"):
+        decoded(spark, "json", ['{"id": 1}'], ['{"id": {"a": 1}}'], key_format="json")
+
+
 def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
     told = {"type": "json", "schema": {"id": "long"}}
     keyed = decoded(spark, told, ['{"id": 1}', None], ["k", "k"], key_format="string", key_prefix="key_")
@@ -138,6 +157,10 @@ def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
     ignored = decoded(spark, told, ['{"id": 1}', None], ["k", "k"], key_format="bytes", tombstones="ignore")
     assert ignored.ops == ["update", "ignore"]
     assert decoded(spark, told, [None], tombstones="error").codes == ["message-empty"]
+    assert decoded(spark, told, [b""], ["k"], key_format="bytes").codes == ["json-empty"]
+    emptied = decoded(spark, told, ['{"id": 1}', b""], ["k", "k"], key_format="bytes", empty_is_none=True)
+    assert (emptied.ops, emptied.codes) == (["update", "delete"], [None, None])
+    assert decoded(spark, "string", ["a", b""], empty_is_none=True).ops == ["update", "ignore"]
     with pytest.raises(ConfigError, match="'k_value'"):
         decoded(spark, {"type": "json", "schema": {"k_value": "long"}}, ["{}"], ["k"], key_format="string", key_prefix="k_")
 
@@ -213,6 +236,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "json", "key_format": {"type": "json", "envelope": "debezium"}}, "no envelope"),
     ({"format": "json", "metadata_prefix": "m_"}, "without metadata"),
     ({"format": "raw", "tombstones": "error"}, "its own way"),
+    ({"format": "raw", "empty_is_none": True}, "keeps what came"),
     ({"format": {"type": "protobuf", "message": "m"}}, "descriptor_file"),
 ]
 

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from engine.lakes import Lake, StopAfter, commits, run, sqlite_lake
-from frazil.errors import ConfigError, DataError
+from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
+from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.commit import RowCounts
-from frazil.model.events import Event, Restarting
+from frazil.model.events import CommitFailed, Event, Restarting, SourceFailed
 from frazil.model.pipeline import PipelineSpec
+from frazil.model.settings import RestartSettings
+from frazil.sources.base import Slice
+from frazil.sources.postgres.source import PostgresCdc
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of, pipeline_of
@@ -158,6 +161,48 @@ def test_a_stream_that_the_server_ends_is_begun_anew_without_a_restart(database:
         running.result()
     assert lake.rows("id, n") == [(0, 0), (1, 0), (2, 0)]
     assert [event for event in events if isinstance(event, Restarting)] == []
+
+
+@pytest.mark.parametrize("sink", [{}, {"route": {"source": True}}], ids=["one table", "by source"])
+def test_a_snapshot_that_breaks_is_taken_anew_within_the_same_run(
+    database: Database, lake: Lake, monkeypatch: pytest.MonkeyPatch, sink: dict[str, Any]
+) -> None:
+    database.run("create table t (id int primary key)", "insert into t values (1)")
+    plan, plans = PostgresCdc.plan, list[Slice | None]()
+
+    def plan_and_break(source: PostgresCdc, start: str | None, limit: int) -> Slice | None:
+        plans.append(plan(source, start, limit))
+        if len(plans) == 1:
+            database.run("select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'frazil'")
+            database.run("insert into t values (2)")
+        return plans[-1]
+
+    monkeypatch.setattr(PostgresCdc, "plan", plan_and_break)
+    events = run(lake.pipeline(described(database, "t"), **sink), once=True)
+    assert lake.rows("id", "db.public_t" if sink else "db.t") == [(1,), (2,)]
+    (failed,) = [event for event in events if isinstance(event, SourceFailed | CommitFailed)]
+    assert isinstance(failed, SourceFailed), "the same snapshot was not asked for again"
+    assert "The snapshot could not be read to its end" in failed.message
+
+
+def test_tables_that_are_read_whole_are_read_once_by_a_run_that_restarts_itself(
+    database: Database, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run("create table a (id int)", "insert into a values (1)", "create table b (id int)", "insert into b values (2)")
+    streams = [{"name": name, "sync_mode": "full_refresh"} for name in ("a", "b")]
+    pipeline = lake.pipeline({**described(database), "streams": streams}, route={"source": True})
+    read_each, failures = PostgresCdc.read_each, [Retryable("away-for-long", "It does not answer.")]
+
+    def read_or_fail(source: PostgresCdc, part: Slice) -> list[DataFrame]:
+        if source.tables(part) == ("public.b",) and failures:
+            raise failures.pop()
+        return read_each(source, part)
+
+    monkeypatch.setattr(PostgresCdc, "read_each", read_or_fail)
+    settings = IMPATIENT.model_copy(update={"restart": RestartSettings(initial_backoff_secs=0.01)})
+    events = run(pipeline, settings=settings)
+    assert [event for event in events if isinstance(event, Restarting)] != []
+    assert (lake.rows("id", "db.public_a"), lake.rows("id", "db.public_b")) == ([(1,)], [(2,)])
 
 
 def following(folder: Path, spec: Path, *when: str) -> Child:

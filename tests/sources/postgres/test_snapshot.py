@@ -209,6 +209,17 @@ def test_a_snapshot_whose_connection_broke_is_begun_anew(database: Database, fol
     assert sorted(row.id for row in reader.batch() or ()) == [1, 2]
 
 
+def test_a_batch_that_was_cut_off_is_not_repeated_from_a_snapshot_that_broke(database: Database, watch: Watch) -> None:
+    database.run("create table t (id int primary key, n int)", "insert into t values (1, 0)")
+    source = watch("t").source
+    part = source.plan(None, 10)
+    assert part is not None
+    assert source.between(None, part.end) == part
+    explained = source.explain(RuntimeError("psycopg.OperationalError: the connection is lost"))
+    assert isinstance(explained, Retryable)
+    assert source.between(None, part.end) is None
+
+
 def test_a_large_table_is_read_in_parts_as_of_one_moment(database: Database, follow: Follow) -> None:
     database.run(
         "create table t (id int primary key, filler text)",

@@ -12,7 +12,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     ArrayType,
     DataType,
-    DecimalType,
     DoubleType,
     FloatType,
     LongType,
@@ -22,8 +21,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from frazil.engine.common_type import common_decimal, common_type
 from frazil.sources.decode.parts import column, fault, field, fields_of, first_fault, packed
-from frazil.sources.merge import common_type
 
 _EXACT = 2**53
 """Up to here every integer is a double of its own."""
@@ -96,25 +95,18 @@ def _any_too_wide(values: Column, own: DataType, kind: DataType) -> Column | Non
 
 
 def _common(one: DataType, other: DataType) -> DataType:
-    """Decimals of different scales meet where both have room; what has nothing in common meets in text."""
-    if isinstance(one, DecimalType) and isinstance(other, DecimalType):
-        scale = max(one.scale, other.scale)
-        digits = max(one.precision - one.scale, other.precision - other.scale) + scale
-        return DecimalType(digits, scale) if digits <= 38 else StringType()
+    common = common_type(one, other, _meeting)
+    assert common is not None, "everything has a form as text"
+    return common
+
+
+def _meeting(one: DataType, other: DataType) -> DataType:
+    """Decimals meet where both have room, longs and floats in double; what has nothing in common meets in text."""
     match one, other:
-        case StructType(), StructType():
-            merged = {field.name: field.dataType for field in one.fields}
-            for inner in other.fields:
-                merged[inner.name] = _common(merged[inner.name], inner.dataType) if inner.name in merged else inner.dataType
-            return StructType([StructField(name, kind) for name, kind in merged.items()])
-        case ArrayType(), ArrayType():
-            return ArrayType(_common(one.elementType, other.elementType))
-        case MapType(), MapType() if one.keyType == other.keyType:
-            return MapType(one.keyType, _common(one.valueType, other.valueType))
         case (LongType(), FloatType() | DoubleType()) | (FloatType() | DoubleType(), LongType()):
             return DoubleType()
         case _:
-            return common_type(one, other) or StringType()
+            return common_decimal(one, other) or StringType()
 
 
 def as_type(value: Column, own: DataType, kind: DataType) -> Column:
@@ -134,7 +126,8 @@ def as_type(value: Column, own: DataType, kind: DataType) -> Column:
         case ArrayType(), ArrayType():
             return sf.transform(value, lambda item: as_type(item, own.elementType, kind.elementType))
         case MapType(), MapType():
-            return sf.transform_values(value, lambda _, item: as_type(item, own.valueType, kind.valueType))
+            values = sf.transform_values(value, lambda _, item: as_type(item, own.valueType, kind.valueType))
+            return sf.transform_keys(values, lambda key, _: as_type(key, own.keyType, kind.keyType))
         case ((StructType() | ArrayType() | MapType()), StringType()):
             return sf.to_json(value)
         case _:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, MapType, NumericType, StructField, StructType
 
 from frazil.engine.coerce import JSON_OPTIONS
 from frazil.errors import ConfigError
@@ -12,6 +15,7 @@ from frazil.model.hidden import CHANGES_MARK, ERROR, ERROR_TYPE, HIDDEN, KEYS_MA
 from frazil.sources.decode.parts import Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
 _VALUE, _KEY = f"{HIDDEN}value_read", f"{HIDDEN}key_read"
+_NESTED = (StructType, ArrayType, MapType)
 _OWN = (ERROR, OP, ORDER, ORIGIN, UNCHANGED)
 
 
@@ -36,10 +40,12 @@ class Messages:
         hidden = [name for name in frame.columns if name.startswith(HIDDEN)]
         if isinstance(self._options.format, RawFormat) or self._value is None:
             return self._raw(frame, hidden)
+        if self._options.empty_is_none:
+            frame = frame.withColumn("value", sf.when(sf.length("value") > 0, column("value")))
         frame = self._value.parse(frame, "value", _VALUE)
         if self._key is not None:
             frame = self._key.parse(frame, "key", _KEY)
-        frame = frame.withColumn(ERROR, self._error(hidden))
+        frame = frame.withColumn(ERROR, self._error(frame, hidden))
         for name in (_VALUE, _KEY) if self._key is not None else ():
             frame = frame.withColumn(name, sf.when(column(ERROR).isNull(), column(name)))
         columns = self._pair() if self._options.key_and_value else self._flat(frame)
@@ -67,7 +73,7 @@ class Messages:
         others = [column(name) for name in hidden if name != ERROR]
         return frame.select(*(value.alias(name) for name, value in columns.items()), *others, error.alias(ERROR))
 
-    def _error(self, hidden: list[str]) -> Column:
+    def _error(self, frame: DataFrame, hidden: list[str]) -> Column:
         told = [column(ERROR)] if ERROR in hidden else []
         told.append(column(fault_of(_VALUE)))
         if self._key is not None:
@@ -77,6 +83,7 @@ class Messages:
             if not self._options.key_and_value and not self._enveloped and self._tombstones == "delete":
                 nobody = column("value").isNull() & column("key").isNull()
                 told.append(first_fault([(nobody, fault("message-empty", "the record has neither a key nor a value"))]))
+            told.append(first_fault(self._misfits(frame)))
         if not self._enveloped and not self._options.key_and_value and self._tombstones == "error":
             absent = column(_VALUE).isNull() & column(fault_of(_VALUE)).isNull()
             told.append(first_fault([(absent, fault("message-empty", "the record has no value"))]))
@@ -86,23 +93,48 @@ class Messages:
         return {"key": column(_KEY), "value": column(_VALUE)}
 
     def _flat(self, frame: DataFrame) -> dict[str, Column]:
+        columns = {one.name: field(column(_VALUE), one.name) for one in fields_of(frame, _VALUE)}
+        for one in self._key_fields(frame):
+            name = (self._options.key_prefix or "") + one.name
+            if name not in columns:
+                columns[name] = field(column(_KEY), one.name)
+        return columns | {name: sf.coalesce(columns[name], made) for name, (_, made) in self._fillings(frame).items()}
+
+    def _key_fields(self, frame: DataFrame) -> list[StructField]:
+        """The fields of the key that are columns. What is in the key of an envelope is in its row as well."""
+        beside = self._key is not None and (not self._enveloped or self._options.key_prefix)
+        return fields_of(frame, _KEY) if beside else []
+
+    def _fillings(self, frame: DataFrame) -> dict[str, tuple[Column, Column]]:
+        """The key's fields that stand in where the value lacks them: each as it is, and as the value's type."""
         kinds = {one.name: one.dataType for one in fields_of(frame, _VALUE)}
-        columns = {name: field(column(_VALUE), name) for name in kinds}
-        prefix = self._options.key_prefix or ""
-        # What is in the key is in the row of an envelope as well.
-        if self._key is None or (self._enveloped and not prefix):
-            return columns
-        for one in fields_of(frame, _KEY):
-            name, value = prefix + one.name, field(column(_KEY), one.name)
-            if name in columns and (prefix or isinstance(self._options.key_format, StringFormat | BytesFormat)):
-                # Only a key with fields can be a part of the value: `value` of a text is the name of nothing.
+        made: dict[str, tuple[Column, Column]] = {}
+        for one in self._key_fields(frame):
+            name = (self._options.key_prefix or "") + one.name
+            if name not in kinds:
+                continue
+            # Only a key with fields can be a part of the value: `value` of a text is the name of nothing.
+            alone = isinstance(self._options.key_format, StringFormat | BytesFormat)
+            nested = one.dataType != kinds[name] and any(isinstance(kind, _NESTED) for kind in (one.dataType, kinds[name]))
+            if self._options.key_prefix or alone or nested:
                 raise _exists(name, "key_prefix")
-            if name in columns:
-                same = one.dataType == kinds[name]
-                columns[name] = sf.coalesce(columns[name], value if same else value.try_cast(kinds[name]))
-            else:
-                columns[name] = value
-        return columns
+            given = field(column(_KEY), one.name)
+            made[name] = (given, given if one.dataType == kinds[name] else given.try_cast(kinds[name]))
+        return made
+
+    def _misfits(self, frame: DataFrame) -> Iterator[tuple[Column, Column]]:
+        """Keys whose fields are to stand in for the value's, and are no values of their types."""
+        if self._options.key_and_value:
+            return
+        kinds = {one.name: one.dataType for one in fields_of(frame, _KEY)}
+        for name, (given, made) in self._fillings(frame).items():
+            if made is given:
+                continue
+            # A number that is cut off is another one.
+            same = made.try_cast(kinds[name]) == given if isinstance(kinds[name], NumericType) else made.isNotNull()
+            wrong = field(column(_VALUE), name).isNull() & given.isNotNull() & ~sf.coalesce(same, sf.lit(False))
+            text = sf.concat(sf.lit(f"key: the field {name!r} is not what the value has under this name: "), given.cast("string"))
+            yield wrong, fault("key-misfit", text)
 
     def _metadata(self, columns: dict[str, Column]) -> dict[str, Column]:
         prefix = "kafka_" if self._options.metadata_prefix is None else self._options.metadata_prefix

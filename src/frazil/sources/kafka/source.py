@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.engine.kafka import KafkaClient
 from frazil.errors import FrazilError, Halted, Retryable
 from frazil.model.commit import Position
+from frazil.model.discovery import OfferedTopic
 from frazil.model.source import KafkaSource
 from frazil.sources.base import Lag, Slice
 from frazil.sources.decode import Decoder
@@ -59,6 +60,7 @@ class KafkaTopics:
         self._beginning: Place | None = None
         self._idle: tuple[Position, Place] | None = None
         self._looked = 0.0
+        self._committed: Position | None = None
         self._told: Position | None = None
         self._reading: Slice | None = None
 
@@ -73,7 +75,7 @@ class KafkaTopics:
             if start is not None and self._still_idle(start):
                 return None
             place, cluster = self._now(start)
-            self._tell_group(start)
+            self._tell_group()
         end, rows, full = advanced(place, cluster.latest, limit)
         if rows == 0 and not self._worth_writing(start, place):
             self._idle = None if start is None else (start, place)
@@ -208,6 +210,7 @@ class KafkaTopics:
 
     def committed(self, position: Position) -> None:
         """Messages are kept as long as the topic says; the group is told when the next part is planned."""
+        self._committed = position
 
     def explain(self, error: Exception) -> FrazilError | None:
         """What went wrong with the cluster while a slice was read; in numbers, when messages are gone."""
@@ -230,6 +233,18 @@ class KafkaTopics:
             raise nothing_matches(self._spec.topics)
         if (decoder := self._decoder(None)) is not None:
             decoder.check()
+
+    def offers(self) -> tuple[OfferedTopic, ...]:
+        """All topics that the user may see, with how many offsets they hold."""
+        with self._asking():
+            client = self._asked
+            topics = client.describe(client.topic_names() | named_topics(self._spec.topics))
+            partitions = partitions_of(topics)
+            held = backlog(client.earliest(partitions), client.latest(partitions))
+        return tuple(
+            OfferedTopic(name, topic.partitions, sum(held[name, one] for one in range(topic.partitions)), self._wants(name))
+            for name, topic in sorted(topics.items())
+        )
 
     def rewound_to_latest(self, start: Position | None) -> Position:
         """The position after the last messages of now."""
@@ -263,14 +278,17 @@ class KafkaTopics:
         if client is not None:
             client.close()
 
-    def _tell_group(self, start: Position | None) -> None:
-        """The ledger's offsets are also given to the cluster, where tools look for how far a group has come."""
-        group = self._spec.consumer_group
-        if group is None or start is None or start == self._told:
+    def _tell_group(self) -> None:
+        """What is committed is also given to the cluster, where tools look for how far a group has come.
+
+        Who only plans has not committed anything, and tells nobody.
+        """
+        group, position = self._spec.consumer_group, self._committed
+        if group is None or position is None or position == self._told:
             return
-        offsets = Place.from_position(start).offsets
+        offsets = Place.from_position(position).offsets
         self._asked.tell_group(group, {one: at for one, at in offsets.items() if self._wants(one[0])})
-        self._told = start
+        self._told = position
 
     @property
     def _known_settings(self) -> Mapping[str, str]:

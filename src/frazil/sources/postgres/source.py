@@ -16,7 +16,7 @@ from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.commit import Position
 from frazil.model.secrets import scrub
 from frazil.model.source import CdcStream, PostgresCdcSource
-from frazil.sources.base import Lag, Slice
+from frazil.sources.base import INTERRUPTED, Lag, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
 from frazil.sources.postgres.changes import ChangeReader
@@ -120,11 +120,15 @@ class PostgresCdc:
         if place.streams and self._spec.snapshot == "initial":
             place = place.published(self._database.members())
         if self._refreshed_before is None:
-            self._refreshed_before = dict(place.refreshed)
+            self.run_began(start)
         stream = self._next_snapshot(place)
         planned = self._plan_changes(start, place, limit) if stream is None else self._plan_snapshot(start, place, stream)
         self._planned = planned
         return planned
+
+    def run_began(self, position: Position | None) -> None:
+        """A table that was read whole after this position was read by this run."""
+        self._refreshed_before = {} if position is None else Place.from_position(position).refreshed
 
     def _still_there(self) -> bool:
         return self._exported is not None and self._exported.alive
@@ -259,7 +263,8 @@ class PostgresCdc:
         """
         planned = self._planned
         if planned is not None and (planned.start, planned.end) == (start, end):
-            return planned
+            # A snapshot that broke meanwhile can be read no more.
+            return planned if isinstance(planned.detail, ChangesPart) or self._still_there() else None
         place, target = self._place(start), Place.from_position(end)
         lsn = target.lsn or 0
         # Changes move on in the log, a snapshot does not, whether its table is a new one or one that came back.
@@ -387,7 +392,7 @@ class PostgresCdc:
         message = f"The snapshot could not be read to its end: {words}"
         if causes and causes[-1]["type"] == "InsufficientPrivilege":
             return ConfigError("database-rights", message, fix="Let the user read all rows of the table.")
-        return Retryable("snapshot-interrupted", message, fix="Nothing of it was committed. It is begun anew.")
+        return Retryable(INTERRUPTED, message, fix="Nothing of it was committed. It is begun anew.")
 
     def _close_reader(self) -> None:
         if self._reader is not None:
