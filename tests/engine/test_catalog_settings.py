@@ -81,8 +81,75 @@ def test_the_warehouse_of_a_rest_catalog_is_a_name_and_not_a_folder(catalog: dic
     assert options(catalog)["warehouse"] == "sales"
 
 
-def test_a_rest_catalog_on_this_machines_disk_needs_no_cloud_jars() -> None:
-    assert settings(rest(warehouse="sales")).components == ("core",)
+HADOOP = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        rest(uri="http://localhost:8181", warehouse="sales"),
+        rest(uri="http://127.0.0.1:8181"),
+        rest(uri="http://me:pw@127.9.9.9:8181", warehouse="tabular://sales"),
+        rest(uri="http://[::1]:8181", warehouse="sales"),
+        rest(warehouse="file:///lake"),
+        rest(warehouse="/lake"),
+        rest(warehouse="hdfs://name/lake"),
+        rest(warehouse="sales", properties=HADOOP),
+    ],
+    ids=lambda catalog: " ".join(map(str, catalog["rest"].values())),
+)
+def test_a_rest_catalog_whose_files_are_in_no_cloud_needs_no_cloud_jars(catalog: dict[str, Any]) -> None:
+    assert settings(catalog).components == ("core",)
+
+
+@pytest.mark.parametrize(
+    ("host", "stores"),
+    [
+        ("glue.eu-west-1.amazonaws.com", ["aws"]),
+        ("dbc-1.cloud.databricks.com", ["aws"]),
+        ("api.tabular.io", ["aws"]),
+        ("1.2.gcp.databricks.com", ["gcp"]),
+        ("biglake.googleapis.com", ["gcp"]),
+        ("adb-1.2.azuredatabricks.net", ["azure"]),
+        ("me:pw@lake.westeurope.azure.com:8181", ["azure"]),
+        ("catalog.example", ["aws", "gcp", "azure"]),
+        ("notamazonaws.com", ["aws", "gcp", "azure"]),
+        ("10.0.0.7:8181", ["aws", "gcp", "azure"]),
+    ],
+)
+@pytest.mark.parametrize("warehouse", ["main", "arn:aws:s3tables:eu-west-1:1:bucket/b", "tabular://w", None])
+def test_a_rest_catalog_that_hands_out_credentials_has_the_libraries_of_its_store(
+    host: str, stores: list[str], warehouse: str | None
+) -> None:
+    """And no options of the store, which come from the catalog: its client finds the library by a file's scheme."""
+    made = settings(rest(uri=f"https://{host}/api", warehouse=warehouse))
+    assert made.components == ("core", *stores)
+    assert not [key for key in made.options if key.startswith(("io-impl", "s3.", "gcs.", "adls.", "client."))]
+
+
+@pytest.mark.parametrize(
+    ("catalog", "sink", "stores"),
+    [
+        (rest(warehouse="main"), {"s3": {"region": "eu-west-1"}}, ["aws"]),
+        (rest(warehouse="main"), {"gcs": {}}, ["gcp"]),
+        (rest(uri="https://dbc-1.cloud.databricks.com"), {"azure": {}}, ["azure"]),
+        (rest(uri="https://dbc-1.cloud.databricks.com", warehouse="gs://b/w"), {}, ["gcp"]),
+        (rest(properties={"io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO"}), {}, ["azure"]),
+        (rest(properties={"uri": "https://api.tabular.io"}), {}, ["aws"]),
+    ],
+    ids=["s3", "gcs", "azure", "warehouse", "io-impl", "the address that counts"],
+)
+def test_what_a_file_says_of_its_store_goes_before_the_address(
+    catalog: dict[str, Any], sink: dict[str, Any], stores: list[str]
+) -> None:
+    assert settings(catalog, **sink).components == ("core", *stores)
+
+
+@pytest.mark.parametrize("kind", ["sql", "hive", "hadoop", "memory"])
+def test_other_catalogs_hand_out_nothing(kind: str) -> None:
+    section = {"uri": {"sql": "postgresql://db.example/c", "hive": "thrift://db.example:9083"}.get(kind)}
+    catalog = {"type": kind, "warehouse": "lake", **({kind: section} if section["uri"] else {})}
+    assert not {"aws", "gcp", "azure"} & set(settings(catalog).components)
 
 
 def sql(uri: str, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -20,6 +21,19 @@ GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 # Amazon's library refuses to work without a region; a store of one's own does not care which.
 ANY_REGION = "us-east-1"
 
+S3_SCHEMES = ("s3", "s3a")
+GCS_SCHEMES = ("gs",)
+AZURE_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+# Files that need no library of a cloud.
+OTHER_SCHEMES = ("file", "hdfs")
+
+# Each store's component, and how the names of hosts end whose catalogs keep their files there.
+STORES = {
+    "aws": ("amazonaws.com", "amazonaws.com.cn", "api.aws", "cloud.databricks.com", "cloud.databricks.us", "tabular.io"),
+    "gcp": ("gcp.databricks.com", "googleapis.com"),
+    "azure": ("azuredatabricks.net", "azure.com", "azure.us", "azure.cn", "windows.net", "fabric.microsoft.com"),
+}
+
 
 @dataclass(frozen=True)
 class CatalogSettings:
@@ -34,6 +48,26 @@ class CatalogSettings:
     components: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
     files: dict[str, SecretStr] = field(default_factory=dict)
+    guessed: tuple[str, ...] = ()
+    """The components that only may be needed."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The components without which nothing can be written."""
+        return tuple(name for name in self.components if name not in self.guessed)
+
+    @property
+    def is_unborn(self) -> bool:
+        """Whether it is a file that is not there, which opening it would make."""
+        file = sqlite_file(self)
+        return file is not None and not file.is_file()
+
+    @property
+    def read_only(self) -> CatalogSettings:
+        """The same for whoever only looks: a SQL catalog makes its tables when it is opened, unless it is told not to."""
+        if self.options.get("type") != "jdbc":
+            return self
+        return replace(self, options=self.options | {"jdbc.init-catalog-tables": "false"})
 
     @property
     def spark_conf(self) -> dict[str, str]:
@@ -68,13 +102,13 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     if sink.compression is Compression.BROTLI:
         components.append("brotli")
     place = urlsplit(options.get("warehouse", ""))
-    if sink.s3 is not None or place.scheme in ("s3", "s3a") or catalog.type is CatalogType.GLUE:
+    if sink.s3 is not None or place.scheme in S3_SCHEMES or catalog.type is CatalogType.GLUE:
         components.append("aws")
         options |= _s3_options(sink.s3 or S3Storage())
-    if sink.gcs is not None or place.scheme == "gs":
+    if sink.gcs is not None or place.scheme in GCS_SCHEMES:
         components.append("gcp")
         options |= _gcs_options(sink.gcs or GcsStorage())
-    if sink.azure is not None or place.scheme in ("abfs", "abfss", "wasb", "wasbs"):
+    if sink.azure is not None or place.scheme in AZURE_SCHEMES:
         components.append("azure")
         options |= _azure_options(sink.azure or AzureStorage(), place.hostname)
     if catalog.rest:
@@ -83,7 +117,31 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
         options |= catalog.sql.properties
     if catalog.hive:
         options |= catalog.hive.properties
-    return CatalogSettings(catalog.name, options, tuple(components), _environment(sink), _files(sink))
+    guessed = _stores_behind(options) if catalog.type is CatalogType.REST and not STORES.keys() & set(components) else []
+    return CatalogSettings(catalog.name, options, (*components, *guessed), _environment(sink), _files(sink), tuple(guessed))
+
+
+def _stores_behind(options: dict[str, str]) -> list[str]:
+    """The stores that a REST catalog may hand out keys of, where nothing but its address tells in which its files are.
+
+    Only their libraries are needed: what else they must know comes from the catalog with each table, and its client chooses
+    among them by the scheme of a file.
+    """
+    if "io-impl" in options:
+        return [store for store in STORES if f".{store}." in options["io-impl"]]
+    host = urlsplit(options["uri"]).hostname or ""
+    warehouse = options.get("warehouse", "")
+    if _is_this_machine(host) or warehouse.startswith("/") or urlsplit(warehouse).scheme in OTHER_SCHEMES:
+        return []
+    told = [store for store, ends in STORES.items() if f".{host}".endswith(tuple(f".{end}" for end in ends))]
+    return told or list(STORES)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _environment(sink: SinkSpec) -> dict[str, str]:

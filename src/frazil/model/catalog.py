@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -17,6 +18,11 @@ DEFAULT_CATALOG_NAME = "lake"
 SPARK_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 SPARK_NAME_LENGTH = 64
 CatalogName = Annotated[str, StringConstraints(pattern=SPARK_NAME, max_length=SPARK_NAME_LENGTH)]
+
+# What signatures of requests to a catalog name when nothing else is known: a gateway of Amazon's.
+GATEWAY = "execute-api"
+# Hosts of Amazon's own catalogs begin with the name of the service.
+_OF_AMAZON = re.compile(r"(glue|s3tables)(-fips)?\..*\.amazonaws\.com(\.cn)?")
 
 
 class CatalogType(StrEnum):
@@ -129,6 +135,12 @@ class CatalogSpec(Model):
         section = getattr(self, self.type.value, None)
         uri = getattr(section, "uri", None) or getattr(section, "endpoint", None) or self.location
         return mask_uri(uri) if uri else self.type.value
+
+
+def signing_name(uri: str) -> str:
+    """The service that signatures of requests to a REST catalog name, by its address."""
+    known = _OF_AMAZON.fullmatch(urlsplit(uri).hostname or "")
+    return known[1] if known else GATEWAY
 
 
 def catalog_problems(catalog: CatalogSpec) -> list[Problem]:

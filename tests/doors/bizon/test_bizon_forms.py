@@ -91,7 +91,7 @@ def test_the_block_loads_as_written_and_nothing_of_it_is_lost(block: str) -> Non
         (sink,) = found.sinks.values()
         kind = "hadoop" if section["type"] == "hive" else section["type"]
         assert (sink.catalog.name, sink.catalog.type.value) == (name, kind)
-        if "warehouse" in section and kind != "rest":
+        if "warehouse" in section:
             assert sink.catalog.location == section["warehouse"]
 
 
@@ -257,12 +257,21 @@ def test_messages_that_cannot_be_read_are_kept_as_letters() -> None:
         ("gcs_warehouse_path: ''", "gs://bucket"),
     ],
 )
-def test_the_warehouse_is_a_folder_of_the_bucket(path: str, warehouse: str) -> None:
-    text = WHOLE.replace('{type: rest, uri: "http://catalog:8181"}', "{type: sql, uri: 'postgresql://h/d'}").replace(
-        "CONFIG", path
-    )
+@pytest.mark.parametrize(
+    "catalog",
+    ['{type: rest, uri: "http://catalog:8181"}', "{type: sql, uri: 'postgresql://h/d'}", "{type: hive, uri: 'thrift://h:9083'}"],
+    ids=["rest", "sql", "hive"],
+)
+def test_the_warehouse_is_a_folder_of_the_bucket(catalog: str, path: str, warehouse: str) -> None:
+    text = WHOLE.replace('{type: rest, uri: "http://catalog:8181"}', catalog).replace("CONFIG", path)
     (found,) = load_text(re.sub("SOURCE|TOP", "", text), "b.yaml", {}).pipelines
     assert found.sink.catalog.location == warehouse
+
+
+def test_a_warehouse_that_the_catalog_knows_by_its_name_goes_before_the_bucket() -> None:
+    text = WHOLE.replace('"http://catalog:8181"', '"http://catalog:8181", warehouse: production')
+    (found,) = load_text(re.sub("SOURCE|CONFIG|TOP", "", text), "b.yaml", {}).pipelines
+    assert (found.sink.catalog.location, found.sink.gcs) == ("production", None)
 
 
 def test_logins() -> None:

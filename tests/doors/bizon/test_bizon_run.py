@@ -41,7 +41,7 @@ destination_table_config:
 def test_a_table_without_columns_gets_the_envelope(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     sent = Message('{"id": 1, "x": 1.10}', key='{"k": 1}', headers=(("h", b'a "quote"'),), timestamp_ms=1_700_000_000_123)
-    bizon.send(topic, [sent, Message("no json", key="plain", timestamp_ms=1_700_000_000_000), None])
+    bizon.send(topic, [sent, Message("no json", key="plain", timestamp_ms=1_700_000_000_000), None, b""])
     bizon.run(bizon.text("write_batch_size: 10", events=topic))
     found = {row._source_record_id: row for row in bizon.table("events").collect()}
     assert set(found) == {"partition_0_offset_0", "partition_0_offset_1"}, "a message without a value is passed over"

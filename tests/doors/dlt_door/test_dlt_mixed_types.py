@@ -14,9 +14,8 @@ import pyarrow.parquet
 import pytest
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import DltLake, loaded
-from pyspark.sql import types as spark
 
-from frazil.engine.load_rows import _types_of, _wider, _wider_types
+from frazil.engine.load_rows import _types_of, _wider_types
 from frazil.errors import DataError
 from frazil.model.catalog import CatalogSpec, CatalogType
 from frazil.model.load import TableLoad
@@ -92,25 +91,6 @@ def test_types_that_have_nothing_in_common_are_told(tmp_path: Path) -> None:
     for one, other in combinations(kinds, 2):
         with pytest.raises(DataError, match=f"type {one} in some files of the load and {other} in others"):
             _wider_types(table, [_types_of(str(tmp_path / kind)) for kind in (one, other)])
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "both"),
-    [
-        (spark.ByteType(), spark.ShortType(), spark.ShortType()),
-        (spark.LongType(), spark.IntegerType(), spark.LongType()),
-        (spark.FloatType(), spark.DoubleType(), spark.DoubleType()),
-        (spark.DecimalType(10, 2), spark.DecimalType(20, 5), spark.DecimalType(20, 5)),
-        (spark.DecimalType(10, 0), spark.DecimalType(10, 8), spark.DecimalType(18, 8)),
-        (spark.LongType(), spark.DecimalType(20, 0), spark.DecimalType(20, 0)),
-        (spark.LongType(), spark.DecimalType(10, 2), spark.DecimalType(21, 2)),
-        (spark.DecimalType(38, 0), spark.DecimalType(10, 2), None),
-        (spark.LongType(), spark.DoubleType(), None),
-        (spark.LongType(), spark.StringType(), None),
-    ],
-)
-def test_the_type_that_holds_the_values_of_two(one: spark.DataType, other: spark.DataType, both: spark.DataType | None) -> None:
-    assert (_wider(one, other), _wider(other, one)) == (both, both)
 
 
 def test_an_int_becomes_a_long_where_the_data_has_more_bits(lake: DltLake) -> None:

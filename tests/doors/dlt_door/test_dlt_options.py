@@ -344,6 +344,22 @@ def test_every_way_to_authenticate_reaches_the_catalog(settings: dict[str, Any],
     assert options.items() <= spark_options(catalog_uri="https://h/c", **settings).items()
 
 
+@pytest.mark.parametrize(
+    ("uri", "given", "name"),
+    [
+        ("https://glue.eu-west-1.amazonaws.com/iceberg", {}, "glue"),
+        ("https://glue-fips.us-east-1.amazonaws.com/iceberg", {}, "glue"),
+        ("https://s3tables.eu-west-1.amazonaws.com/iceberg", {}, "s3tables"),
+        ("https://a1b2.execute-api.eu-west-1.amazonaws.com/prod", {}, "execute-api"),
+        ("https://glue.example.com/amazonaws.com", {}, "execute-api"),
+        ("https://glue.eu-west-1.amazonaws.com/iceberg", {"signing_name": "execute-api"}, "execute-api"),
+        ("https://catalog.example.com", {"signing_name": "glue"}, "glue"),
+    ],
+)
+def test_signatures_name_the_service_whose_address_it_is(uri: str, given: dict[str, str], name: str) -> None:
+    assert spark_options(catalog_uri=uri, sigv4_enabled=True, **given)["rest.signing-name"] == name
+
+
 @pytest.mark.parametrize(("more", "unused"), [({}, "credential"), ({"oauth2_server_uri": "https://h/tokens"}, "token")])
 def test_of_a_token_and_a_credential_the_one_that_is_not_used_is_told(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, str], unused: str

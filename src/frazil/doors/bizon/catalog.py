@@ -95,7 +95,7 @@ def _made(
         own["uri"] = uri
     if kind == "sql" and str(section.get(_INIT, "true")).lower() == "false":
         properties["jdbc.init-catalog-tables"] = "false"
-    if warehouse is not None and kind != "rest":
+    if warehouse is not None:
         own["warehouse"] = warehouse
     return {"type": kind, "name": name, kind: own | {"properties": properties}}, []
 

@@ -80,6 +80,7 @@ def cluster_of(document: Document, entry: KafkaEntry) -> Cluster:
         "consumer_group": entry.group_id,
         "start_offset": _BEGINNINGS.get(given.get("auto.offset.reset", "earliest"), "earliest"),
         "tombstones": "ignore" if entry.skip_message_empty_value else "error",
+        "empty_is_none": True,
         "options": _client_options(given, entry),
     }
     protocol = _protocol(given, login)

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from frazil.doors.dlt.known import require_known, written_elsewhere
 from frazil.doors.dlt.storage import ANY_TABLE
 from frazil.model.base import InconsistencyError
-from frazil.model.catalog import CatalogSpec
+from frazil.model.catalog import GATEWAY, CatalogSpec, signing_name
 from frazil.model.changes import Reader
 from frazil.model.secrets import MASK, mask_uri, masked, remember, secret_values
 from frazil.model.settings import RetrySettings, SparkSettings
@@ -28,7 +28,7 @@ from frazil.model.sink import SinkSpec
 
 CATALOG_NAME = "dlt_catalog"
 SQL_SCHEMES = ("sqlite", "postgresql", "postgres")
-SCOPE, SIGNING_NAME = "PRINCIPAL_ROLE:ALL", "execute-api"
+SCOPE = "PRINCIPAL_ROLE:ALL"
 # As many as Athena takes for the same: the tag has twice as many letters.
 _TAG_BYTES = 6
 # dlt has credentials for every destination; nothing here would read them.
@@ -63,8 +63,8 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     """Whether requests to the catalog are signed as Amazon's services want it."""
     signing_region: str | None = None
     """Region of the signature."""
-    signing_name: str = SIGNING_NAME
-    """Name of the service in the signature."""
+    signing_name: str | None = None
+    """Name of the service in the signature; told by the catalog's address when left out."""
 
     s3_endpoint: str | None = None
     s3_access_key_id: TSecretStrValue | None = None
@@ -240,7 +240,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             raise ConfigurationValueError("catalog_uri: the address of the catalog is missing.")
         if self.scope not in (SCOPE, None) and not self.credential:
             raise ConfigurationValueError("scope: it has no meaning without a credential.")
-        if self.signing_name != SIGNING_NAME and not self.sigv4_enabled:
+        if self.signing_name not in (GATEWAY, None) and not self.sigv4_enabled:
             raise ConfigurationValueError("signing_name: it has no meaning without sigv4_enabled=True.")
         if self.is_sql:
             self._require_unused("credential", "token", "oauth2_server_uri", "sigv4_enabled", "signing_region")
@@ -268,7 +268,8 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             "scope": self.scope if self._by_credential else None,
         }
         if self.sigv4_enabled:
-            signing = {"rest.sigv4-enabled": "true", "rest.signing-name": self.signing_name}
+            name = self.signing_name or signing_name(self.catalog_uri)
+            signing = {"rest.sigv4-enabled": "true", "rest.signing-name": name}
             rest["properties"] = signing | ({"rest.signing-region": self.signing_region} if self.signing_region else {})
         present = {name: value for name, value in rest.items() if value is not None}
         return CatalogSpec.model_validate({"type": "rest", "name": CATALOG_NAME, "rest": present})

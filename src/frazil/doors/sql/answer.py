@@ -181,7 +181,7 @@ def explain(title: str, sink: CreateSink, made: PipelinePlan, spec: SinkSpec) ->
         ("partitioned by", ", ".join(made.partition)),
         ("commits", pace(spec)),
         ("reads from", made.start or "the beginning"),
-        ("rows to read", "unknown" if made.rows is None else f"{made.rows:,}"),
+        ("rows to read", made.rows_told),
         *((f"column {one.name}", f"{one.type} ({one.change})" if one.change else one.type) for one in made.columns),
     ]
     return Answer(title, columns=("property", "value"), rows=tuple((k, str(v)) for k, v in pairs if v), notes=made.notes)

@@ -12,7 +12,7 @@ from frazil.doors.sql.connections import check_connection
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.given import World, of_another_kind
-from frazil.doors.sql.options import CONNECTIONS
+from frazil.doors.sql.options import CONNECTIONS, all_names
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.render import render
 from frazil.doors.sql.sinks import check_sink, pipeline
@@ -30,8 +30,9 @@ from frazil.doors.sql.statements import (
     Word,
 )
 from frazil.errors import ConfigError
+from frazil.model.pipeline import PipelineSpec
 from frazil.model.sink import MOST_ROWS_BY_SIZE
-from frazil.model.source import PostgresCdcSource
+from frazil.model.source import KafkaSource, PostgresCdcSource
 
 DEFINING = (Create, Alter, Drop)
 """The statements that change definitions."""
@@ -127,16 +128,18 @@ def _changed(statement: Alter, old: Create) -> Create:
     if isinstance(old, CreateSecret) and statement.value is not None:
         return replace(old, value=statement.value)
     assert isinstance(old, CreateSink | CreateConnection), "others cannot be altered"
+    words = (*(option.name for option in statement.given), *statement.reset)
     if isinstance(old, CreateConnection):
         table = CONNECTIONS[old.to]
-        for word in (*(option.name for option in statement.given), *statement.reset):
+        for word in words:
             if word.text not in table.names:
                 near = did_you_mean(word.text, table.names)
                 raise statement.wrong("sql-unknown-option", word.at, f"{table.what} has no option {word.text}", fix=near)
+    there = {option.name.text for option in old.options}
     for word in statement.reset:
-        if word not in [option.name for option in old.options]:
+        if there.isdisjoint(all_names(word.text)):
             raise statement.wrong("sql-option", word.at, f"{word.text} is not set")
-    taken = {*(option.name.text for option in statement.given), *(word.text for word in statement.reset)}
+    taken = {name for word in words for name in all_names(word.text)}
     kept = tuple(option for option in old.options if option.name.text not in taken)
     return replace(old, options=(*kept, *statement.given))
 
@@ -169,14 +172,14 @@ def _require_readable(statement: Create) -> None:
 
 def _notes(world: World, statement: Create) -> tuple[str, ...]:
     """What a user may not expect of a sink."""
-    notes: list[str] = []
     if not isinstance(statement, CreateSink):
         return ()
+    notes: list[str] = []
+    made = pipeline(world, statement)
     if statement.not_enforced:
-        notes.append(
-            "NOT ENFORCED changes nothing: frazil looks at the keys of each batch, and stops where two rows have the same one"
-        )
-    least = pipeline(world, statement).sink.batch_bytes or 0
+        words = "NOT ENFORCED changes nothing: frazil looks at the keys of each batch, and of several rows with the same one"
+        notes.append(f"{words} {_which_counts(made)}")
+    least = made.sink.batch_bytes or 0
     if least > MOST_ROWS_BY_SIZE * SMALL_ROW_BYTES:
         size = f"{math.ceil(least / MOST_ROWS_BY_SIZE):,}"
         notes.append(
@@ -184,6 +187,20 @@ def _notes(world: World, statement: Create) -> tuple[str, ...]:
             "and otherwise commits of so many rows are smaller"
         )
     return tuple(notes)
+
+
+def _which_counts(made: PipelineSpec) -> str:
+    """What becomes of several rows of a batch that have one key."""
+    source, sink = made.source, made.sink
+    if sink.combine:
+        return "all are added up"
+    if sink.order_by:
+        return f"the last one counts, by LATEST BY ({', '.join(sink.order_by)})"
+    if isinstance(source, PostgresCdcSource) or (isinstance(source, KafkaSource) and source.enveloped):
+        return "the last one counts, by the database's log"
+    if isinstance(source, KafkaSource):
+        return "the latest message counts"
+    return "none counts: different ones stop the sink, unless LATEST BY tells which is the last"
 
 
 def _at_option(statement: Alter, error: ConfigError) -> ConfigError:

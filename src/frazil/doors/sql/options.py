@@ -126,15 +126,22 @@ GENERATORS: dict[str, Table] = {
         *(Known((name,), Takes.NUMBER) for name in ("ROWS", "ROWS PER SECOND", "SEED")),
     ),
 }
+# Two names of one option of a sink. Each is kept as it was written, because messages that users know name one or the other.
+PERIOD = ("MAXIMUM PERIOD", "COMMIT INTERVAL")
 SINK = Table(
     "a sink",
-    *_texts("FORMAT", "COMPRESSION", "MINIMUM SIZE", "MAXIMUM PERIOD", "COMMIT INTERVAL", "TARGET FILE SIZE"),
+    *_texts("FORMAT", "COMPRESSION", "MINIMUM SIZE", *PERIOD, "TARGET FILE SIZE"),
     Known(("FORMAT VERSION",), Takes.NUMBER),
     Known(("LATEST BY",), Takes.TEXTS),
     *_texts("DIFF COLUMN", "TIMESTAMP COLUMN", "ON ERROR", "DEAD LETTER TABLE"),
     Known(("MAX DEAD LETTERS",), Takes.NUMBER),
     Known(("MAX DEAD LETTER RATE",), Takes.NUMBER),
 )
+
+
+def all_names(name: str) -> tuple[str, ...]:
+    """The names under which an option may be kept that is given under this one."""
+    return PERIOD if name in PERIOD else (name,)
 
 
 def option_list(cursor: Cursor, table: Table) -> Options:

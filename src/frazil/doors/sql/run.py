@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
 from frazil.doors.sql.sinks import require_own_sums, trace_of
-from frazil.errors import ConfigError, FrazilError, Retryable
+from frazil.errors import ConfigError, FrazilError, Retryable, together
 from frazil.model.events import Committed, Event, Listener, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
-from frazil.model.secrets import scrub
 
 WATCH_SECONDS = 1.0
 """How often the catalog of definitions is looked at."""
@@ -109,16 +108,8 @@ class _Supervisor:
             for one in self._running.values():
                 one.thread.join()
             self._reap()
-        self._tell_failures()
-        for error in self._errors.values():
-            raise error
-
-    def _tell_failures(self) -> None:
-        """Tells of each sink that has failed, where there are several: one error alone is raised."""
-        if len(self._errors) < 2:
-            return
-        for name, error in self._errors.items():
-            self._say(str(error) if isinstance(error, FrazilError) else scrub(f"sink {name}: {error!r}"))
+        if self._errors:
+            raise together(list(self._errors.values()))
 
     def _look_again(self) -> None:
         """Takes the catalog as it is now, if it has changed; one that cannot be used is told, and what runs goes on."""

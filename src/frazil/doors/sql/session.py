@@ -150,7 +150,7 @@ class Session:
         text = with_tables(self.world, statement)
         catalogs = [catalog_settings(there.sink) for there in text.lakes]
         try:
-            found = ask(text.text, catalogs, self.settings.spark, self._limit)
+            found = ask(text.text, catalogs, self.settings, self._limit)
         except QueryRefused as error:
             at = statement.query.at + text.offset(error.offset or 0)
             # Spark repeats the query, and with it a secret whose statement was taken for a part of it.

@@ -13,6 +13,7 @@ from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, seconds, size
 from frazil.doors.sql.groups import shape
+from frazil.doors.sql.options import PERIOD
 from frazil.doors.sql.sources import Stream, stream
 from frazil.doors.sql.statements import CreateSink, Mode, Option, PartitionDef, Target, Word
 from frazil.errors import ConfigError
@@ -330,10 +331,9 @@ def _require_letters_apart(given: Given, made: SinkSpec) -> None:
 
 def _pace(given: Given) -> dict[str, Any]:
     """When commits are made: by size, by time, by either, or each second."""
-    both = ("MAXIMUM PERIOD", "COMMIT INTERVAL")
-    if all(name in given for name in both):
-        raise given.wrong("COMMIT INTERVAL", "MAXIMUM PERIOD and COMMIT INTERVAL say the same: keep one of them")
-    name = next((name for name in both if name in given), "COMMIT INTERVAL")
+    if all(name in given for name in PERIOD):
+        raise given.wrong("COMMIT INTERVAL", f"{' and '.join(PERIOD)} say the same", fix="Keep one of them.")
+    name = next((name for name in PERIOD if name in given), "COMMIT INTERVAL")
     period, least = seconds(given, name), size(given, "MINIMUM SIZE")
     if period is not None and period < 1:
         raise given.wrong(name, f"{name} must be at least 1 second")
