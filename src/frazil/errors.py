@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,11 +45,13 @@ class FrazilError(Exception):
         self.message = message
         self.fix = fix
         self.location = location
+        self.beside: tuple[FrazilError, ...] = ()
+        """Others that happened at the same time, elsewhere."""
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
         cure = f"\n{self.fix}" if self.fix else ""
-        return f"{where}{self.message}{cure}"
+        return "\n".join([f"{where}{self.message}{cure}", *map(str, self.beside)])
 
 
 class ConfigError(FrazilError):
@@ -73,7 +75,7 @@ class ConfigErrors(ConfigError):
         )
 
     def __str__(self) -> str:
-        return "\n".join(str(error) for error in self.errors)
+        return "\n".join(str(error) for error in (*self.errors, *self.beside))
 
 
 class UsageError(FrazilError):
@@ -112,3 +114,12 @@ class Halted(FrazilError):
 
 class Fenced(Halted):
     """Another instance owns the sink; this one must stop."""
+
+
+def together(errors: Sequence[BaseException]) -> BaseException:
+    """The first of errors that happened side by side, which tells of the others. One that has words for people comes first."""
+    first = next((error for error in errors if isinstance(error, FrazilError)), errors[0])
+    if isinstance(first, FrazilError):
+        others = [error for error in errors if error is not first]
+        first.beside = tuple(e if isinstance(e, FrazilError) else FrazilError("internal", repr(e)) for e in others)
+    return first

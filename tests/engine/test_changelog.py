@@ -29,6 +29,12 @@ def test_what_each_row_did_can_be_kept(lake: Lake) -> None:
     assert (counts.written, counts.filtered) == (3, 1)
 
 
+def test_rows_of_before_an_update_are_taken_off_the_sum(lake: Lake) -> None:
+    changes = "select * from values (1L, 'a', '+I'), (1L, 'a', '-U'), (1L, 'b', '+U'), (2L, 'x', '-D') t(id, v, op)"
+    appended(lake, changes, diff_column="diff")
+    assert lake.rows() == [(1, "a", -1), (1, "a", 1), (1, "b", 1), (2, "x", -1)]
+
+
 def test_when_the_batch_was_read_can_be_kept(lake: Lake) -> None:
     appended(lake, "select id from range(2)", op_field=None, time_column="read_at")
     times = lake.rows("read_at")

@@ -362,6 +362,16 @@ def test_types_that_spark_cannot_write_are_refused_before_anything_is_made(lake:
     assert lake.nothing_written()
 
 
+def test_a_struct_without_fields_is_refused_before_anything_is_made_or_becomes_text(lake: Lake) -> None:
+    for query in ("select 1 id, named_struct() s", "select 1 id, array(named_struct('a', named_struct())) s"):
+        with pytest.raises(frazil.ConfigError, match=r"Column 's.*' is a struct without fields") as caught:
+            lake.sink(query).write()
+        assert caught.value.code == "struct-empty"
+    assert lake.nothing_written()
+    lake.sink("select 1 id, named_struct() s", schema={"id": "int", "s": "string"}).write()
+    assert lake.rows() == [(1, "{}")]
+
+
 def test_a_table_of_others_with_such_a_column_is_refused_in_words(lake: Lake) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.schema import Schema

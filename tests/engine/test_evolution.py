@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -109,6 +110,16 @@ def test_a_column_that_is_declared_later_is_added_with_the_declared_type(lake: L
     assert columns(lake)["price"] == "decimal(10, 2)"
     assert current_schema(lake)["fields"][1]["doc"] == "in euro"
     assert lake.rows() == [(1, None), (2, Decimal("1.50"))]
+
+
+def test_a_declared_type_that_the_table_does_not_take_is_told(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.sink("select 1 id, named_struct('n', 1) s").write()
+    declared = {"id": "string", "s": "struct<n: string>"}
+    with caplog.at_level(logging.WARNING, "frazil"):
+        lake.sink("select 2 id, named_struct('n', 2) s", schema=declared).write()
+    assert columns(lake)["id"] == "int"
+    assert "The column 'id' is declared as string, and stays what it is in the table: int." in caplog.text
+    assert "'s.n' is declared as string" in caplog.text
 
 
 # Required columns.

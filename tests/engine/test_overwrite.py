@@ -8,6 +8,7 @@ import pytest
 
 import frazil
 from engine.lakes import Lake
+from frazil.engine.iceberg import Scratch
 from frazil.engine.part import Part
 from frazil.model.commit import position
 from frazil.model.hidden import OP
@@ -116,6 +117,40 @@ def test_rows_that_came_after_the_batch_was_read_are_not_replaced_unseen(
         overwriting(lake, "select 100L id, 1L p", **where).write()
     assert caught.value.code == "overwrite-conflict"
     assert lake.count() == 10
+
+
+def test_what_others_did_before_the_batch_was_read_is_replaced_without_a_stop(lake: Lake) -> None:
+    filled(lake)
+    writer = overwriting(lake, "select 1L id, 1L p").id("stream")._writer(lake.frame("select 1L id, 1L p"), "python")
+    writer.open()
+    writer.write(lake.frame("select 1L id, 1L p"), Part("test", None, position(1)))
+    lake.sink("select 7L id, 7L p").id("other").write()
+    lake.spark.sql(
+        f"call {lake.name}.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))"
+    ).collect()
+    writer.write(lake.frame("select 2L id, 2L p"), Part("test", position(1), position(2)))
+    assert lake.rows() == [(2, 2)]
+
+
+def test_a_condition_means_one_time_for_the_rows_that_come_and_those_that_go(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    delete_where = Scratch.delete_where
+    monkeypatch.setattr(Scratch, "delete_where", lambda self, condition: asked.append(condition) or delete_where(self, condition))
+    lake.sink("select 1L id, current_timestamp() at").write()
+    overwriting(lake, "select 2L id, timestamp'2020-01-01' at", overwrite_where="at <= now()").write()
+    assert lake.rows("id") == [(2,)]
+    assert asked[0].startswith("at <= timestamp_micros(")
+    with pytest.raises(frazil.ConfigError, match=r"overwrite_where: rand.* gives another value each time"):
+        overwriting(lake, "select 2L id, timestamp'2020-01-01' at", overwrite_where="id > rand()").write()
+
+
+def test_names_that_are_no_words_of_sql(lake: Lake) -> None:
+    odd = frazil.sink(lake.frame("select 1L id, 1L p")).catalog(**lake.catalog).options(namespace="my-ns", table="the-table")
+    odd.write()
+    odd.options(commit_mode="overwrite").write()
+    odd.options(commit_mode="overwrite", overwrite_where="p = 1").write()
+    found = lake.introduced().spark.table(f"{lake.name}.`my-ns`.`the-table`").collect()
+    assert [tuple(row) for row in found] == [(1, 1)]
 
 
 def test_rows_that_came_into_other_partitions_are_no_reason_to_stop(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

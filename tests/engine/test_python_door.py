@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import frazil
 from engine.lakes import Lake, commits
+from frazil.engine.catalogs import catalog_settings
+from frazil.engine.session import session_for
 from frazil.model.catalog import CatalogSpec
 from frazil.model.events import CommitFailed, Event
 from frazil.model.settings import RetrySettings, Settings, SparkSettings
@@ -52,6 +56,17 @@ def test_a_write_says_what_it_did(lake: Lake) -> None:
     assert (done.counts.written, done.batch, done.skipped, done.table) == (5, 1, False, "db.t")
     assert done.snapshot == lake.data_snapshots()[-1].snapshot_id
     assert commits(events) == [done]
+
+
+def test_what_a_running_spark_cannot_be_given_any_more_is_told(lake: Lake) -> None:
+    with pytest.raises(frazil.FrazilError, match="without the jars of gcp") as caught:
+        lake.sink("select 1 id").options(gcs={"project_id": "p"}).write()
+    assert caught.value.code == "jars-missing"
+    glue = {"type": "glue", "name": "glue", "warehouse": "/lake", "glue": {"region": "eu-west-1", "profile": "of-another"}}
+    settings = catalog_settings(frazil.sink().catalog(**glue).options(namespace="db", table="t").spec)
+    with pytest.raises(frazil.FrazilError, match="without AWS_PROFILE, which") as caught:
+        session_for(lake.spark, replace(settings, components=("core",)))
+    assert caught.value.code == "credentials-late"
 
 
 def test_writes_without_a_name_all_count(lake: Lake) -> None:
@@ -128,6 +143,25 @@ def test_another_checkpoint_on_the_same_sink_is_refused(lake: Lake, tmp_path: Pa
     with pytest.raises(Exception, match="written through another checkpoint"):
         query.awaitTermination(120)
     assert lake.rows() == [(1, "a")]
+
+
+def test_a_sink_that_another_took_over_from_can_be_started_again(lake: Lake, tmp_path: Path) -> None:
+    def begun(sink: frazil.Sink, number: int) -> Any:
+        query = stream(lake, f"{number},x").writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "c"))
+        return query.trigger(availableNow=True).start()
+
+    mine = lake.sink(None)
+    finish(begun(mine, 1))
+    finish(begun(lake.sink(None), 2))
+    with pytest.raises(StreamingQueryException, match="Another instance"):
+        begun(mine, 3).awaitTermination(120)
+    finish(begun(mine, 4))
+    started = lake.sink(stream(lake, "5,x")).checkpoint(tmp_path / "c").trigger(availableNow=True)
+    finish(started.start())
+    finish(begun(lake.sink(None), 6))
+    stream(lake, "7,x")
+    finish(started.start())
+    assert lake.introduced().rows("id") == [(number,) for number in range(1, 8)]
 
 
 def test_a_table_is_filled_by_writes_and_by_a_stream(lake: Lake, tmp_path: Path) -> None:

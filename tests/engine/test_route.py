@@ -87,6 +87,22 @@ def test_a_value_without_a_table_stops_before_anything_is_written(lake: Lake) ->
     assert not lake.exists("db.a")
 
 
+def test_the_field_that_decides_can_be_one_of_a_struct_and_go(lake: Lake) -> None:
+    rows = "select 1 id, named_struct('kind', 'a', 'more', 2) meta"
+    routed(lake.introduced(), rows, {"field": "meta.kind", "remove_field": True}).write()
+    assert lake.rows("id, to_json(meta)", "db.a") == [(1, '{"more":2}')]
+
+
+def test_a_table_of_letters_of_before_is_left_alone(lake: Lake) -> None:
+    rows, route = "select '1' id, 'a' kind union all select 'x', 'a'", {"field": "kind"}
+    options = {"schema": {"id": "int", "kind": "string"}, "sort_by": ["id"]}
+    routed(lake.introduced(), rows, route, on_error="dead_letter", **options).write()
+    assert lake.count(LETTERS) == 1
+    routed(lake, "select '2' id, 'a' kind", route, on_error="dead_letter", dead_letter_table="db.elsewhere", **options).write()
+    routed(lake, "select '3' id, 'b' kind", route, **options).write()
+    assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,), (2,)], [(3,)])
+
+
 def test_or_its_rows_become_dead_letters(lake: Lake) -> None:
     route = {"field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}, "unknown": "dead_letter"}
     rows = "select * from values ('1', 'a'), ('2', 'b'), ('3', null), ('x', 'a') as t(id, kind)"

@@ -221,7 +221,8 @@ def test_sources_that_contradict_themselves() -> None:
 
 
 def test_settings() -> None:
-    assert Settings.model_validate({"log_level": "WARN"}).log_level == "warning"
+    levels = {"WARN": "warning", "trace": "debug", "TRACE": "debug", "Critical": "error", "info": "info"}
+    assert {word: Settings.model_validate({"log_level": word}).log_level for word in levels} == levels
     for value in (0.5, float("inf"), float("nan")):
         with pytest.raises(ValidationError):
             RetrySettings(backoff_multiplier=value)

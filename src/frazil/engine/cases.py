@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from frazil.engine.coerce import json_text
 from frazil.engine.iceberg import fault_of
 from frazil.engine.schema import alignment, data_columns, hidden_columns, quoted, schema_of
-from frazil.engine.session import spark_session
+from frazil.engine.session import spark_session, with_scratch
 from frazil.engine.shape import source_rows
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.write.plain import unwritten
@@ -33,7 +33,7 @@ from frazil.model.types import StructType as Schema
 
 def run_cases(pipelines: Sequence[PipelineSpec], settings: Settings) -> Iterator[CaseResult]:
     """The results of all tests of these pipelines, one after the other."""
-    spark = spark_session(settings.spark)
+    spark = spark_session(with_scratch(settings))
     for pipeline in pipelines:
         for case in pipeline.tests:
             yield run_case(spark, pipeline, case)

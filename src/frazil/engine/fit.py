@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
@@ -12,7 +12,7 @@ from frazil.engine.iceberg import IcebergTable
 from frazil.engine.partition import partition_json
 from frazil.engine.schema import alignment, hidden_columns, schema_of, told_ids, told_keys, unchanged
 from frazil.engine.staging_faults import REQUIRED_NULL
-from frazil.engine.table_columns import keys_of, require_distinct, require_own_names
+from frazil.engine.table_columns import keys_of, require_distinct, require_own_names, with_room
 from frazil.engine.types import require_writable
 from frazil.errors import FrazilError, Halted
 from frazil.model.changes import CommitMode
@@ -27,6 +27,7 @@ from frazil.model.evolution import (
     TableChange,
     changes_for,
     evolved,
+    overruled,
     partition_after,
     partition_change,
     renamed,
@@ -63,7 +64,7 @@ class Fit:
 
     ``schema`` and ``partition`` are the table's after that, ``keys`` the columns that identify a row. ``error`` says of a row
     that it cannot be written, where such rows are left out. ``ids`` is what the table is to remember of its source's columns,
-    where that is new; ``apart`` are those that the source has renamed and the table has under the name of before, too.
+    where that is new; ``notes`` is what a person should know of the columns.
     """
 
     met: Meeting
@@ -74,7 +75,7 @@ class Fit:
     partition: Partition
     keys: tuple[str, ...]
     ids: ColumnIds | None = None
-    apart: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,7 +145,7 @@ def fit_of(
     require_distinct(data)
     following = _following(table, sink, sink_id, met)
     wanted = _with_declared(evolved(have, (*_by_aliases(sink), *following.renames)), sink.declared_schema)
-    incoming = admitted(wanted, data, sink)
+    incoming = admitted(wanted, with_room(data, sink, [column.name for column in wanted.fields]), sink)
     changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls, following))
     schema = evolved(have, changes)
     require_writable(schema, table.format_version)
@@ -175,7 +176,19 @@ def fit_of(
     kept = ColumnIds(columns_property(sink_id), following.known, following.new)
     news = kept if following.new or following.known != known_from_json(known) else None
     partition_then = partition_after(before, changes)
-    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, following.apart)
+    notes = (*_apart(following), *_overruled(schema, sink))
+    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, notes)
+
+
+def _apart(following: Following) -> list[str]:
+    """The columns that the source has renamed and the table has under the name of before, too."""
+    told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
+    return [told.format(old, new) for new, old in following.apart.items()]
+
+
+def _overruled(schema: StructType, sink: SinkSpec) -> list[str]:
+    found = overruled(sink.declared_schema or StructType(()), schema)
+    return [f"The column {m.path!r} is declared as {m.data}, and stays what it is in the table: {m.table}." for m in found]
 
 
 def _with_declared(table: StructType, declared: StructType | None) -> StructType:

@@ -14,7 +14,8 @@ import pyarrow.parquet
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
 from pyspark.sql import types as spark
 
-from frazil.engine.schema import hidden_columns, quoted, require_data
+from frazil.engine.common_type import common_decimal, common_type
+from frazil.engine.schema import hidden_columns, quoted, require_data, table_name
 from frazil.errors import DataError
 from frazil.model.hidden import DELETE, HIDDEN, OP
 from frazil.model.load import Disposition, Load, TableLoad
@@ -46,18 +47,12 @@ _SPARK_TYPES: dict[pyarrow.DataType, spark.DataType] = {
     pyarrow.large_binary(): spark.BinaryType(),
     pyarrow.date32(): spark.DateType(),
 }
-_INTEGER_DIGITS: dict[type[spark.DataType], int] = {
-    spark.ByteType: 3,
-    spark.ShortType: 5,
-    spark.IntegerType: 10,
-    spark.LongType: 19,
-}
 _DIGITS = 38
 
 
-def table_name(sink: SinkSpec) -> str:
-    """The table's name in Spark's SQL."""
-    return ".".join(quoted(part) for part in (sink.catalog.name, *sink.namespace_levels, sink.table or ""))
+def name_of(sink: SinkSpec) -> str:
+    """The name of a sink's table in Spark's SQL."""
+    return table_name(sink.catalog.name, sink.namespace_levels, sink.table or "")
 
 
 class LoadRows:
@@ -215,7 +210,7 @@ class LoadRows:
 
     def _there(self) -> DataFrame:
         """The root's rows that are in the table; a frame without columns when there is no table."""
-        name = table_name(self._load.root.sink)
+        name = name_of(self._load.root.sink)
         return self._session.table(name) if self._session.catalog.tableExists(name) else self._session.range(0).select()
 
     def _read(self, table: TableLoad) -> DataFrame:
@@ -228,7 +223,7 @@ class LoadRows:
         """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
         if not table.files:
             hidden = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
-            none = self._session.table(table_name(table.sink)).limit(0)
+            none = self._session.table(name_of(table.sink)).limit(0)
             return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
         if len(table.files) == 1:
             return self._rows_of_files(table, table.files, {})
@@ -291,7 +286,7 @@ def _wider_types(table: TableLoad, files: Iterable[Mapping[str, spark.DataType]]
 
 
 def _wider_of(table: TableLoad, column: str, one: spark.DataType, other: spark.DataType) -> spark.DataType:
-    wider = _wider(one, other)
+    wider = common_type(one, other, common_decimal)
     if wider is None:
         here, there = (kind.simpleString().partition("<")[0] for kind in (one, other))
         raise DataError(
@@ -301,27 +296,6 @@ def _wider_of(table: TableLoad, column: str, one: spark.DataType, other: spark.D
             fix="Bring the column in one type: cast it at the source.",
         )
     return wider
-
-
-def _wider(one: spark.DataType, other: spark.DataType) -> spark.DataType | None:
-    """The type that holds all values of two types; None when there is none."""
-    if {type(one), type(other)} == {spark.FloatType, spark.DoubleType}:
-        return spark.DoubleType()
-    needed = [_digits(kind) for kind in (one, other)]
-    if needed[0] is None or needed[1] is None:
-        return one if one == other else None
-    if type(one) in _INTEGER_DIGITS and type(other) in _INTEGER_DIGITS:
-        return one if needed[0] >= needed[1] else other
-    before, after = map(max, zip(*needed, strict=True))
-    return spark.DecimalType(before + after, after) if before + after <= _DIGITS else None
-
-
-def _digits(kind: spark.DataType) -> tuple[int, int] | None:
-    """How many digits a number has before and after the point; None of types that do not tell that."""
-    if isinstance(kind, spark.DecimalType):
-        return kind.precision - kind.scale, kind.scale
-    whole = _INTEGER_DIGITS.get(type(kind))
-    return None if whole is None else (whole, 0)
 
 
 def _one_of_each(rows: DataFrame, table: TableLoad) -> DataFrame:

@@ -28,7 +28,7 @@ from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_fil
 from frazil.engine.commit import FailureKind, patiently
 from frazil.engine.fit import Fit, fit_of
 from frazil.engine.iceberg import IcebergTable, Lake, active, fault_of
-from frazil.engine.load_rows import LoadRows, table_name
+from frazil.engine.load_rows import LoadRows, name_of
 from frazil.engine.schema import quoted
 from frazil.engine.session import session_for, spark_session, with_settings
 from frazil.engine.stager import Stager
@@ -137,7 +137,7 @@ class Loader:
         column = next((column for column in there.schema.fields if column.name == root_key), None)
         if column is not None and column.required:
             return
-        rows = self.session.table(table_name(sink))
+        rows = self.session.table(name_of(sink))
         if column is not None:
             rows = rows.where(functions.col(quoted(root_key)).isNull())  # answered from statistics where no file has nulls
         if not rows.isEmpty():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.engine import target
-from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
+from frazil.engine.catalogs import catalog_settings
+from frazil.engine.commit import AttemptFailed, Intent, not_rolled_back, require_same_source
 from frazil.engine.fit import fit_of, repartitioning
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.partition import partition_json
@@ -64,10 +65,10 @@ def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
 def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> PipelinePlan:
     spark = start_spark([pipeline], settings)
     catalog = catalog_settings(pipeline.sink)
-    if _unborn(catalog):
+    if catalog.is_unborn:
         # Opening a SQLite catalog makes its file; a file that is not there holds no tables.
         return _plan(pipeline, spark, None, pipeline.sink.namespace_levels, look)
-    session = session_for(spark, _read_only(catalog))
+    session = session_for(spark, catalog.read_only)
     try:
         lake = Lake(session, catalog.name, pipeline.sink.catalog.address)
         table = target.existing(lake, pipeline.sink)
@@ -90,12 +91,24 @@ def _first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
 def _plan(
     pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | None, missing: tuple[str, ...], look: Look
 ) -> PipelinePlan:
-    sink = pipeline.sink
-    state = table.port(pipeline.sink_id).refresh().state if table is not None else None
     source = open_source(pipeline.source, session)
+    try:
+        return _of_source(pipeline, source, table, missing, look)
+    finally:
+        source.close()
+
+
+def _of_source(
+    pipeline: PipelineSpec, source: Source, table: IcebergTable | None, missing: tuple[str, ...], look: Look
+) -> PipelinePlan:
+    sink = pipeline.sink
     source.check()
+    state = None if table is None else _state(table, pipeline.sink_id)
     start = state.end if state else None
+    if state is not None and start is not None:
+        require_same_source(state, source.fingerprint, pipeline.sink_id)
     ahead = look(source, start, sink.rows_per_batch)
+    total = source.total_rows(start)
     frame = None if ahead.rows is None else sink_rows(ahead.rows, sink, pipeline.transforms)
     columns, changes, notes = _columns(sink, pipeline.sink_id, frame, table)
     partition, old_partition = _partition(sink, table, changes)
@@ -115,17 +128,28 @@ def _plan(
         epoch=_next_epoch(state),
         start=start,
         end=ahead.part.end if ahead.part else None,
-        rows=source.total_rows(start) or (ahead.part.rows if ahead.part else None),
+        rows=ahead.part.rows if total is None and ahead.part else total,
+        counted=total is not None,
         notes=(*notes, *filter(None, [ahead.note])),
         old_partition=old_partition,
     )
+
+
+def _state(table: IcebergTable, sink_id: str) -> SinkState | None:
+    """The sink's place in the ledger; stops where a run would stop before it reads."""
+    try:
+        view = table.port(sink_id).refresh()
+    except AttemptFailed as failed:
+        raise failed.outcome.error from failed
+    not_rolled_back(view, Intent(sink_id, instance="", at_ms=0))
+    return view.state
 
 
 def _columns(
     sink: SinkSpec, sink_id: str, frame: DataFrame | None, table: IcebergTable | None
 ) -> tuple[tuple[PlannedColumn, ...], tuple[TableChange, ...], tuple[str, ...]]:
     if table is None:
-        schema = sink.declared_schema or (frame_schema(frame) if frame is not None else None)
+        schema = sink.declared_schema or (frame_schema(frame, sink) if frame is not None else None)
         if schema is None:
             return (), (), ("The columns are not known before the source has data.",)
         names = [column.name for column in schema.fields]
@@ -135,9 +159,7 @@ def _columns(
         return tuple(PlannedColumn(c.name, str(c.type), c.required or c.name in keys, "create") for c in schema.fields), (), ()
     if frame is not None:
         fit = fit_of(table, sink, sink_id, frame)
-        told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
-        notes = tuple(told.format(old, new) for new, old in fit.apart.items())
-        return planned_columns(table.schema, fit.evolution), fit.evolution, notes
+        return planned_columns(table.schema, fit.evolution), fit.evolution, fit.notes
     partition = repartitioning(sink, table.partition)
     changes = () if partition is None else (partition,)
     return planned_columns(table.schema, changes), changes, ()
@@ -146,7 +168,7 @@ def _columns(
 def _keys(sink: SinkSpec, frame: DataFrame | None) -> tuple[str, ...]:
     if frame is None:
         return sink.key_fields
-    return key_columns(sink, sink.declared_schema or frame_schema(frame), told_keys(frame, sink))
+    return key_columns(sink, sink.declared_schema or frame_schema(frame, sink), told_keys(frame, sink))
 
 
 def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:
@@ -179,15 +201,3 @@ def _properties(sink: SinkSpec, table: IcebergTable | None) -> tuple[tuple[str, 
 
 def _next_epoch(state: SinkState | None) -> int:
     return state.epoch + 1 if state else 1
-
-
-def _unborn(catalog: CatalogSettings) -> bool:
-    file = sqlite_file(catalog)
-    return file is not None and not file.is_file()
-
-
-def _read_only(catalog: CatalogSettings) -> CatalogSettings:
-    """A SQL catalog makes its tables when it is opened, unless it is told not to."""
-    if catalog.options.get("type") != "jdbc":
-        return catalog
-    return replace(catalog, options=catalog.options | {"jdbc.init-catalog-tables": "false"})

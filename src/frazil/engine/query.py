@@ -12,9 +12,9 @@ from pyspark.errors import ParseException, PySparkException
 from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.faults import explain
 from frazil.engine.iceberg import fault_of
-from frazil.engine.session import export_environment, session_for, spark_session
+from frazil.engine.session import export_environment, session_for, spark_session, with_scratch
 from frazil.errors import ConfigError, DataError
-from frazil.model.settings import SparkSettings
+from frazil.model.settings import Settings
 
 _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 
@@ -36,10 +36,10 @@ class QueryRefused(ConfigError):
         self.offset = offset
 
 
-def ask(text: str, catalogs: Sequence[CatalogSettings], settings: SparkSettings, limit: int) -> Rows:
+def ask(text: str, catalogs: Sequence[CatalogSettings], settings: Settings, limit: int) -> Rows:
     """The first rows of a query's answer. The catalogs are known to it by their names, and to nobody else."""
     export_environment(catalogs)
-    spark = spark_session(settings, [component for catalog in catalogs for component in catalog.components])
+    spark = spark_session(with_scratch(settings), [component for catalog in catalogs for component in catalog.components])
     session = spark.newSession()
     for catalog in catalogs:
         session = session_for(session, catalog)

@@ -8,7 +8,6 @@ are taken out. A replay that was cut off is finished by the next one, which know
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.deadletters import LetterBox, letters_sink, literal
 from frazil.engine.iceberg import Lake
+from frazil.engine.one_time import at_one_time
 from frazil.engine.part import Part
 from frazil.engine.route import RoutedWriter
 from frazil.engine.runner import open_pipeline, start_spark
-from frazil.engine.schema import quoted
 from frazil.engine.session import session_for
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, Halted
@@ -90,12 +89,12 @@ def replay(pipeline: PipelineSpec, settings: Settings, where: str | None, *, rea
     letters = letters_sink(pipeline.sink)
     lake = Lake(session, letters.catalog.name, letters.catalog.address)
     nothing = Replayed(pipeline.name, letters.full_name, 0, done=really)
-    if lake.load(letters.namespace_levels, letters.table or "") is None:
+    table = lake.load(letters.namespace_levels, letters.table or "")
+    if table is None:
         return nothing
     mine = f"pipeline = {literal(pipeline.name)}"
-    wanted = mine if where is None else f"{mine} and ({_at_one_time(session, where)})"
-    name = f"{quoted(letters.catalog.name)}.{letters.full_name}"
-    codes = _codes(session.table(name), wanted)
+    wanted = mine if where is None else f"{mine} and ({at_one_time(session, where, 'where')})"
+    codes = _codes(session.table(table.sql_name), wanted)
     if not really:
         return Replayed(pipeline.name, letters.full_name, sum(codes.values()), codes)
     sink = pipeline.sink.model_copy(
@@ -104,7 +103,7 @@ def replay(pipeline: PipelineSpec, settings: Settings, where: str | None, *, rea
     again = pipeline.model_copy(update={"sink": sink, "dead_letter_topic": None})
     writer, source = open_pipeline(again, settings, spark, lambda _: None, threading.Event())
     source.close()
-    done = _Replay(session, writer, name, reread).run(wanted)
+    done = _Replay(session, writer, table.sql_name, reread).run(wanted)
     return nothing if done is None else Replayed(pipeline.name, letters.full_name, done.read, codes, done, done=True)
 
 
@@ -129,28 +128,6 @@ def _require_replayable(pipeline: PipelineSpec) -> None:
             f"The pipeline {pipeline.name!r} writes each batch to every table, also to those that dead letters have no rows for.",
             fix=fix,
         )
-
-
-# What gives another value each time that it is asked for, apart from texts and quoted names, where such words mean nothing.
-_NOW = re.compile(
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
-    r"""|\b(?P<time>current_timestamp\b(?:\s*\(\s*\))?|now\s*\(\s*\))"""
-    r"""|\b(?P<date>current_date\b(?:\s*\(\s*\))?|curdate\s*\(\s*\))""",
-    re.IGNORECASE,
-)
-
-
-def _at_one_time(session: SparkSession, where: str) -> str:
-    """The condition with the time of now in it: it is asked again and again, and letters must not come to fit it meanwhile."""
-    now = session.sql("select unix_micros(current_timestamp()) as time, cast(current_date() as string) as date").first()
-    assert now is not None, "a query without a table has one row"
-
-    def fixed(found: re.Match[str]) -> str:
-        if found["time"] is not None:
-            return f"timestamp_micros({now['time']})"
-        return f"date'{now['date']}'" if found["date"] is not None else found[0]
-
-    return _NOW.sub(fixed, where)
 
 
 def _codes(letters: DataFrame, wanted: str) -> dict[str, int]:

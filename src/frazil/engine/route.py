@@ -29,7 +29,7 @@ from frazil.engine.stager import Explain
 from frazil.engine.writer import Prepared, SinkWriter
 from frazil.errors import FrazilError, Halted
 from frazil.model.commit import Position, RowCounts, SinkState
-from frazil.model.dead_letters import OnError
+from frazil.model.dead_letters import LETTERS, OnError
 from frazil.model.events import Committed, Listener
 from frazil.model.route import RouteSpec
 from frazil.model.settings import RetrySettings
@@ -118,7 +118,8 @@ class RoutedWriter:
         Without ``claim`` their ledgers are only read; without ``make`` nothing is written at all.
         """
         state = self._home.open(claim=claim, make=make)
-        names = [name for name in (state.followers if state is not None else ()) if name not in self._letter_tables]
+        followers = [name for name in (state.followers if state is not None else ()) if name not in self._letter_tables]
+        names = [name for name in followers if not self._held_letters(name)]
         self._each(names, lambda name: self._open_table(name, claim=claim, make=make))
         ends = {unfinished(state, self._tables[name].state) for name in names}
         if self.letters is not None:
@@ -229,6 +230,12 @@ class RoutedWriter:
     @property
     def _letter_tables(self) -> tuple[str, ...]:
         return self.letters.followers if self.letters is not None else ()
+
+    def _held_letters(self, name: str) -> bool:
+        """Whether a table that follows is that of dead letters which the sink kept there before its options were changed."""
+        levels, _, table = name.rpartition(".")
+        found = self.held.patiently(lambda: self.held.lake.load(tuple(levels.split(".")), table), self.held.opening)
+        return found is not None and [column.name for column in found.schema.fields] == [column.name for column in LETTERS.fields]
 
     def _open_table(self, name: str, *, claim: bool = True, make: bool = True) -> None:
         writer = self._make(name)

@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.pump import Pump, Totals
 from frazil.engine.route import RoutedWriter
-from frazil.engine.session import export_environment, session_for, spark_session, with_settings
+from frazil.engine.session import export_environment, session_for, spark_session, with_scratch, with_settings
 from frazil.engine.writer import SinkWriter
-from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation
+from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, together
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, told_in_file
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
 from frazil.sources import letter_topic, open_source
-from frazil.sources.base import Source
+from frazil.sources.base import OnceARun, Source
 
 
 def run_project(
@@ -32,7 +32,8 @@ def run_project(
 ) -> None:
     """Runs the enabled pipelines (or those named) until each is done or ``stop`` is set.
 
-    One that fails does not stop the others, unless the settings say so; the first error is raised when all have ended.
+    One that fails does not stop the others, unless the settings say so. When all have ended, the first error is raised: it
+    tells of the others.
     """
     pipelines = selected(project, only)
     stop = stop or threading.Event()
@@ -59,7 +60,7 @@ def run_project(
     for thread in threads:
         thread.join()
     if errors:
-        raise errors[0]
+        raise together(errors)
 
 
 def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSpec, ...]:
@@ -72,7 +73,7 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
                 f"There is no pipeline {name!r} in {project.file}.",
                 fix=f"Known: {', '.join(known) or 'none'}.",
             )
-    chosen = tuple(known[name] for name in only) or tuple(p for p in project.pipelines if p.enabled)
+    chosen = tuple(known[name] for name in dict.fromkeys(only)) or tuple(p for p in project.pipelines if p.enabled)
     if not chosen:
         raise ConfigError(
             "nothing-to-run", f"{project.file} has no enabled pipeline.", fix="Join a source and a sink, or enable a pipeline."
@@ -83,9 +84,10 @@ def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSp
 def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: Sequence[SourceSpec] = ()) -> SparkSession:
     """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
     export_environment([catalog_settings(pipeline.sink) for pipeline in pipelines])
-    spark = spark_session(settings.spark, sorted(components_of(pipelines, sources)))
+    wanted = with_scratch(settings)
+    spark = spark_session(wanted, sorted(components_of(pipelines, sources)))
     # The same file may start its own Spark here, and run on that of a notebook or a cluster there.
-    return with_settings(spark, settings.spark, insist=False)
+    return with_settings(spark, wanted, insist=False)
 
 
 def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:
@@ -115,10 +117,10 @@ def run_pipeline(
     while True:
         try:
             with _told_at(pipeline.place), told_in_file(pipeline):
-                totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns)
+                totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns, began=watch.began)
         except Retryable as error:
             watch.restarts += 1
-            if once or not watch.started or stop.is_set() or watch.restarts > settings.restart.max_restarts:
+            if once or watch.began is None or stop.is_set() or watch.restarts > settings.restart.max_restarts:
                 watch.end()
                 raise
             seconds = settings.restart.wait(watch.restarts)
@@ -151,13 +153,14 @@ class _Watch:
         self._listen = listen
         self._ends: list[Stopped] = []
         self.restarts = 0
-        self.started = False
+        self.began: Started | None = None
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Stopped):
             self._ends.append(event)
             return
-        self.started = self.started or isinstance(event, Started)
+        if isinstance(event, Started):
+            self.began = self.began or event
         if isinstance(event, Committed):
             self.restarts = 0
         self._listen(event)
@@ -179,9 +182,13 @@ def _run(
     *,
     once: bool,
     turns: AbstractContextManager[object] | None,
+    began: Started | None,
 ) -> Totals:
+    """One try of a run. ``began``: how the first one started, so that what is read once a run is not read once a try."""
     try:
         writer, source = open_pipeline(pipeline, settings, spark, listen, stop)
+        if began is not None and isinstance(source, OnceARun):
+            source.run_began(began.start)
     except BaseException as problem:
         listen(Stopped(pipeline.name, 0, 0, str(problem)))
         raise

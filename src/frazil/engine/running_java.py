@@ -44,6 +44,12 @@ def java_class(spark: SparkSession, name: str) -> Any:
     return None if isinstance(found, _Names) else found
 
 
+def java_environment(spark: SparkSession, name: str) -> str | None:
+    """What Java's process has in its environment: what this process had when Java was started."""
+    found = java_names(spark._jvm).java.lang.System.getenv(name)
+    return None if found is None else str(found)
+
+
 def end_java(spark: SparkSession, seconds: float) -> None:
     """Stops Spark and lets its Java end in peace, which is when it writes what it was told to write at its end."""
     gateway = spark.sparkContext._gateway

@@ -15,7 +15,7 @@ from frazil.engine.coerce import CAST_MARK, JSON_OPTIONS, Casting, Converted, co
 from frazil.engine.types import iceberg_schema, iceberg_type, spark_type
 from frazil.errors import ConfigError, DataError
 from frazil.model.changes import CommitMode
-from frazil.model.coercion import CoercionOptions, Way, extra_paths, way
+from frazil.model.coercion import CoercionOptions, extra_paths
 from frazil.model.hidden import (
     AT,
     CHANGES_MARK,
@@ -32,13 +32,9 @@ from frazil.model.hidden import (
 )
 from frazil.model.sink import SinkSpec
 from frazil.model.types import Column as TableColumn
-from frazil.model.types import Decimal, ListType, MapType, Primitive, StructType, Type
+from frazil.model.types import ListType, MapType, StructType, Type
 
 RECORD_MARK = "[frazil-record] "
-
-_INTEGER_DIGITS = {"int": 10, "long": 19}
-_FLOATING = ("float", "double")
-_MOST_DIGITS = 38
 
 _BETWEEN = "; "
 _NO_OPTIONS = CoercionOptions()
@@ -163,7 +159,7 @@ def alignment(
     if surplus := extra_paths(table, data):
         _log.warning("columns that the table does not have are left out: %s", ", ".join(surplus))
     casting = Casting(options, collects=rejects or options.error_column is not None)
-    heed = _Heed(keys, needed if rejects else (), excused, unless, ignored, rejects)
+    heed = _Heed(keys, needed if rejects else (), excused, unless, ignored, rejects, blank=not given)
     columns = [_aligned_column(given.get(column.name), column, casting, heed) for column in table.fields]
     wrong = row_error(columns)
     if rejects:
@@ -230,12 +226,16 @@ class _Heed:
     unless: Callable[[str], Column] | None
     ignored: Column | None
     rejects: bool
+    blank: bool
+    """Whether the data has no columns at all, so that what must have a value has none in any row."""
 
 
 def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Casting, heed: _Heed) -> Aligned:
-    if source is None:
-        return Aligned(target.name, functions.lit(None).cast(spark_type(target.type)))
-    given = functions.col(quoted(target.name))
+    absent = functions.lit(None).cast(spark_type(target.type))
+    if source is None and not heed.blank:
+        return Aligned(target.name, absent)
+    given = absent if source is None else functions.col(quoted(target.name))
+    source = source or TableColumn(target.name, target.type)
     if (target.name in heed.keys or target.required) and not heed.rejects:
         # Nothing can stand in for a key or a required value that is wrong.
         casting = Casting(casting.options)
@@ -263,61 +263,6 @@ def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Ca
 def aligned_value(value: Column, data: DataType, kind: Type, path: str, options: CoercionOptions) -> Converted:
     """A value as one of another type, null where it has no such form; what is wrong with it then is a text."""
     return _aligned_value(value, iceberg_type(data, path), kind, path, Casting(options, collects=True))
-
-
-def common_type(first: Type, second: Type) -> Type | None:
-    """A type for the values of both: the wider one, or else the first, whose values are to be looked at; None: there is none.
-
-    Of a text and something else the first counts: a column that is null in all rows looks like texts to a reader of JSON.
-    """
-    match first, second:
-        case StructType(), StructType():
-            return _common_struct(first, second)
-        case ListType(), ListType():
-            element = common_type(first.element, second.element)
-            return None if element is None else ListType(element, first.element_required and second.element_required)
-        case MapType(), MapType():
-            key, value = common_type(first.key, second.key), common_type(first.value, second.value)
-            required = first.value_required and second.value_required
-            return None if key is None or value is None else MapType(key, value, required)
-    if first == second:
-        return first
-    if (number := _common_number(first, second)) is not None:
-        return number
-    pairs = ((second, first), (first, second))
-    wider = [kind for data, kind in pairs if way(data, kind) is Way.EXACT and kind.name != "string"]
-    able = [kind for data, kind in pairs if way(data, kind) not in (Way.NONE, Way.EPOCH)]
-    return (able[0] if "string" in (first.name, second.name) else next(iter(wider), able[0])) if able else None
-
-
-def _common_struct(first: StructType, second: StructType) -> StructType | None:
-    mine, theirs = ({field.name: field for field in kind.fields} for kind in (first, second))
-    fields = []
-    for name in {**mine, **theirs}:
-        one, other = mine.get(name), theirs.get(name)
-        if one is None or other is None:
-            only = one or other
-            assert only is not None, "it is in one of them"
-            fields.append(TableColumn(name, only.type))
-        elif (kind := common_type(one.type, other.type)) is None:
-            return None
-        else:
-            fields.append(TableColumn(name, kind, one.required and other.required))
-    return StructType(tuple(fields))
-
-
-def _common_number(one: Type, other: Type) -> Type | None:
-    """None where one is no number, or no number has room for both."""
-    names = {one.name, other.name}
-    if not names <= {*_INTEGER_DIGITS, *_FLOATING, "decimal"}:
-        return None
-    if names & set(_FLOATING):
-        return Primitive("float" if names == {"float"} else "double")
-    if "decimal" not in names:
-        return Primitive("long" if "long" in names else "int")
-    scale = max(kind.scale if isinstance(kind, Decimal) else 0 for kind in (one, other))
-    before = max(k.precision - k.scale if isinstance(k, Decimal) else _INTEGER_DIGITS[k.name] for k in (one, other))
-    return Decimal(before + scale, scale) if before + scale <= _MOST_DIGITS else None
 
 
 def _fits(source: TableColumn, target: TableColumn) -> bool:
@@ -479,3 +424,8 @@ def unchanged(name: str) -> Column:
 def quoted(name: str) -> str:
     """A column's name that Spark takes as it is, dots too."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def table_name(catalog: str, levels: Sequence[str], table: str) -> str:
+    """A table's name in Spark's SQL, whatever its parts are made of."""
+    return ".".join(quoted(part) for part in (catalog, *levels, table))

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,10 @@ from frazil.engine.catalogs import CatalogSettings
 from frazil.engine.class_archive import CLASS_PATH, JAVA_OPTIONS, USERS_OWN, class_path, sharing_options
 from frazil.engine.jars import needed_jars
 from frazil.engine.java import java_home
-from frazil.engine.running_java import java_class
+from frazil.engine.running_java import java_class, java_environment
 from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name, masked
-from frazil.model.settings import SparkSettings
+from frazil.model.settings import Settings, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +42,10 @@ EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 REDACTION = "spark.redaction.regex"
 SQL_REDACTION = "spark.sql.redaction.options.regex"
+# What Spark hides when nobody says anything.
+_REDACTED = {REDACTION: "(?i)secret|password|token|access[.]?key", SQL_REDACTION: "(?i)url"}
+# Addresses may have passwords in them.
+_ADDRESSES = r"(?i)\bur[il]$"
 
 # Options of the user's that frazil adds to when it starts Spark.
 _ADDED_TO = ("spark.sql.extensions", "spark.jars", JAVA_OPTIONS, "spark.executor.extraJavaOptions", CLASS_PATH)
@@ -57,6 +61,9 @@ _CLASSES = {
 
 # What Spark generates for many columns is longer than what Java compiles by itself; it would be interpreted, three times as slow.
 LARGE_METHODS = "DontCompileHugeMethods"
+
+# Where Spark puts what it shuffles and spills.
+SCRATCH = "spark.local.dir"
 
 # The class of Hadoop's that reads and writes local files.
 LOCAL_FILES = "spark.hadoop.fs.file.impl"
@@ -101,6 +108,7 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     conf = launch_conf(settings, jars)
+    _make_scratch(conf)
     # The JVM is started with what may stand on its command line; the session in it then gets everything.
     launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
     SparkContext._ensure_initialized(conf=launch)
@@ -111,6 +119,33 @@ def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)
         # Executors of their own complain at length when their application ends without saying so.
         atexit.register(spark.stop)
     return spark
+
+
+def with_scratch(settings: Settings) -> SparkSettings:
+    """What Spark is started with: its scratch goes to the folder for what may be lost, unless it has a place of its own.
+
+    Under `spark-submit` Spark is started by that command, which says itself where its scratch is.
+    """
+    spark = settings.spark
+    if settings.state_dir is None or SCRATCH in spark.conf or SUBMITTED in os.environ:
+        return spark
+    folder = str(Path(settings.state_dir).expanduser().resolve())
+    return spark.model_copy(update={"conf": {**spark.conf, SCRATCH: folder}})
+
+
+def _make_scratch(conf: Mapping[str, str]) -> None:
+    """Makes the folder for Spark's scratch: where it cannot, Java ends without a word. Of several it takes those that it can."""
+    folder = conf.get(SCRATCH, "")
+    if not folder or "," in folder:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            "scratch-folder",
+            f"The folder for Spark's scratch, {folder}, cannot be made: {error.strerror}.",
+            fix=f"Set settings.state_dir, or {SCRATCH} of settings.spark.conf, to a folder that this user may write to.",
+        ) from error
 
 
 def with_settings(session: SparkSession, settings: SparkSettings, *, insist: bool = True) -> SparkSession:
@@ -212,16 +247,15 @@ def _one_process(master: str) -> bool:
 
 def _with_own_needs(conf: dict[str, str]) -> dict[str, str]:
     """The options with what frazil cannot do without: secrets that are hidden, and Iceberg's extensions."""
-    own = {name: _with_secret_names(conf.get(name)) for name in (REDACTION, SQL_REDACTION)}
+    own = {name: _with_secret_names(conf.get(name, by_default)) for name, by_default in _REDACTED.items()}
     given = conf["spark.sql.extensions"]
     return conf | own | {"spark.sql.extensions": given if EXTENSIONS in given else f"{EXTENSIONS},{given}"}
 
 
 def _with_secret_names(pattern: str | None) -> str:
-    """A user's own pattern is widened, never replaced."""
-    if not pattern or SECRET_NAME.pattern in pattern:
-        return pattern or SECRET_NAME.pattern
-    return f"{pattern}|{SECRET_NAME.pattern}"
+    """A user's own pattern, and Spark's, is widened, never replaced."""
+    missing = [own for own in (SECRET_NAME.pattern, _ADDRESSES) if own not in (pattern or "")]
+    return "|".join(filter(None, [pattern, *missing]))
 
 
 def require_iceberg(spark: SparkSession) -> None:
@@ -246,11 +280,34 @@ def require_components(spark: SparkSession, components: Iterable[str]) -> None:
         )
 
 
+def require_environment(spark: SparkSession, catalog: CatalogSettings) -> None:
+    """Refuses a Spark that runs without credentials which its libraries read from the environment that it was started in."""
+    given = {name: java_environment(spark, name) for name in (*catalog.environment, *catalog.files)}
+    lacking = [name for name, value in catalog.environment.items() if given[name] != value]
+    lacking += [name for name, content in catalog.files.items() if _content(given[name]) != content.get_secret_value()]
+    if lacking:
+        raise EnvironmentFault(
+            "credentials-late",
+            f"Spark runs in this process already, without {' and '.join(lacking)}, which its libraries read from the environment "
+            "that it was started in.",
+            fix="Set these credentials there before Spark starts, or use this catalog in a process of its own.",
+        )
+
+
+def _content(path: str | None) -> str | None:
+    try:
+        return None if path is None else Path(path).read_text()
+    except OSError:
+        return None
+
+
 def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
     """A session in which the catalog is known: this one where it fits already, otherwise a new one of the same Spark.
 
     Sessions share executors and jars, but not catalogs: two sinks may both call their catalog `lake`.
     """
+    require_components(spark, catalog.needed)
+    require_environment(spark, catalog)
     wanted = catalog.spark_conf
     prefix = f"spark.sql.catalog.{catalog.name}"
     with _choosing:

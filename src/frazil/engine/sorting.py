@@ -104,7 +104,7 @@ class Sorter:
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)
         )
         if self.route.remove_field and self.route.field is not None:
-            frame = frame.drop(self.route.field)
+            frame = _without(frame, self.route.field)
         return frame
 
     def sorted(self, rows: DataFrame, explain: Explain) -> Piece:
@@ -216,6 +216,14 @@ def _deciding(frame: DataFrame, route: RouteSpec) -> Column:
     known = ", ".join(data_columns(frame))
     _require(whole or path.partition(".")[0] in frame.columns, "field", f"there is no column {path!r}. Columns: {known}")
     return functions.col(quoted(path) if whole else path)
+
+
+def _without(frame: DataFrame, path: str) -> DataFrame:
+    """The frame without a column, or without a field of a struct."""
+    if path in frame.columns:
+        return frame.drop(path)
+    column, _, field = path.partition(".")
+    return frame.withColumn(column, functions.col(quoted(column)).dropFields(field))
 
 
 def _require(there: bool, option: str, why: str) -> None:

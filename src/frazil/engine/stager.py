@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, Row, functions
@@ -24,6 +26,8 @@ from frazil.model.transform import TransformSpec
 
 _WHOSE, _TOLD = f"{HIDDEN}whose", f"{HIDDEN}told"
 
+_log = logging.getLogger("frazil")
+
 Explain = Callable[[Exception], FrazilError | None]
 
 
@@ -43,6 +47,17 @@ class Staging:
         """The rows that were kept for the letters are not needed any more."""
         if self.kept is not None:
             self.kept.unpersist()
+
+
+@contextmanager
+def _explained(explain: Explain) -> Iterator[None]:
+    """Foreign errors in words for people: what the source knows of them, or what is known of writing."""
+    try:
+        yield
+    except FrazilError:
+        raise
+    except Exception as error:
+        raise explain(error) or explain_staging(fault_of(error)) from error
 
 
 class Stager:
@@ -85,11 +100,19 @@ class Stager:
                     raise
                 self._nulls |= {column}  # the table stops requiring it in the same commit
 
+    def _fitted(self, table: IcebergTable, frame: DataFrame) -> Fit:
+        told = self._fit.notes if self._fit is not None else ()
+        self._fit = fit_of(table, self._sink, self._sink_id, frame, last=self._fit, nulls=self._nulls)
+        for note in self._fit.notes:
+            if note not in told:
+                _log.warning("%s: %s", self._sink.full_name, note)
+        return self._fit
+
     def _stage_once(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain, *, whole: bool) -> Staging | None:
         """None when it must be done again with the two changes of a source row kept together, ``whole``: one of them is wrong."""
         source, tally = frame, Tally()
         frame = self._filled(self.shaped(frame, tally), table)
-        self._fit = fit = fit_of(table, self._sink, self._sink_id, frame, last=self._fit, nulls=self._nulls)
+        fit = fitted = self._fitted(table, frame)
         self._seen = self._seen or table.base
         ground = Ground(table, self._sink, fit.partition, self._seen, part.rows)
         wrong = None
@@ -102,31 +125,32 @@ class Stager:
             wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside, torn)
             frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
             fit = replace(fit, columns=None, error=None)
-        try:
+        with _explained(explain):
             written = strategy_of(self._sink)(ground, frame, fit)
-        except FrazilError:
-            raise
-        except Exception as error:
-            raise explain(error) or explain_staging(fault_of(error)) from error
-        written = replace(written, change=replace(written.change, columns=self._fit.ids))
+            found = wrong.get() if wrong is not None else Row(rows=0, extra=0, torn=0)
+        written = replace(written, change=replace(written.change, columns=fitted.ids))
         counts = written.counts
-        found = wrong.get() if wrong is not None else Row(rows=0, extra=0, torn=0)
         if found["torn"] and not whole:
             return None
         rejected, extra = int(found["rows"]), int(found["extra"])
         if rejected and not counts.written and self._sink.commit_mode is CommitMode.OVERWRITE:
-            raise self._would_empty(applied, rejected)
+            with _explained(explain):
+                emptied = self._would_empty(applied, rejected)
+            raise emptied
         counts += RowCounts(read=rejected - extra, written=0, dead_lettered=rejected, extra=extra)
         counts += tally.of(counts.read)
         if not rejected:
             return Staging(replace(written, counts=counts))
-        kept = with_record(source).persist()
-        letters = self._fit.applied(self._filled(self.shaped(kept), table))
-        apart = Rejected(_together(letters) if whole else letters, self._sink.full_name, rejected)
-        again = apart.frame.where(functions.col(ERROR).isNotNull()).count()
-        if again != rejected:
-            kept.unpersist()
-            raise _not_the_same(rejected, again)
+        with ExitStack() as undo:
+            kept = with_record(source).persist()
+            undo.callback(kept.unpersist)
+            letters = fitted.applied(self._filled(self.shaped(kept), table))
+            apart = Rejected(_together(letters) if whole else letters, self._sink.full_name, rejected)
+            with _explained(explain):
+                again = apart.frame.where(functions.col(ERROR).isNotNull()).count()
+            if again != rejected:
+                raise _not_the_same(rejected, again)
+            undo.pop_all()
         return Staging(replace(written, counts=counts), (apart,), kept)
 
     def _would_empty(self, applied: DataFrame, rejected: int) -> Halted:

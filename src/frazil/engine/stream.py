@@ -36,6 +36,14 @@ class BatchSink:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one micro-batch."""
+        try:
+            self._write(frame, batch_id)
+        except Halted:
+            # Whoever starts the query again, with this very object too, begins anew: with the table as it is then.
+            self._writer = None
+            raise
+
+    def _write(self, frame: DataFrame, batch_id: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         source = f"{_CHECKPOINT}{query}"
         writer = self._ready(frame)

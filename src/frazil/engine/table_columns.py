@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from frazil.engine.schema import (
-    schema_of,
-)
+from frazil.engine.schema import schema_of
 from frazil.errors import ConfigError, DataError, Halted
-from frazil.model.changes import CommitMode
-from frazil.model.evolution import (
-    optional,
-)
+from frazil.model.changes import Combine, CommitMode
+from frazil.model.evolution import optional
 from frazil.model.sink import SinkSpec
-from frazil.model.types import NOT_KEYS, Column, ListType, MapType, StructType, Type
+from frazil.model.types import NOT_KEYS, Column, Decimal, ListType, MapType, Primitive, StructType, Type
+
+# As many digits more as Spark gives to a sum.
+_MORE_DIGITS, _MOST_DIGITS = 10, 38
 
 _METADATA_COLUMNS = frozenset(
     f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
 )
 
 
-def frame_schema(frame: DataFrame, unfilled: Collection[str] = ()) -> StructType:
+def frame_schema(frame: DataFrame, sink: SinkSpec, unfilled: Collection[str] = ()) -> StructType:
     """The columns of a new table that is made for this data. None is required: that the first rows have no null is no promise."""
     schema = schema_of(frame)
     schema = StructType(tuple(column for column in schema.fields if column.name not in unfilled) or schema.fields)
     if not schema.fields:
-        raise DataError("no-columns", "The data has no columns, so that no table can be made for it.")
+        raise DataError(
+            "no-columns",
+            "The data has no columns, so that no table can be made for it.",
+            fix="Declare the columns in the sink's schema, or make the table.",
+        )
     require_distinct(schema)
-    return StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in schema.fields))
+    return with_room(StructType(tuple(Column(c.name, optional(c.type), doc=c.doc) for c in schema.fields)), sink)
+
+
+def with_room(schema: StructType, sink: SinkSpec, known: Collection[str] = ()) -> StructType:
+    """New columns as the table is to have them: those of sums hold more than one value needs. ``known`` ones stay."""
+    return StructType(
+        tuple(
+            replace(c, type=_wider(c.type)) if sink.way_of(c.name) is Combine.SUM and c.name not in known else c
+            for c in schema.fields
+        )
+    )
+
+
+def _wider(kind: Type) -> Type:
+    if isinstance(kind, Decimal):
+        return Decimal(min(kind.precision + _MORE_DIGITS, _MOST_DIGITS), kind.scale)
+    return {"int": Primitive("long"), "float": Primitive("double")}.get(kind.name, kind)
 
 
 def require_own_names(schema: StructType) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.runner import start_spark
-from frazil.engine.schema import quoted
+from frazil.engine.schema import quoted, table_name
 from frazil.engine.session import session_for
 from frazil.errors import ConfigError
 from frazil.model.changes import CommitMode
@@ -79,9 +79,8 @@ def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source) -> Ve
         notes.append(f"{gone} earlier batches are not in the history any more: their snapshots have expired.")
     if isinstance(source, Countable):
         findings += count_findings(records, source.count)
-    tables = [sink.home_table or "", *(name.rpartition(".")[2] for name in state.followers)]
-    if not gone:
-        findings += [one for name in tables for one in _held(lake, pipeline, name)]
+    home_name = f"{sink.namespace}.{sink.home_table}"
+    findings += [one for name in dict.fromkeys([home_name, *state.followers]) for one in _held(lake, pipeline, name)]
     source.check()
     notes += _behind(source, state)
     if isinstance(source, Comparable):
@@ -102,19 +101,30 @@ def _records(table: IcebergTable, sink_id: str) -> list[Record]:
 def _held(lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
     """Whether a table that only this sink adds rows to holds as many as its batches say."""
     sink = pipeline.sink
-    own = sink if sink.route is None or name == sink.home_table else sink.routed(name)
-    table = lake.load(sink.namespace_levels, name)
+    levels, _, own_name = name.rpartition(".")
+    is_home = name == f"{sink.namespace}.{sink.home_table}"
+    table = lake.load(tuple(levels.split(".")), own_name)
     if table is None:
-        return [Finding(f"{sink.namespace}.{name}", "the table is not there any more")]
-    if own.commit_mode is not CommitMode.APPEND or (sink.route is not None and name == sink.home_table):
+        return [Finding(name, "the table is not there any more")]
+    letters = name == ".".join(sink.letters_name)
+    own = sink if sink.route is None or is_home or letters else sink.routed(own_name)
+    if own.commit_mode is not CommitMode.APPEND or (sink.route is not None and is_home):
         return []
-    if len(table.summaries(None)) != len(table.summaries(pipeline.sink_id)):
-        return []  # others write to it, too
-    written = sum(one.counts.written for one in _records(table, pipeline.sink_id) if one.counts is not None)
+    records, everything = _records(table, pipeline.sink_id), table.summaries(None)
+    others = len(everything) != len(table.summaries(pipeline.sink_id))
+    if others or expired(records) or any(_takes_away(summary) for _, summary in everything):
+        return []
+    written = sum(one.counts.written for one in records if one.counts is not None)
     held = table.total("records")
     if held == written:
         return []
-    return [Finding(f"{sink.namespace}.{name}", f"it holds {held} rows, but its batches have written {written}")]
+    return [Finding(name, f"it holds {held} rows, but its batches have written {written}")]
+
+
+def _takes_away(summary: Mapping[str, str]) -> bool:
+    """Whether a snapshot took rows out again: a reset, batches that were taken back, letters that were replayed."""
+    gone, come, marked = (int(summary.get(name, 0)) for name in ("deleted-records", "added-records", "added-position-deletes"))
+    return gone > come or marked > 0
 
 
 def _behind(source: Source, state: SinkState) -> list[str]:
@@ -128,15 +138,15 @@ def _compared(
     sink, findings, notes = pipeline.sink, [], []
     for origin in source.table_names:
         name = sink.table if sink.route is None else sink.route.table_of(origin)
-        own = sink if sink.route is None else sink.routed(name or "")
-        if name is None or own.commit_mode is not CommitMode.UPSERT or pipeline.transforms:
+        own = None if name is None else sink if sink.route is None else sink.routed(name)
+        if name is None or own is None or own.commit_mode is not CommitMode.UPSERT or pipeline.transforms:
             notes.append(f"{origin}: its rows were not compared: only an upsert without transforms holds the same.")
             continue
         there, theirs, keys = source.digest(origin)
         full = f"{sink.namespace}.{name}"
         here, ours = 0, 0
         if sink.route is None or full in state.followers:
-            here, ours = key_digest(session.table(f"{quoted(sink.catalog.name)}.{full}"), keys)
+            here, ours = key_digest(session.table(table_name(sink.catalog.name, sink.namespace_levels, name)), keys)
         if here != there:
             findings.append(Finding(full, f"it holds {here} rows, and {origin} has {there}"))
         elif theirs is not None and ours != theirs:

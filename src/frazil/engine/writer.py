@@ -164,7 +164,7 @@ class SinkWriter:
         if not self.held.ready:
             shaped_frame = self._stager.shaped(frame)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
-            schema = self.sink.declared_schema or frame_schema(shaped_frame, unfilled - needed)
+            schema = self.sink.declared_schema or frame_schema(shaped_frame, self.sink, unfilled - needed)
             self._take(self._created(schema, told_keys(shaped_frame, self.sink)), claim)
         return self.state
 
@@ -186,6 +186,9 @@ class SinkWriter:
     ) -> Prepared:
         """The first half of a write: the files, which nothing knows of yet."""
         self._stager.begin(unfilled)
+        if self.sink.commit_mode is CommitMode.OVERWRITE:
+            # What others have done up to now is there to be replaced; only what they do from here on is a conflict.
+            self.held.patiently(self.held.table.refresh)
         batch = Prepared(frame, part, explain, time.monotonic())
         batch.staging = self.held.until_it_fits(lambda: self._staged(batch))
         return batch
@@ -218,6 +221,7 @@ class SinkWriter:
         counts, staged = staging.written.counts, staging.written.change.operation.staged
         self.held.listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - batch.began))
         if not counts.balanced:
+            staging.let_go()
             raise DataError(
                 "rows-unaccounted",
                 f"Of {counts.read + counts.extra} changes {counts.written} were written, {counts.deleted} deleted a row, "

@@ -70,6 +70,8 @@ WITHOUT_EQUALITY_DELETES = (Reader.PYICEBERG, Reader.POLARS, Reader.DAFT)
 
 
 _OPERATIONS = ("insert", "update", "delete", "ignore")
+# Flink's word for the row as it was before an update.
+_FROM_BEFORE = ("-u",)
 
 
 class OpValues(Model):
@@ -180,6 +182,18 @@ class ChangeOptions(Model):
         if key in names or self.case_sensitive:
             return key if key in names else None
         return next((name for name in names if name.lower() == key.lower()), None)
+
+    @property
+    def operations(self) -> dict[str, str]:
+        """What the values of op_field mean. A row of before an update does nothing, but takes one off where rows are counted."""
+        meant = self.op_values.by_value
+        if self.diff_column is None or "ignore" in self.op_values.model_fields_set:
+            return meant
+        return meant | {value: "delete" for value in _FROM_BEFORE if meant.get(value) == "ignore"}
+
+    def way_of(self, name: str) -> Combine | None:
+        """How a column is combined; upper and lower case do not tell columns apart."""
+        return next((way for column, way in self.combine.items() if column.lower() == name.lower()), None)
 
     @property
     def keeps_deletes(self) -> bool:

@@ -77,7 +77,7 @@ TableChange = ColumnChange | SetPartition | AddUnpartitionedSpec
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A column whose data does not fit the table's type."""
+    """A column whose data, or what is declared of it, does not fit the table's type."""
 
     path: str
     data: Type
@@ -136,7 +136,8 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
     drops = _drops(table, data, rules)
     gone = {change.path for change in drops}
     kept = {column.name for column in table.fields} if rules.partial else set()
-    absent = tuple(path for path in found.absent if path not in gone and path not in kept)
+    # Where nothing is known of the data, as of messages that are all empty, its rows are looked at instead.
+    absent = tuple(path for path in found.absent if path not in gone and path not in kept) if data.fields else ()
     if refused := [path for path in absent if not rules.mode.widens or rules.insists_on(path)]:
         raise DataError(
             "required-missing",
@@ -205,7 +206,7 @@ def _is_within(kind: Type, path: str) -> bool:
 
 def _drops(table: StructType, data: StructType, rules: Rules) -> tuple[DropColumn, ...]:
     """The columns that the data no longer has, where those are to go. Declared ones are the user's, and stay."""
-    if rules.mode is not SchemaEvolution.FULL or rules.dropped is not DroppedColumns.HARD:
+    if rules.mode is not SchemaEvolution.FULL or rules.dropped is not DroppedColumns.HARD or not data.fields:
         return ()
     stay = {column.name for column in (*data.fields, *rules.declared.fields)}
     gone = [column.name for column in table.fields if column.name not in stay]
@@ -332,6 +333,21 @@ def _declared_type(data: Type, declared: Type, table: Type | None, mode: SchemaE
     # The table has another type than the declared one, and is not to be changed: what it has is what counts.
     lenient = mode is not SchemaEvolution.STRICT and convertible(data, table)
     return table if lenient or fits(data, table) else declared
+
+
+def overruled(declared: Type, table: Type, path: str = "") -> tuple[Mismatch, ...]:
+    """Where a declared type is not the one that values get: the table has another, which does not hold all of its values."""
+    match declared, table:
+        case StructType(), StructType():
+            known = {column.name: column.type for column in table.fields}
+            pairs = [(_path(path, c.name), c.type, known[c.name]) for c in declared.fields if c.name in known]
+        case ListType(), ListType():
+            pairs = [(f"{path}.element", declared.element, table.element)]
+        case MapType(), MapType():
+            pairs = [(f"{path}.key", declared.key, table.key), (f"{path}.value", declared.value, table.value)]
+        case _:
+            return () if fits(declared, table) else (Mismatch(path, declared, table),)
+    return tuple(found for inner, wish, have in pairs for found in overruled(wish, have, inner))
 
 
 def required_paths(kind: Type, path: str = "", required: bool = False) -> tuple[str, ...]:

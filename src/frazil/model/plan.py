@@ -109,6 +109,8 @@ class PipelinePlan:
     start: Position | None
     end: Position | None
     rows: int | None
+    """How many a run would read, or, unless they are counted, about as many as the first batch has."""
+    counted: bool
     notes: tuple[str, ...] = ()
     old_partition: tuple[str, ...] | None = None
     """The table's partitioning when it would be changed; what is in the table stays under it."""
@@ -119,6 +121,13 @@ class PipelinePlan:
         changes = self.old_partition is not None or any(column.change != "keep" for column in self.columns)
         return self.create_table or changes
 
+    @property
+    def rows_told(self) -> str:
+        """How many rows a run would read, as far as that is known, in words."""
+        if self.rows is None:
+            return "unknown"
+        return f"{self.rows:,}" if self.counted else f"about {self.rows:,} in the first batch"
+
     def _repr_html_(self) -> str:
         """For notebooks: what a run would do, and the columns as they would be."""
         action = "create" if self.create_table else "change" if self.changes_anything else "keep"
@@ -128,7 +137,7 @@ class PipelinePlan:
             ("partitioned by", ", ".join(self.partition) or "nothing"),
             ("mode", self.mode),
             ("reads from", self.start or "the beginning"),
-            ("rows to read", "unknown" if self.rows is None else f"{self.rows:,}"),
+            ("rows to read", self.rows_told),
             *(("note", note) for note in self.notes),
         ]
         columns = [(one.name, one.type, "required" if one.required else "", one.change) for one in self.columns]

@@ -133,7 +133,7 @@ Type = Primitive | Decimal | Fixed | ListType | MapType | StructType
 def leaves(kind: Type, path: str = "") -> Iterator[tuple[str, Type]]:
     """The types in a type that have no parts, each with its dotted path."""
     match kind:
-        case StructType():
+        case StructType() if kind.fields or not path:
             for field in kind.fields:
                 yield from leaves(field.type, f"{path}.{field.name}".lstrip("."))
         case ListType():
@@ -164,6 +164,9 @@ def unwritable(schema: StructType, format_version: int) -> Iterator[Unwritable]:
         elif kind.name in NEW_IN_V3 and format_version < 3:
             why = f"column {path!r}: the type {kind} needs version 3 of the table format, not {format_version}"
             yield Unwritable(path, "type-needs-v3", why, "Set format_version: 3 for a new table, or declare it as string.")
+        elif kind == StructType(()):
+            why = f"column {path!r} is a struct without fields, which files cannot hold"
+            yield Unwritable(path, "struct-empty", why, "Leave it out, or declare the column as string: it becomes JSON.")
 
 
 def schema_json(schema: StructType, keys: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from frazil.errors import ConfigError
-from frazil.model.types import Column, Decimal, Fixed, ListType, MapType, Primitive, StructType, Type, type_from_json
+from frazil.model.types import Column, Decimal, Fixed, ListType, MapType, Primitive, StructType, Type, leaves, type_from_json
 
 CODE = "bytewax-option"
 
@@ -141,31 +141,14 @@ def arrow_type(kind: Type) -> pa.DataType:
 
 def require_writable(columns: StructType, of: str) -> None:
     """Refuses columns of types that Python's values are not made into here, each by its name."""
-    found = [(path, kind) for column in columns.fields for path, kind in _leaves(column.type, column.name)]
-    foreign = [
-        f"{path!r} ({kind})" for path, kind in found if not isinstance(kind, Decimal | Fixed) and kind.name not in _TO_ARROW
-    ]
+    others = [(path, kind) for path, kind in leaves(columns) if not isinstance(kind, Decimal | Fixed)]
+    foreign = [f"{path!r} ({kind})" for path, kind in others if kind.name not in _TO_ARROW]
     if foreign:
         raise ConfigError(
             CODE,
             f"{of}: there are columns whose types cannot be written from Bytewax: {', '.join(foreign)}.",
             fix="Declare a schema without them, which leaves them null in a table that has them, or give them another type.",
         )
-
-
-def _leaves(kind: Type, path: str) -> Iterator[tuple[str, Type]]:
-    """The types that have none inside them, with their places."""
-    match kind:
-        case StructType():
-            for column in kind.fields:
-                yield from _leaves(column.type, f"{path}.{column.name}")
-        case ListType():
-            yield from _leaves(kind.element, f"{path}.element")
-        case MapType():
-            yield from _leaves(kind.key, f"{path}.key")
-            yield from _leaves(kind.value, f"{path}.value")
-        case _:
-            yield path, kind
 
 
 def agree(one: StructType, other: StructType) -> str | None:

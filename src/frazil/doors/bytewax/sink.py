@@ -368,7 +368,7 @@ def _named(table: str, sink_id: str) -> Iterator[None]:
 
 def _session(config: IcebergSinkConfig) -> SparkSession:
     from frazil.engine.catalogs import catalog_settings
-    from frazil.engine.session import export_environment, require_components, session_for, spark_session, with_settings
+    from frazil.engine.session import export_environment, session_for, spark_session, with_settings
 
     catalog, asked = catalog_settings(config.spec), config.settings.spark
     export_environment([catalog])
@@ -381,7 +381,6 @@ def _session(config: IcebergSinkConfig) -> SparkSession:
             f"temp_dir: Spark runs in this process already, with {have or 'its own folder'} for temporary files, not {wanted}.",
             fix="Use the same temp_dir for all sinks of a process, or leave it out.",
         )
-    require_components(spark, catalog.components)
     # Options that can be set while Spark runs are those of this sink alone.
     return session_for(with_settings(spark.newSession(), asked) if asked.conf or asked.master else spark, catalog)
 

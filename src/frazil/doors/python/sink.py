@@ -122,7 +122,8 @@ class Sink:
                 fix='Add .checkpoint("/path/of/its/own").',
             )
         self.spec, self.retry_settings  # noqa: B018 - a wrong option is told here, not in the stream's thread
-        writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", self.checkpoint_location)
+        # Each query has a writer of its own: the table and its owner may be others than when the last one ended.
+        writer = frame.writeStream.foreachBatch(replace(self, _cell=None)).option("checkpointLocation", self.checkpoint_location)
         if self.trigger_given:
             writer = writer.trigger(**dict(self.trigger_given))
         return writer.start()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from frazil.engine.faults import ICEBERG
 from frazil.engine.iceberg.jvm import Jvm, active, fault_of, java_errors
 from frazil.engine.iceberg.table import IcebergTable
+from frazil.engine.schema import table_name
 from frazil.model.types import StructType, schema_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Lake:
     def __init__(self, spark: SparkSession, catalog_name: str, address: str) -> None:
         self.spark = spark
         self.address = address
+        self._name = catalog_name
         with java_errors(address), active(spark):
             self._jvm = Jvm(spark)
             self._catalog = self._opened_catalog(catalog_name)
@@ -46,7 +48,7 @@ class Lake:
         """The table, or None when it does not exist."""
         with java_errors(self.address):
             try:
-                return self._opened(self._catalog.loadTable(self._identifier(levels, table)))
+                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)))
             except Exception as error:
                 if fault_of(error).find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
                     return None
@@ -95,11 +97,11 @@ class Lake:
             if location:
                 builder = builder.withLocation(location)
             try:
-                return self._opened(builder.create())
+                return self._opened(levels, table, builder.create())
             except Exception as error:
                 if not fault_of(error).find(f"{ICEBERG}AlreadyExistsException"):
                     raise
-                return self._opened(self._catalog.loadTable(self._identifier(levels, table)))
+                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)))
 
     def drop(self, levels: tuple[str, ...], table: str) -> bool:
         """Drops the table with its files; whether it was there. The files stay where the catalog lets nobody delete them."""
@@ -130,10 +132,10 @@ class Lake:
     def register(self, levels: tuple[str, ...], table: str, metadata: str) -> IcebergTable:
         """Makes a table known that is there in files alone, by the location of its metadata."""
         with java_errors(self.address):
-            return self._opened(self._catalog.registerTable(self._identifier(levels, table), metadata))
+            return self._opened(levels, table, self._catalog.registerTable(self._identifier(levels, table), metadata))
 
-    def _opened(self, table: Any) -> IcebergTable:
-        return IcebergTable(self._jvm, self.address, table)
+    def _opened(self, levels: tuple[str, ...], name: str, table: Any) -> IcebergTable:
+        return IcebergTable(self._jvm, self.address, table, table_name(self._name, levels, name))
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
         return self._jvm.iceberg.catalog.Namespace.of(self._jvm.strings(levels))

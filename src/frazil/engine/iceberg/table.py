@@ -57,10 +57,12 @@ class Added:
 class IcebergTable:
     """One table: what it is, staging of files for it, and the port of the commit loop."""
 
-    def __init__(self, jvm: Jvm, address: str, table: Any) -> None:
+    def __init__(self, jvm: Jvm, address: str, table: Any, sql_name: str) -> None:
         self._jvm = jvm
         self._address = address
         self._table = table
+        self.sql_name = sql_name
+        """The table's name in Spark's SQL."""
         self._operations = table.operations()
         self._read_layout: _Layout | None = None
         self.uuid = str(self._operations.current().uuid())
@@ -220,7 +222,7 @@ class IcebergTable:
         converter = self._jvm.root.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
         with active(self._jvm.spark):
             session = self._jvm.spark._jsparkSession
-            resolved = converter.collectResolvedSparkExpression(session, self._table.name(), condition)
+            resolved = converter.collectResolvedSparkExpression(session, self.sql_name, condition)
             try:
                 return converter.convertToIcebergExpression(resolved)
             except Exception as error:
@@ -340,7 +342,9 @@ class IcebergTable:
         for key in keys:
             names.add(key)
         key_schema = whole.schema().select(names)
-        builder = self._jvm.build_metadata_from(metadata).setDefaultPartitionSpec(spec)
+        # The table may be sorted by columns that are no keys.
+        unsorted = self._jvm.iceberg.SortOrder.unsorted()
+        builder = self._jvm.build_metadata_from(metadata).setDefaultSortOrder(unsorted).setDefaultPartitionSpec(spec)
         builder = builder.setCurrentSchema(key_schema, metadata.lastColumnId()).setProperties(_metrics_of_deletes(key_schema))
         staged = stage(self._jvm, frame, options, self._jvm.view(whole, builder.discardChanges().build()))
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import ByteType, DataType, DecimalType, DoubleType, FloatType, IntegerType, LongType, ShortType
+from pyspark.sql.types import DataType, DecimalType
 
 from frazil.engine.coerce import SUM_MARK, complaint
 from frazil.engine.schema import data_columns, quoted, tells_changes
 from frazil.errors import ConfigError
-from frazil.model.changes import Combine
-from frazil.model.sink import SinkSpec
+from frazil.model.changes import ChangeOptions, Combine
 
-# As many digits more as Spark gives to a sum.
-_MORE_DIGITS, _MOST_DIGITS = 10, 38
+_MOST_DIGITS = 38
 
 
-def way_of(combine: Mapping[str, Combine], name: str) -> Combine | None:
-    """How a column is combined; upper and lower case do not tell columns apart."""
-    return next((way for column, way in combine.items() if column.lower() == name.lower()), None)
-
-
-def combined(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine]) -> DataFrame:
+def combined(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
     """One row a key, in the types that the columns have. What rows do is not looked at: they only come."""
     if tells_changes(frame):
         raise ConfigError(
@@ -31,13 +24,13 @@ def combined(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combin
             fix="Leave combine out, and add up when you read the table; or set tombstones: ignore in the source.",
         )
     others = [name for name in data_columns(frame) if name not in keys]
-    if lacking := [name for name in others if way_of(combine, name) is None]:
+    if lacking := [name for name in others if options.way_of(name) is None]:
         raise ConfigError(
             "combine-missing",
             f"combine says nothing of the column {lacking[0]!r}, which is no key.",
             fix="Say sum, min or max for it, or leave it out with a transform.",
         )
-    values = [_of(frame, name, way_of(combine, name) or Combine.SUM) for name in others]
+    values = [_of(frame, name, options.way_of(name) or Combine.SUM) for name in others]
     made = frame.groupBy(*[functions.col(quoted(key)) for key in keys]).agg(*values)
     return made.select(*[quoted(name) for name in data_columns(frame)])
 
@@ -71,26 +64,3 @@ def added(one: Column, other: Column, name: str, kind: DataType) -> Column:
 def _too_large(name: str, kind: DataType) -> Column:
     words = f"The sum of column {name!r} is too large for its type, {kind.simpleString()}."
     return complaint(SUM_MARK, functions.lit(words)).cast(kind)
-
-
-def with_room(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """The frame with types for its sums that hold more than one value needs, so that a new table has them."""
-    wider = {
-        name: _wider(frame.schema[name].dataType) for name in data_columns(frame) if way_of(sink.combine, name) is Combine.SUM
-    }
-    changed = {name: kind for name, kind in wider.items() if kind != frame.schema[name].dataType}
-    return (
-        frame.withColumns({name: functions.col(quoted(name)).cast(kind) for name, kind in changed.items()}) if changed else frame
-    )
-
-
-def _wider(kind: DataType) -> DataType:
-    match kind:
-        case ByteType() | ShortType() | IntegerType():
-            return LongType()
-        case FloatType():
-            return DoubleType()
-        case DecimalType():
-            return DecimalType(min(kind.precision + _MORE_DIGITS, _MOST_DIGITS), kind.scale)
-        case _:
-            return kind

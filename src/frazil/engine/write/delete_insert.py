@@ -19,7 +19,7 @@ from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
 from frazil.engine.schema import quoted
 from frazil.engine.write.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, unfit_for_duckdb, why_misread
-from frazil.engine.write.ground import Ground, Written, together
+from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.rows import require_columns
 from frazil.engine.write.upsert import deletes_everywhere_by
 from frazil.errors import ConfigError
@@ -97,14 +97,11 @@ def _by_values(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, ch
     if any(everywhere.values()) and fit.partition and table.unpartitioned_spec is None:
         evolution = (*evolution, AddUnpartitionedSpec())
 
-    def deletes() -> StagedFiles:
-        staged = StagedFiles()
-        for columns in kinds:
-            found = _values(applied, columns)
-            staged += table.stage_deletes(found, ground.options, columns, evolution, everywhere=everywhere[columns])
-        return staged
-
-    added, deleted = together(lambda: ground.stage(rows, fit.evolution), deletes, session=rows.sparkSession)
+    # One after the other: the first job keeps the rows, and two at a time on several machines could each read rows of their own.
+    added, deleted = ground.stage(rows, fit.evolution), StagedFiles()
+    for columns in kinds:
+        found = _values(applied, columns)
+        deleted += table.stage_deletes(found, ground.options, columns, evolution, everywhere=everywhere[columns])
     operation: Operation = Delta(added, deleted, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
     if not added.files and not deleted.files:
         operation = Append()

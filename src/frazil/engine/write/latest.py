@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -17,13 +17,13 @@ from frazil.engine.schema import data_columns, quoted, unchanged
 from frazil.engine.write.combine import combined
 from frazil.engine.write.rows import is_extra
 from frazil.errors import DataError
-from frazil.model.changes import ChangeOptions, Combine
+from frazil.model.changes import ChangeOptions
 from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
 
 MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
 """Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""
-_RANK, _DIGEST, _LOWEST, _HIGHEST, _APART, _NEWEST, _STANDS = (
-    f"{HIDDEN}{name}" for name in ("rank", "digest", "lowest", "highest", "apart", "newest", "stands")
+_RANK, _DIGEST, _TIED, _MIXED, _DELETES, _APART, _NEWEST, _STANDS = (
+    f"{HIDDEN}{name}" for name in ("rank", "digest", "tied", "mixed", "deletes", "apart", "newest", "stands")
 )
 
 
@@ -77,10 +77,10 @@ def latest(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> Ite
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
-    one = _one_of_each(changes, keys, options.combine) if options.combine else _last(changes, keys, options)
+    one = _one_of_each(changes, keys, options) if options.combine else _last(changes, keys, options)
     last = one.persist()
     try:
-        yield last.drop(_LOWEST, _HIGHEST, _APART), _survey(last, keys, seen)
+        yield last.drop(_TIED, _APART), _survey(last, keys, seen)
     finally:
         last.unpersist()
 
@@ -89,9 +89,8 @@ def _op(frame: DataFrame) -> Column:
     return functions.col(OP) if OP in frame.columns else functions.lit("")
 
 
-def _one_of_each(frame: DataFrame, keys: Sequence[str], combine: Mapping[str, Combine]) -> DataFrame:
-    alone = {_LOWEST: functions.lit(0), _HIGHEST: functions.lit(0), _APART: functions.lit(False)}
-    return combined(frame, keys, combine).withColumns(alone)
+def _one_of_each(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
+    return combined(frame, keys, options).withColumns({_TIED: functions.lit(False), _APART: functions.lit(False)})
 
 
 def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
@@ -101,13 +100,10 @@ def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> Data
     if not options.when_matched_update_all:
         frame = _with_standing(frame, keys)
     by_key = _of_key(keys).orderBy(*_ranked_by(frame))
-    peers = by_key.rangeBetween(Window.currentRow, Window.currentRow)
     sent = _last_sent(frame, keys)
-    ranked = frame.withColumn(_DIGEST, digest).withColumns(
+    ranked = _with_ties(frame.withColumn(_DIGEST, digest), keys, by_key).withColumns(
         {
             _RANK: functions.row_number().over(by_key),
-            _LOWEST: functions.min(_DIGEST).over(peers),
-            _HIGHEST: functions.max(_DIGEST).over(peers),
             _APART: _apart(frame, by_key),
             **{_sent(name): value for name, value in sent.items()},
         }
@@ -127,6 +123,25 @@ def _ranked_by(frame: DataFrame) -> list[Column]:
         return [functions.lit(0)]
     order = functions.col(ORDER)
     return [functions.col(_STANDS).asc(), order.asc()] if _STANDS in frame.columns else [order.desc()]
+
+
+def _with_ties(frame: DataFrame, keys: Sequence[str], by_key: WindowSpec) -> DataFrame:
+    """Whether a row has the place of another one that differs from it."""
+    if _STANDS not in frame.columns:
+        return frame.withColumn(_TIED, _differ(_DIGEST, by_key.rangeBetween(Window.currentRow, Window.currentRow)))
+    peers = _of_key(keys).orderBy(ORDER).rangeBetween(Window.currentRow, Window.currentRow)
+    if OP not in frame.columns:
+        return frame.withColumn(_TIED, _differ(_DIGEST, peers))
+    # A delete beside another row: which of them came first decides whether the key begins anew, for all rows that come later.
+    since = functions.col(GONE_AT)
+    matters = since.isNull() | (functions.col(ORDER) >= since)
+    frame = frame.withColumn(_DELETES, functions.col(OP) == DELETE)
+    frame = frame.withColumns({_TIED: _differ(_DIGEST, peers), _MIXED: _differ(_DELETES, peers) & matters})
+    return frame.withColumn(_TIED, functions.col(_TIED) | functions.max(_MIXED).over(_of_key(keys))).drop(_DELETES, _MIXED)
+
+
+def _differ(name: str, rows: WindowSpec) -> Column:
+    return functions.min(name).over(rows) != functions.max(name).over(rows)
 
 
 def _with_standing(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -171,8 +186,7 @@ def _apart(frame: DataFrame, by_key: WindowSpec) -> Column:
         return functions.lit(False)
     # In the order that the rows are sorted in already.
     all_of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    differ = [functions.min(name).over(all_of_key) != functions.max(name).over(all_of_key) for name in (LANE, _DIGEST)]
-    return functions.coalesce(differ[0] & differ[1], functions.lit(False))
+    return functions.coalesce(_differ(LANE, all_of_key) & _differ(_DIGEST, all_of_key), functions.lit(False))
 
 
 def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
@@ -259,7 +273,7 @@ def _holds_unhashable(kind: DataType) -> bool:
 
 def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
     key_columns = [functions.col(quoted(key)) for key in keys]
-    tied, apart = functions.col(_LOWEST) != functions.col(_HIGHEST), functions.col(_APART)
+    tied, apart = functions.col(_TIED), functions.col(_APART)
     without_key = key_columns[0].isNull()
     for column in key_columns[1:]:
         without_key |= column.isNull()

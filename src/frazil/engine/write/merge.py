@@ -19,7 +19,7 @@ from frazil.engine.iceberg import Change, Scratch, StagedFiles
 from frazil.engine.schema import quoted, unchanged
 from frazil.engine.types import spark_type
 from frazil.engine.write.choose import Choice
-from frazil.engine.write.combine import added, way_of
+from frazil.engine.write.combine import added
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.latest import GONE_AT, MOVED_AT, Survey, began_here, keeps_known, lacks_values
 from frazil.engine.write.rows import fields_of, is_extra
@@ -231,7 +231,7 @@ def _with_parts(new: Column, old: Column, given: Type, whole: Type) -> Column:
 def _combined(last: DataFrame, name: str, options: ChangeOptions) -> Column:
     """The value that both are together; where one has none, the other."""
     old, new = _old(name), _new(name)
-    match way_of(options.combine, name):
+    match options.way_of(name):
         case Combine.MIN:
             return functions.least(old, new)
         case Combine.MAX:

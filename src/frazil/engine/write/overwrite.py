@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, functions
 from frazil.engine import target
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
+from frazil.engine.one_time import at_one_time
 from frazil.engine.write.ground import Ground, Written
 from frazil.engine.write.plain import PlainRows
 from frazil.errors import ConfigError, Halted
@@ -20,7 +21,9 @@ from frazil.errors import ConfigError, Halted
 
 def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and says which they replace."""
-    table, condition = ground.table, ground.sink.overwrite_where
+    table, asked = ground.table, ground.sink.overwrite_where
+    # Asked of the rows that come and of those that go, at one time.
+    condition = None if asked is None else at_one_time(frame.sparkSession, asked, "overwrite_where")
     base = replace(table.base, head=ground.seen.head)
     if condition is None:
         _require_one_partitioning(ground, fit)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import DataType, NullType, StringType, StructType
+from pyspark.sql.types import DataType, DoubleType, FloatType, NullType, NumericType, StringType, StructType
 
 from frazil.engine.aliases import under_new_names
 from frazil.engine.coerce import Converted
+from frazil.engine.common_type import common_decimal, common_type
 from frazil.engine.schema import (
     Aligned,
     aligned_value,
-    common_type,
     data_columns,
     error_of,
     hidden_columns,
@@ -21,10 +21,10 @@ from frazil.engine.schema import (
     row_error,
     unchanged,
 )
-from frazil.engine.types import iceberg_type, spark_type
-from frazil.engine.write.combine import with_room
+from frazil.engine.types import iceberg_type
 from frazil.errors import ConfigError, DataError
 from frazil.model.changes import ChangeFormat, CommitMode
+from frazil.model.coercion import Way, way
 from frazil.model.hidden import (
     CHANGES_MARK,
     DELETE,
@@ -69,7 +69,7 @@ def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
     Plain rows have gone through :func:`without_marks` before.
     """
-    frame = _operations(with_room(frame, sink), sink)
+    frame = _operations(frame, sink)
     if sink.change_format is not ChangeFormat.ROWS:
         frame = _without_marks(frame, sink)
     new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}
@@ -175,7 +175,7 @@ def _with_op(frame: DataFrame, op: Column, sink: SinkSpec, *, nothing: Column | 
 
     A row that is wrong is kept as if it were one to write, so that it is not left out before somebody has looked at it.
     """
-    pairs = [functions.lit(text) for item in sink.op_values.by_value.items() for text in item]
+    pairs = [functions.lit(text) for item in sink.operations.items() for text in item]
     meant = functions.create_map(*pairs)[functions.lower(op.cast("string"))]
     if nothing is not None:
         meant = functions.when(nothing, IGNORE).otherwise(meant)
@@ -358,8 +358,7 @@ def _shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
     first, *others = told
     if all(kind == first for kind in others):
         return first
-    mine, theirs = (iceberg_type(kind, name) for kind in told)
-    common = common_type(mine, theirs)
+    common = common_type(first, others[0], _looked_at)
     if common is None:
         held = " and ".join(f"{iceberg_type(kind, name)} in `{place}`" for place, kind in types.items())
         raise DataError(
@@ -367,7 +366,25 @@ def _shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
             f"The column {name!r} is {held}: no type holds the values of both.",
             fix="Let the source send one type, or say the columns' types where it is read.",
         )
-    return spark_type(common)
+    return common
+
+
+def _looked_at(first: DataType, second: DataType) -> DataType | None:
+    """A type for two that none holds all values of: the wider one, or else the first, whose values are to be looked at.
+
+    Of a text and something else the first counts: a column that is null in all rows looks like texts to a reader of JSON.
+    """
+    both = (first, second)
+    if all(isinstance(kind, NumericType) for kind in both) and any(isinstance(kind, FloatType | DoubleType) for kind in both):
+        return DoubleType()
+    if (decimal := common_decimal(first, second)) is not None:
+        return decimal
+    pairs = ((second, first), (first, second))
+    ways = {kind: way(iceberg_type(data), iceberg_type(kind)) for data, kind in pairs}
+    able = [kind for kind, how in ways.items() if how not in (Way.NONE, Way.EPOCH)]
+    if not able or StringType() in ways:
+        return able[0] if able else None
+    return next((kind for kind in able if ways[kind] is Way.EXACT), able[0])
 
 
 def _as_type(value: Column, data: DataType, kind: DataType, path: str, sink: SinkSpec) -> Converted:
