@@ -18,7 +18,7 @@ from services.kafka import Kafka
 from services.processes import LOCALHOST, Child, free_port, started, wait_until
 
 LOCKS = Path(__file__).parent / "locks"
-READY_SECONDS = 120
+READY_SECONDS = 300
 MEMORY = ("-Xmx512m", "-XX:+UseSerialGC")
 LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.log.io.debezium.connector=info")
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -77,7 +77,8 @@ def running_worker(
         "offset.storage.file.filename": str(folder / f"{name}.offsets"),
         "offset.flush.interval.ms": "200",
         "listeners": f"http://{LOCALHOST}:{port}",
-        **({"plugin.path": str(apart)} if plugin else {}),
+        # By what the jars say that they have: otherwise the worker looks into every class of every jar.
+        **({"plugin.path": str(apart), "plugin.discovery": "service_load"} if plugin else {}),
         **{key.replace("_", "."): value for key, value in settings.items()},
     }
     file = folder / f"{name}.properties"
