@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from frazil.engine.catalogs import catalog_settings
-from frazil.engine.plan import Looked
+from frazil.engine.plan import first_rows
 from frazil.engine.runner import start_spark
 from frazil.engine.schema import schema_of
 from frazil.engine.session import session_for
@@ -62,13 +62,8 @@ def _from_the_beginning(spec: SourceSpec) -> SourceSpec:
 def _columns(source: Source) -> tuple[tuple[OfferedColumn, ...], tuple[str, ...]]:
     """The columns as they would be read, or why they are not known."""
     source.check()
-    rows = source.empty() if isinstance(source, Looked) else _first_rows(source)
+    rows = first_rows(source, None, SAMPLE_ROWS).rows
     if rows is None:
         return (), ("The source has nothing to read now: its columns are not known before it has.",)
     columns = tuple(OfferedColumn(column.name, str(column.type)) for column in schema_of(rows).fields)
     return columns, () if columns else ("The columns are not known before the source has data.",)
-
-
-def _first_rows(source: Source) -> DataFrame | None:
-    part = source.plan(None, SAMPLE_ROWS)
-    return None if part is None else source.read(part)

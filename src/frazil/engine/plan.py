@@ -57,7 +57,7 @@ def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
     """What the pipeline would create, change and read first; of a sink with many tables only of its home is that known."""
     route = pipeline.sink.route
     if route is None:
-        return _planned(pipeline, settings, _first_rows)
+        return _planned(pipeline, settings, first_rows)
     note = f"Rows go into tables by the {route.decides}: which, only reading them tells."
     return _planned(pipeline.model_copy(update={"sink": pipeline.sink.home}), settings, lambda *_: Ahead(None, None, note))
 
@@ -80,7 +80,8 @@ def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> Pipeline
     return _plan(pipeline, session, table, missing, look)
 
 
-def _first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
+def first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
+    """The first part after a position, or the columns alone of a source that cannot plan without leaving a trace."""
     if isinstance(source, Looked):
         note = "How much there is to read is not known before the pipeline runs: a plan leaves no trace in the source."
         return Ahead(None, source.empty(), note)

@@ -119,9 +119,13 @@ class RoutedWriter:
         """
         state = self._home.open(claim=claim, make=make)
         followers = [name for name in (state.followers if state is not None else ()) if name not in self._letter_tables]
-        names = [name for name in followers if not self._held_letters(name)]
-        self._each(names, lambda name: self._open_table(name, claim=claim, make=make))
-        ends = {unfinished(state, self._tables[name].state) for name in names}
+
+        def reopen(name: str) -> None:
+            if not self._held_letters(name):
+                self._open_table(name, claim=claim, make=make)
+
+        self._each(followers, reopen)
+        ends = {unfinished(state, self._tables[name].state) for name in followers if name in self._tables}
         if self.letters is not None:
             ends.add(self.letters.open(state, claim=claim, make=make))
         ends.discard(None)

@@ -28,9 +28,9 @@ _MODES = {"Append": None, "Overwrite": CommitMode.OVERWRITE.value}
 def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
     """A SparkSession with everything that frazil needs in it: the one that runs, when it has what the settings ask for."""
     from frazil.engine.data_source import is_known
-    from frazil.engine.session import spark_session, with_settings
+    from frazil.engine.session import spark_session, with_scratch, with_settings
 
-    asked = (settings or Settings()).spark
+    asked = with_scratch(settings or Settings())
     spark = with_settings(spark_session(asked, components), asked)
     if is_known(spark):  # one that was there before may have been started without frazil's jar
         register(spark)
