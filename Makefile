@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs lock clean
+.PHONY: help setup demo test test-fast test-all check bench docs lock clean
 
 # The interpreter for .venv; found when it is not given.
 PYTHON ?=
@@ -7,9 +7,10 @@ PYTHON ?=
 export PYTHONDONTWRITEBYTECODE =
 # Test processes; each that needs Spark starts its own, and keeps a module's tests together.
 WORKERS ?= 2
+IN_WORKERS = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 help: ## Show what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: ## Prepare .venv with the frazil command, and fetch the jars
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -17,8 +18,14 @@ setup: ## Prepare .venv with the frazil command, and fetch the jars
 demo: setup ## Freeze a stream of made-up events into an Iceberg table in ./lake
 	@.venv/bin/frazil demo
 
-test: setup check ## Check and run all tests
-	.venv/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+test: setup check ## Check, and run the tests that each change must pass, with a slice of the slow ones
+	.venv/bin/python -m pytest $(IN_WORKERS) --tier=change
+
+test-fast: setup ## Run the tests that need no Spark
+	.venv/bin/python -m pytest $(IN_WORKERS) --tier=fast
+
+test-all: setup check ## Check and run all tests
+	.venv/bin/python -m pytest $(IN_WORKERS) --tier=all
 
 check: setup ## Lint, check the format and the types
 	.venv/bin/ruff check .

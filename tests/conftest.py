@@ -34,6 +34,7 @@ LONG = (
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 pytest_plugins = [
+    "tiers",
     "services.rest_catalog",
     "services.faulty_rest",
     "services.postgres",

@@ -18,6 +18,7 @@ from frazil.engine.commit import Intent, NewSnapshot, TableView, commit
 from frazil.errors import Halted, Retryable
 from frazil.model.commit import Batch, CommitResult, SinkState, position
 from frazil.model.settings import RetrySettings
+from tiers import examples
 
 SINKS = ("one", "two")
 FOREIGN = "foreign"
@@ -205,4 +206,4 @@ class Walk(RuleBasedStateMachine):
 
 
 TestWalk = Walk.TestCase
-TestWalk.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, print_blob=True)
+TestWalk.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None, print_blob=True)

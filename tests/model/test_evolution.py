@@ -32,6 +32,7 @@ from frazil.model.evolving import DroppedColumns, SchemaEvolution
 from frazil.model.partition import PartitionField
 from frazil.model.plan import PlannedColumn, planned_columns
 from frazil.model.types import Column, Decimal, ListType, MapType, Primitive, StructType, Type, parse_type
+from tiers import examples
 
 INT, LONG, FLOAT, DOUBLE, TEXT = (Primitive(name) for name in ("int", "long", "float", "double", "string"))
 STRICT, ADD, WIDEN, FULL = SchemaEvolution
@@ -302,7 +303,7 @@ RULES = st.builds(
 
 
 @given(TABLES, SCHEMAS, RULES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_after_the_changes_there_is_nothing_to_change(table: StructType, data: StructType, rules: Rules) -> None:
     try:
         found = changes_for(table, data, rules)
@@ -315,7 +316,7 @@ def test_after_the_changes_there_is_nothing_to_change(table: StructType, data: S
 
 
 @given(TABLES, SCHEMAS, RULES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_no_change_narrows(table: StructType, data: StructType, rules: Rules) -> None:
     """What is in the table stays readable: every column is still there, as wide at least, unless it was to be dropped."""
     try:

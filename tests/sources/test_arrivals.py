@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from frazil.errors import DataError, Halted
 from frazil.sources.arrivals import BEGINNING, REMEMBERED_FILES, Bookmark, Remembered, Watch
 from frazil.sources.listing import FileEntry
+from tiers import examples
 
 HOUR = 3_600_000
 NOW = 1_800_000_000_000
@@ -331,5 +332,5 @@ class FolderMachine(RuleBasedStateMachine):
             assert sorted(self.committed) == sorted(self.appeared)
 
 
-FolderMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+FolderMachine.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=30, deadline=None)
 TestFolder = FolderMachine.TestCase

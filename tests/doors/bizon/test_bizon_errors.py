@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from frazil.doors.bizon import is_bizon, load_text
 from frazil.errors import ConfigErrors
+from tiers import examples
 
 GOOD = """\
 name: p
@@ -257,7 +258,7 @@ def test_a_file_is_known_by_its_top_keys(text: str, bizon: bool) -> None:
 LINES = GOOD.splitlines(keepends=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_whatever_stands_there_is_loaded_or_explained(data: st.DataObject) -> None:
     lines = list(LINES)

@@ -21,6 +21,7 @@ from frazil.doors.bytewax.progress import (
 )
 from frazil.errors import ConfigError, Halted
 from frazil.model.commit import SUMMARY_RANGE_LIMIT
+from tiers import examples
 
 NAMES = count()
 NEW = Family("new")
@@ -219,7 +220,7 @@ EPOCHS = st.builds(
 
 
 @given(st.lists(EPOCHS, max_size=25), st.lists(st.integers(0, PARTS - 1), min_size=30, max_size=30))
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=examples(1000))
 def test_every_row_is_there_once_however_often_it_crashes(epochs: list[Epoch], goes_to: list[int]) -> None:
     """It stops only where what Bytewax has stored cannot be told: after too many snapshots, or by a state that is stale."""
     flow = Bytewax([Part() for _ in range(PARTS)], goes_to)

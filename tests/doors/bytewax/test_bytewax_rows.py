@@ -20,6 +20,7 @@ from frazil.doors.bytewax.schema import from_arrow, to_arrow
 from frazil.errors import DataError
 from frazil.model.coercion import EpochUnit
 from frazil.model.types import Column, StructType, parse_type
+from tiers import examples
 
 NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)
 IDENTIFIER = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -211,7 +212,7 @@ KINDS = ("boolean", "int", "long", "float", "double", "decimal(9, 3)", "string",
 
 
 @given(st.sampled_from(KINDS), st.lists(VALUES, max_size=4))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 def test_any_value_fits_without_loss_or_is_told(kind: str, values: list[Any]) -> None:
     try:
         stored = maker(x=kind).table([{"x": value} for value in values])["x"].to_pylist()

@@ -10,10 +10,11 @@ from sql_cases import statements, texts
 from frazil.doors.sql import parse, render
 from frazil.doors.sql.statements import CreateSecret, CreateSink, CreateSource, CreateView, Query, Statement
 from frazil.errors import ConfigError, SourceLocation
+from tiers import examples
 
 
 @given(statements)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_what_is_written_back_parses_to_the_same(statement: Statement) -> None:
     text = render(statement)
     assert parse(text) == (statement,)
@@ -57,7 +58,7 @@ def test_a_script_is_its_statements(several: list[Statement]) -> None:
         max_size=12,
     )
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_anything_is_read_or_refused_at_a_place_in_it(pieces: list[str]) -> None:
     text = " ".join(pieces)
     place = place_of_mistake(text)

@@ -16,6 +16,7 @@ from frazil.model.settings import HealthSettings, RetrySettings, Settings, Spark
 from frazil.model.sink import ColumnSpec, SinkSpec
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 from frazil.reading.anatomy import keys_of
+from tiers import examples
 
 FRAGMENTS = (DATA / "fragments.md").read_text()
 MACHINERY = ("Input should", "pydantic", "_type", "<class", "NoneType", "validation error", "Literal[", "has a value that is not")
@@ -126,7 +127,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(FILES)
 def test_any_structure_of_known_keys(file: dict[str, Any]) -> None:
     assert_loads_or_explains(json.dumps(file), {"A": "17"})

@@ -1,0 +1,127 @@
+"""How much of the tests a run takes: what needs no Spark, what each change must pass, or everything.
+
+- ``--tier=fast``: no test that needs Spark, a service, or a process that starts one.
+- ``--tier=change``: all tests that are not marked ``slow``, but of a test that needs Spark and has several cases only some of
+  them, unless it is marked ``every_case``. Of the slow tests and of these cases each commit takes another slice, so that all of
+  them run within a few commits. ``--slice=N`` takes a certain slice, to repeat what another run found.
+- ``--tier=all``: everything, and property tests with as many examples as they ask for. This is also what runs when no tier is
+  named: whoever names a module or a test wants all of it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIERS = ("fast", "change", "all")
+SLICES = 8
+
+# Fixtures that start Spark or a service: whatever needs one of them is no fast test.
+HEAVY = frozenset({"spark", "spark_cluster", "rest_catalog", "postgres", "kafka", "schema_registry"})
+
+# Property tests try one in so many of their examples, unless everything is run.
+FEWER = 4
+
+_everything = True
+_left_out = pytest.StashKey[int]()
+_OF_A_WORKER = "tests_left_out"
+
+
+def examples(most: int) -> int:
+    """How many examples a property test tries: all of them where everything is run, else fewer."""
+    return most if _everything else most // FEWER
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("frazil")
+    group.addoption("--tier", choices=TIERS, default="all", help="how much is run; see tests/tiers.py")
+    group.addoption("--slice", type=int, choices=range(SLICES), help="which slice of the slow tests; by default the commit's")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _everything  # noqa: PLW0603 - decorators ask when the modules are imported, which is after this
+    _everything = config.getoption("tier") == "all"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tier = config.getoption("tier")
+    if tier == "all":
+        return
+    taken = fast(items) if tier == "fast" else of_a_change(items, _slice(config))
+    kept = set(taken)
+    left_out = [item for item in items if item not in kept]
+    config.stash[_left_out] = len(left_out)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = taken
+
+
+def fast(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests that need neither Spark nor a service."""
+    return [item for item in items if not (_is_slow(item) or _needs_spark(item))]
+
+
+def of_a_change(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
+    """The tests that a change must pass, of which some differ from slice to slice."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if not _is_slow(item):
+            cases[_name_without_case(item)].append(item)
+    always = {group[turn % len(group)] for group in cases.values()}
+    return [item for item in items if item in always or slice_of(item.nodeid) == turn or _in_every_slice(item)]
+
+
+def slice_of(node: str) -> int:
+    """The slice that a test belongs to: the same in every run, and evenly spread."""
+    return zlib.crc32(node.encode()) % SLICES
+
+
+def slice_of_commit(root: Path) -> int:
+    """The slice of the commit that is checked out; the first one where there is no commit."""
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    return int(found.stdout.strip() or "0", 16) % SLICES
+
+
+def _in_every_slice(item: pytest.Item) -> bool:
+    return not _is_slow(item) and (item.get_closest_marker("every_case") is not None or not _needs_spark(item))
+
+
+def _name_without_case(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None or not HEAVY.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def _slice(config: pytest.Config) -> int:
+    given: int | None = config.getoption("slice")
+    return slice_of_commit(config.rootpath) if given is None else given
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands its count to the process that prints the summary."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_OF_A_WORKER] = session.config.stash.get(_left_out, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_left_out] = getattr(node, "workeroutput", {}).get(_OF_A_WORKER, 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    left_out = config.stash.get(_left_out, 0)
+    if left_out == 0:
+        return
+    which = f" This was slice {_slice(config)} of {SLICES}." if config.getoption("tier") == "change" else ""
+    terminalreporter.write_line(f"{left_out} tests were left out: make test-all runs them.{which}")
