@@ -13,8 +13,9 @@ from __future__ import annotations
 import subprocess
 import zlib
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -27,6 +28,8 @@ HEAVY = frozenset({"spark", "spark_cluster", "rest_catalog", "postgres", "kafka"
 # Property tests try one in so many of their examples, unless everything is run.
 FEWER = 4
 
+Case = TypeVar("Case")
+
 _everything = True
 _left_out = pytest.StashKey[int]()
 _OF_A_WORKER = "tests_left_out"
@@ -35,6 +38,11 @@ _OF_A_WORKER = "tests_left_out"
 def examples(most: int) -> int:
     """How many examples a property test tries: all of them where everything is run, else fewer."""
     return most if _everything else most // FEWER
+
+
+def first_or_all(cases: Sequence[Case]) -> Sequence[Case]:
+    """What a test goes through by itself: all of it where everything is run, else the first alone."""
+    return cases if _everything else cases[:1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

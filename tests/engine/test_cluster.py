@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from engine.children import COMMAND, RUN_FILE, finished, write_project
@@ -65,6 +66,7 @@ def executors(folder: Path) -> set[str]:
     return {end["Task Info"]["Executor ID"] for end in ends}
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_on_sparks_small_cluster_also_with_brotli(tmp_path: Path) -> None:
     tables: dict[str, dict[str, Any]] = {"plain": {}, "small": {"compression": "brotli", "partition_by": ["bucket(2, user_id)"]}}
     done = finished([*RUN_FILE, str(project(tmp_path, "local-cluster[2,1,1024]", tables))])
@@ -109,6 +111,7 @@ def submitted(folder: Path, master: str, *options: str) -> subprocess.CompletedP
     return finished(command, environment)
 
 
+@pytest.mark.slow
 def test_a_program_under_spark_submit_runs_on_the_cluster_that_the_command_names(
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:

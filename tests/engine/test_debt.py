@@ -55,6 +55,7 @@ def test_deletes_by_key_become_positions_when_there_are_too_many(lake: Lake, ver
     assert lake.rows("id, v") == sorted(expected, key=repr)
 
 
+@pytest.mark.slow
 def test_what_was_settled_once_is_not_forgotten_the_next_time(lake: Lake, version: int) -> None:
     none = {"max_equality_deletes": 0}
     upsert(lake, "select id, 'v0' v from range(10)", version, **none)
@@ -77,6 +78,7 @@ def test_other_readers_see_the_same_rows(lake: Lake, tmp_path: Path, version: in
         assert tuples(read(lake)) == expected
 
 
+@pytest.mark.slow
 def test_debt_is_counted_where_another_writer_has_kept_no_totals(lake: Lake, version: int) -> None:
     """Some writers leave the totals out, and once they are gone nobody brings them back."""
     upsert(lake, "select id, 'old' v from range(20)", version)
@@ -179,6 +181,7 @@ def test_a_compaction_that_would_change_the_rows_is_not_made(lake: Lake, version
     assert lake.rows() == [(0, "old"), (1, "new"), (2, "old"), (3, "old"), (4, "old")]
 
 
+@pytest.mark.slow
 def test_values_of_all_types_are_compacted(lake: Lake, version: int) -> None:
     query = (
         "select id, map('a', id) m, array(named_struct('b', map(id, 'c'))) l, named_struct('d', X'00') s, 1.5F f from range(5)"
@@ -216,6 +219,7 @@ def test_readers_that_cannot_read_deletes_by_key_find_none_that_were_there_befor
     assert tuples(by_pyiceberg(lake)) == lake.rows() == sorted(expected.items(), key=repr)
 
 
+@pytest.mark.slow
 def test_deletes_that_compare_different_columns_are_all_settled(lake: Lake, version: int) -> None:
     def replace_by(query: str, **options: Any) -> list[int]:
         events: list[Event] = []
@@ -242,6 +246,7 @@ def test_a_compaction_by_others_brings_nothing_back(lake: Lake, version: int) ->
     assert lake.rows() == sorted(expected, key=repr)
 
 
+@pytest.mark.slow
 def test_files_of_the_private_copy_are_not_left_behind(lake: Lake) -> None:
     upsert(lake, "select id, 'old' v from range(5)", 3)
     upsert(lake, "select 1L id, 'new' v", 3, max_equality_deletes=0)
@@ -250,6 +255,7 @@ def test_files_of_the_private_copy_are_not_left_behind(lake: Lake) -> None:
     assert {path.name for path in folder.glob("*.metadata.json")} == known
 
 
+@pytest.mark.slow
 def test_a_session_does_not_get_another_catalog_with_every_copy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def merge(v: str) -> set[str]:
         """Spark keeps every catalog for good, with all that it knows."""
@@ -291,6 +297,7 @@ def test_small_files_that_upserts_left_become_few_when_they_are_settled(lake: La
     assert all(path.is_file() for path in map(Path, lake.files()))
 
 
+@pytest.mark.slow
 def test_dead_rows_anywhere_in_small_files_are_left_out(lake: Lake, version: int) -> None:
     upsert(lake, "select id, 'old' v from range(1000)", version)
     upsert(lake, "select id, 'new' v from range(500)", version)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from engine.lakes import Lake
 from services.processes import wait_until
 
@@ -20,6 +22,7 @@ def sessions_of(lake: Lake) -> int:
     return int(context._jsc.sc().listenerBus().findListenersByClass(kind).size())
 
 
+@pytest.mark.slow
 def test_upserts_leave_no_sessions_behind(lake: Lake) -> None:
     def upsert(value: int) -> None:
         lake.sink(f"select id, {value} v from range(5)", commit_mode="upsert", key_fields=["id"]).write()

@@ -91,6 +91,7 @@ def test_a_condition_names_the_letters(lake: Lake, tmp_path: Path) -> None:
         yes(spec, "cod = 'x'")
 
 
+@pytest.mark.slow
 def test_letters_of_another_pipeline_in_the_same_table_are_left_alone(lake: Lake, tmp_path: Path) -> None:
     for name in ("a", "b"):
         put(tmp_path / name, "1.json", (1, "one"))
@@ -142,6 +143,7 @@ def test_wherever_it_is_cut_off_the_next_one_finishes_it(
     assert sorted(json.loads(raw)["id"] for (raw,) in lake.rows("cast(raw as string)", LETTERS)) == [3, 4]
 
 
+@pytest.mark.slow
 def test_letters_that_come_meanwhile_are_kept(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "in", "a.json", (1, "one"))
     spec = pipeline(lake, tmp_path / "in")
@@ -161,6 +163,7 @@ def test_letters_that_come_meanwhile_are_kept(lake: Lake, tmp_path: Path, monkey
     assert [json.loads(raw)["id"] for (raw,) in lake.rows("cast(raw as string)", LETTERS)] == [2]
 
 
+@pytest.mark.slow
 def test_letters_that_are_made_to_fit_the_last_condition_are_replayed(lake: Lake, tmp_path: Path) -> None:
     put(tmp_path / "in", "a.json", (2, "two"), (3, "three"))
     spec = pipeline(lake, tmp_path / "in")
@@ -172,6 +175,7 @@ def test_letters_that_are_made_to_fit_the_last_condition_are_replayed(lake: Lake
     assert (lake.rows("id, n"), lake.count(LETTERS)) == ([(2, 2), (3, 3)], 0)
 
 
+@pytest.mark.slow
 def test_now_is_the_time_when_a_replay_begins(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A letter that comes to fit the condition between reading and clearing stays."""
     put(tmp_path / "in", "a.json", (2, "two"), (3, "three"))
@@ -191,6 +195,7 @@ def test_now_is_the_time_when_a_replay_begins(lake: Lake, tmp_path: Path, monkey
     assert [json.loads(raw)["n"] for (raw,) in lake.rows("cast(raw as string)", LETTERS)] == ["three"]
 
 
+@pytest.mark.slow
 def test_records_of_a_topic_go_the_way_that_they_would_have_gone(lake: Lake, kafka: Kafka) -> None:
     """With their place, time, key and headers, by which they are routed here."""
     topic = kafka.create_topic()
@@ -231,6 +236,7 @@ def test_upserts_too(lake: Lake, tmp_path: Path) -> None:
     assert lake.rows("id, n") == [(1, 1), (2, 2)]
 
 
+@pytest.mark.slow
 def test_an_upsert_of_nothing_but_bad_records(lake: Lake, tmp_path: Path) -> None:
     put(tmp_path / "in", "a.json", (1, "one"), (2, "two"))
     spec = pipeline(lake, tmp_path / "in", commit_mode="upsert", key_fields=["id"])

@@ -31,6 +31,7 @@ def test_of_two_writers_the_older_is_fenced(either: Ground) -> None:
     assert_exactly_once(either.table(), SINK_ID, range(20))
 
 
+@pytest.mark.slow
 def test_instances_that_keep_taking_over_from_each_other(either: Ground) -> None:
     """Each starts again when it was fenced, as soon as the other one has written something."""
     either.writer().open()

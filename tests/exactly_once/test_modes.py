@@ -29,6 +29,7 @@ from services.faults import (
 )
 from services.faulty_rest import Exchange, FaultyRest
 from services.rest_catalog import RestCatalog
+from tiers import first_or_all
 
 KEYS = {"commit_mode": "upsert", "key_fields": ["writer", "id"], "op_field": "op"}
 EQUALITY = KEYS | {"upsert_strategy": "equality_delete"}
@@ -200,10 +201,11 @@ MOMENTS = {
 }
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("way", WAYS)
 def test_changes_killed_at_any_moment(spark: SparkSession, tmp_path: Path, way: str) -> None:
     """The program writes batch after batch; each start goes on where the table ends."""
-    for moment, nth in MOMENTS[way]:
+    for moment, nth in first_or_all(MOMENTS[way]):
         child = started("upserting", moment, str(nth), "kill-all", tmp_path, way, log=tmp_path / f"killed-when-{moment}")
         try:
             assert ended(child) == -signal.SIGKILL, child.log_text()

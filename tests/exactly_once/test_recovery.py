@@ -73,6 +73,7 @@ def test_a_rollback_halts_the_sink_until_it_is_undone(ground: Ground) -> None:
     assert Truth(ground.table()).rows == rows_of(OURS, range(30))
 
 
+@pytest.mark.slow
 def test_a_rollback_is_seen_after_what_it_left_behind_has_expired(ground: Ground) -> None:
     foreign = Foreign(ground)
     writer = ground.writer()
@@ -147,6 +148,7 @@ def test_a_catalog_that_goes_away_during_a_commit(
     assert_exactly_once(behind_proxy.table(), SINK_ID, range(30))
 
 
+@pytest.mark.slow
 def test_two_first_writers_make_one_table(either: Ground) -> None:
     """Each has an id of its own and takes the columns from its data."""
     writers = [either.writer(f"numbers/{letter}", schema={}) for letter in "ab"]
@@ -165,6 +167,7 @@ def test_two_first_writers_make_one_table(either: Ground) -> None:
     assert [truth.ledger(f"numbers/{letter}")["batch"] for letter in "ab"] == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_storm_of_foreign_commits_neither_starves_nor_breaks_ours(either: Ground, tmp_path: Path) -> None:
     foreign = Foreign(either)
     writer = either.writer()
@@ -206,6 +209,7 @@ def test_columns_added_by_somebody_else_while_a_batch_adds_its_own(behind_proxy:
     assert {row["theirs"] for row in rows} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True], ids=["without-names", "with-names"])
 def test_single_writes_at_the_same_time_all_count(either: Ground, named: bool) -> None:
     """Each has staged its rows before one of them commits, as writes from two processes can."""
@@ -238,6 +242,7 @@ def test_a_single_write_that_was_rolled_back_is_not_taken_for_done(ground: Groun
     assert Truth(ground.table()).rows == rows_of(OURS, range(10))
 
 
+@pytest.mark.slow
 def test_a_single_write_with_a_long_name_counts_once(ground: Ground) -> None:
     name = "s3://bucket/" + "very/" * 200 + "long.parquet"
     first = single_write(ground, numbers(ground.spark, 0, 10))

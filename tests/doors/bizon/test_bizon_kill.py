@@ -76,6 +76,7 @@ TWO_TABLES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "nth"), [("unsent", 4), ("applied", 3)])
 def test_every_table_of_a_run_has_every_row_once(
     spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, nth: int

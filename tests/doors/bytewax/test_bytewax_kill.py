@@ -8,6 +8,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from bytewax.testing import cluster_main
 from flows import Numbers, Pond
 
@@ -37,6 +38,7 @@ def test_a_flow_that_is_killed_when_the_table_has_what_bytewax_does_not_know_of(
     assert len(pond.snapshots("rewind")) == 1, "the last row came again, and was taken back before"
 
 
+@pytest.mark.slow
 def test_a_cluster_of_which_one_process_is_killed(pond: Pond) -> None:
     _ = pond.recovery  # made before two processes look for it
     ports = (str(free_port()), str(free_port()))

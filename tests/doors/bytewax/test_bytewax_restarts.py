@@ -77,6 +77,7 @@ def test_a_stale_state_that_may_hide_another_is_a_question_for_a_person(pond: Po
     assert pond.ids() == [1], "the way back goes through all that was taken back before"
 
 
+@pytest.mark.slow
 def test_what_was_taken_back_is_known_even_when_nothing_was_written_since(pond: Pond) -> None:
     (working,) = built(pond.sink(), None)
     first, stale = written(working, 1), written(working, 2)
@@ -106,6 +107,7 @@ def test_a_flow_of_which_another_sink_has_failed_has_not_ended(pond: Pond) -> No
     assert (pond.ids(), pond.ids("db.sea")) == ([0, 0], [0, 0, 1, 1]), "what has ended is kept"
 
 
+@pytest.mark.slow
 def test_a_part_without_a_state_that_others_of_its_run_have_was_never_stored(pond: Pond) -> None:
     parts = built(pond.sink(num_partitions=2), None, None)
     first, _ = written(parts[0], 1), written(parts[1], 2)
@@ -115,6 +117,7 @@ def test_a_part_without_a_state_that_others_of_its_run_have_was_never_stored(pon
     assert pond.ids() == [1], "Bytewax sends the other row again, though it looks as if the flow had ended"
 
 
+@pytest.mark.slow
 def test_a_long_run_is_not_taken_back_by_a_part_that_had_little_of_it(pond: Pond) -> None:
     often, seldom = built(pond.sink(num_partitions=3), None, None)
     written(seldom, 100)
@@ -126,6 +129,7 @@ def test_a_long_run_is_not_taken_back_by_a_part_that_had_little_of_it(pond: Pond
     assert pond.ids() == [*range(11), 100]
 
 
+@pytest.mark.slow
 def test_a_run_that_went_on_for_long_is_a_question_for_a_person_however_few_rows_it_had(pond: Pond) -> None:
     now = 0.0
     sink = IcebergSink(pond.config(num_partitions=2), clock=lambda: now)
@@ -138,6 +142,7 @@ def test_a_run_that_went_on_for_long_is_a_question_for_a_person_however_few_rows
     assert pond.ids() == [1, 2]
 
 
+@pytest.mark.slow
 def test_parts_that_there_are_no_more_are_taken_back_like_the_others(pond: Pond) -> None:
     for part, number in zip(built(pond.sink(num_partitions=3), None, None, None), range(3), strict=True):
         written(part, number)
@@ -147,6 +152,7 @@ def test_parts_that_there_are_no_more_are_taken_back_like_the_others(pond: Pond)
     assert pond.ids() == [0, 0, 1, 1, 2, 2], "what has ended is kept"
 
 
+@pytest.mark.slow
 def test_parts_that_there_are_no_more_stop_the_flow_when_nobody_can_tell(pond: Pond) -> None:
     parts = built(pond.sink(num_partitions=3), None, None, None)
     written(parts[2], *range(11))

@@ -113,6 +113,7 @@ def sorted_by(lake: DltLake, name: str) -> list[str | None]:
     return [table.schema().find_column_name(field.source_id) for field in table.sort_order().fields]
 
 
+@pytest.mark.slow
 def test_a_table_keeps_the_order_that_it_was_made_with(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     columns: Any = {"late": {"sort": True}, "id": {"sort": True}}
@@ -123,6 +124,7 @@ def test_a_table_keeps_the_order_that_it_was_made_with(lake: DltLake) -> None:
     assert sorted_by(lake, "t") == ["id"]
 
 
+@pytest.mark.slow
 def test_an_upsert_leaves_columns_alone_that_are_not_dlt_s(lake: DltLake) -> None:
     pipeline = lake.pipeline(readers=["spark"])
     hints: Any = {"write_disposition": {"disposition": "merge", "strategy": "upsert"}, "primary_key": "id"}
@@ -173,6 +175,7 @@ def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
         assert (asked.has_dataset(), lake.tables()) == (True, set())
 
 
+@pytest.mark.slow
 def test_a_table_that_is_made_anew_gets_another_place_if_wanted(lake: DltLake) -> None:
     pipeline = lake.pipeline(table_location_layout="{dataset_name}/{table_name}_{location_tag}")
     places = []
@@ -188,6 +191,7 @@ def test_a_table_that_is_made_anew_gets_another_place_if_wanted(lake: DltLake) -
     assert all(name.startswith("t_") for name in (first[2], second[2]))
 
 
+@pytest.mark.slow
 def test_schemas_with_datasets_of_their_own_have_places_of_their_own(lake: DltLake) -> None:
     layout = {"namespace": "{dataset_name}", "table_location_layout": "in_{dataset_name}/{table_name}"}
     pipeline = lake.pipeline(**layout)
@@ -198,6 +202,7 @@ def test_schemas_with_datasets_of_their_own_have_places_of_their_own(lake: DltLa
     assert places == [f"file://{lake.folder}/warehouse/in_{dataset}/t" for dataset in ("ds", "ds_two")]
 
 
+@pytest.mark.slow
 def test_datasets_have_namespaces_of_their_own_if_wanted(lake: DltLake) -> None:
     loads = {}
     for number, dataset in enumerate(["One", "two"]):
@@ -217,6 +222,7 @@ def test_datasets_have_namespaces_of_their_own_if_wanted(lake: DltLake) -> None:
     assert len(lake.catalog.list_tables(("lake", "one"))) == 5
 
 
+@pytest.mark.slow
 def test_every_run_in_dev_mode_begins_with_nothing(lake: DltLake) -> None:
     for turn in range(2):
         pipeline = dlt.pipeline(

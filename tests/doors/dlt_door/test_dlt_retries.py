@@ -135,6 +135,7 @@ def meddling(backend: RestCatalog, meddle: Callable[[Request], Answer | None]) -
         proxy.close()
 
 
+@pytest.mark.slow
 def test_a_replace_takes_the_place_of_rows_that_came_meanwhile(
     spark: SparkSession, rest_catalog: RestCatalog, tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_replace_takes_the_place_of_rows_that_came_meanwhile(
     assert sorted(catalog.load_table("dlt_beside.t").scan().to_arrow()["id"].to_pylist()) == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_catalog_that_deletes_no_files_drops_tables_without_them(
     spark: SparkSession, rest_catalog: RestCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

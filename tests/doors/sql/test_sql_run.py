@@ -99,6 +99,7 @@ def test_many_inserts_and_some_updates_in_one_commit_leave_one_row_a_key(door: D
     assert door.rows("SELECT count(*), count(DISTINCT id), count_if(v = 'new') FROM items") == [(110_000, 110_000, 100)]
 
 
+@pytest.mark.slow
 def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothing(door: Door) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -144,6 +145,7 @@ def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothi
     assert door.rows("SELECT count(*) FROM a") == [(3 * 43,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parallel", "seconds", "meet"), [(1, 1.0, False), (2, 60.0, True)])
 def test_as_many_sinks_write_at_once_as_the_settings_say(door: Door, parallel: int, seconds: float, meet: bool) -> None:
     door.session = Session(door.session.definitions, SETTINGS.model_copy(update={"parallel": parallel}))
@@ -176,6 +178,7 @@ def test_what_stops_a_sink_names_it(door: Door) -> None:
         door.run()
 
 
+@pytest.mark.slow
 def test_alter_create_and_drop_take_effect_in_a_run_that_is_under_way(door: Door) -> None:
     door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms');
                  CREATE SINK slow FROM ticks {into("slow", "WITH (COMMIT INTERVAL = '1h')")};
@@ -236,6 +239,7 @@ def expected(kept: list[dict[str, Any]], country: str) -> tuple[Any, ...]:
     return (country, len(rows), notes, 2 * sum(prices), min(prices), most, all(row["ok"] for row in rows))
 
 
+@pytest.mark.slow
 def test_sinks_that_add_to_the_same_groups_at_the_same_time_lose_nothing(door: Door) -> None:
     door.sql("""CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER (UP TO 100);
                 CREATE VIEW parity AS SELECT counter % 2 AS odd, count(*) AS n, sum(counter) AS total FROM numbers GROUP BY 1;""")
@@ -416,6 +420,7 @@ def test_a_grouped_view_over_a_topic_keeps_its_table_up(door: Door, kafka: Kafka
     assert "holds sums of another view" in refused(door.session, sink).message
 
 
+@pytest.mark.slow
 def test_another_topic_under_the_name_of_a_sink_is_refused(door: Door, kafka: Kafka) -> None:
     source = "CREATE SOURCE events FROM KAFKA CONNECTION kafka (TOPIC '{}') FORMAT TEXT;"
     first, second = kafka.create_topic(), kafka.create_topic()
@@ -442,6 +447,7 @@ def test_a_key_that_is_one_value_is_the_column_key(door: Door, kafka: Kafka, kin
     ]
 
 
+@pytest.mark.slow
 def test_what_is_included_under_another_name_leaves_a_column_of_its_own_name_alone(door: Door, kafka: Kafka) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, [Message(json.dumps({"offset": 7, "left": "abc"}))])
@@ -455,6 +461,7 @@ def test_what_is_included_under_another_name_leaves_a_column_of_its_own_name_alo
     assert door.rows("SELECT offset, place, l, date(t) FROM placed") == [(7, 0, "ab", date(2026, 1, 31))]
 
 
+@pytest.mark.slow
 def test_a_sink_that_was_dropped_and_created_again_is_started_again(door: Door) -> None:
     def started(told: list[Event], name: str) -> int:
         return sum(isinstance(event, Started) and event.pipeline == name for event in told)

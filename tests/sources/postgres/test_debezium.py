@@ -94,6 +94,7 @@ def follow(
         yield followed
 
 
+@pytest.mark.slow
 def test_the_same_load_gives_the_same_tables(database: Database, follow: Callable[..., Followed]) -> None:
     filled(database)
     followed = follow(*TABLES)
@@ -139,6 +140,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.slow
 def test_every_type_and_schemas_that_change(database: Database, follow: Callable[..., Followed]) -> None:
     types = ALIKE | OTHERWISE
     columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in types.items())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from sources.postgres.databases import ArrowReader, Database
 
@@ -40,6 +41,7 @@ def growth_of_memory() -> Iterator[list[int]]:
         watcher.join()
 
 
+@pytest.mark.slow
 def test_a_large_transaction_is_one_slice_and_does_not_fill_memory(database: Database, watch: Watch) -> None:
     database.run("create table t (id int primary key, a text, b timestamptz default now(), c numeric(10, 2))")
     reader = watch("t")

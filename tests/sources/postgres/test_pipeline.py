@@ -110,6 +110,7 @@ def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lak
     assert lake.rows("id, title, body") == sorted(database.rows("select * from docs"), key=repr)
 
 
+@pytest.mark.slow
 def test_large_values_of_rows_whose_keys_change(database: Database, lake: Lake) -> None:
     pipeline = with_large_values(database, lake)
     database.run(
@@ -136,6 +137,7 @@ def test_a_table_without_a_primary_key_has_no_upserts(database: Database, lake: 
         run(lake.pipeline({**described(database, "k"), "publication": "k"}, commit_mode="upsert", key_fields=["b"]), once=True)
 
 
+@pytest.mark.slow
 def test_a_stream_that_the_server_ends_is_begun_anew_without_a_restart(database: Database, lake: Lake) -> None:
     database.run("create table t (id int primary key, n int)", "insert into t values (0, 0)")
     pipeline = lake.introduced().pipeline(
@@ -185,6 +187,7 @@ def test_a_snapshot_that_breaks_is_taken_anew_within_the_same_run(
     assert "The snapshot could not be read to its end" in failed.message
 
 
+@pytest.mark.slow
 def test_tables_that_are_read_whole_are_read_once_by_a_run_that_restarts_itself(
     database: Database, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +230,7 @@ def ended(child: Child) -> int:
     return int(child.process.returncode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sink", "expected"),
     [
@@ -316,6 +320,7 @@ def test_a_large_value_that_was_not_sent_comes_back_with_its_row(database: Datab
         run(pipeline, once=True)
 
 
+@pytest.mark.slow
 def test_lists_of_rows_that_change_are_not_unnested_into_upserts(database: Database, lake: Lake) -> None:
     database.run("create table orders (id int primary key, items text[])")
     transforms = [{"type": "unnest", "field": "items", "as": "item"}]

@@ -140,6 +140,7 @@ def test_each_table_follows_its_own(database: Database, lake: Lake) -> None:
     assert commits(run(pipeline, once=True)) == [], "no table of the pipeline has changed"
 
 
+@pytest.mark.slow
 def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lake: Lake) -> None:
     filled(database, 20)
     database.run("create publication everything for all tables")
@@ -150,6 +151,7 @@ def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lak
     assert_equal(database, lake)
 
 
+@pytest.mark.slow
 def test_a_table_that_was_left_out_for_a_while_is_read_whole_again(database: Database, lake: Lake) -> None:
     filled(database, 20)
     everything = lake.pipeline(described(database, *TABLES), **ROUTED)
@@ -187,6 +189,7 @@ def test_killed_between_tables_while_the_database_is_written_to(database: Databa
     await_free_slot(database)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", [{"table": "public_days", "commit_mode": "upsert"}, ROUTED], ids=["one table", "many"])
 def test_killed_between_the_letters_of_a_snapshot_and_its_rows(
     database: Database, lake: Lake, tmp_path: Path, sink: dict[str, Any]
@@ -211,6 +214,7 @@ def test_killed_between_the_letters_of_a_snapshot_and_its_rows(
     assert mine.count(letters) == 10
 
 
+@pytest.mark.slow
 def test_verify_compares_the_rows_with_the_database(database: Database, lake: Lake) -> None:
     filled(database, 20)
     pipeline = lake.pipeline(described(database, *TABLES), **ROUTED)
