@@ -67,12 +67,25 @@ def test_rows_of_another_catalog_name_are_not_seen(frazil: Frazil, tmp_path: Pat
     assert frazil("status", "--json").json["pipelines"][0]["table_exists"] is False
 
 
-def test_a_ledger_that_cannot_be_read_is_an_error_not_a_guess(frazil: Frazil, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"v": 99}', "[]", "null", "no JSON", '{"v": 1}', '{"v": 1, "epoch": "one"}'])
+def test_a_ledger_that_cannot_be_read_is_an_error_not_a_guess(frazil: Frazil, tmp_path: Path, text: str) -> None:
     sql_pipeline(tmp_path)
-    make_table(sqlite_catalog(tmp_path), properties={state_property("load/lake"): '{"v": 99}'})
-    told = frazil("status", "--json")
-    assert told.code == 1
-    assert told.json["pipelines"][0]["error"]["code"] == "ledger-unreadable"
+    make_table(sqlite_catalog(tmp_path), properties={state_property("load/lake"): text})
+    for command in ("status", "inspect"):
+        told = frazil(command, "--json")
+        assert told.code == 1
+        assert "ledger-unreadable" in told.out + told.err
+
+
+def test_a_rollback_is_pointed_out_when_its_snapshot_has_expired(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path)
+    table = make_table(sqlite_catalog(tmp_path))
+    first = commit(table, 1)
+    second = commit(table, 2)
+    table.manage_snapshots().rollback_to_snapshot(first.snapshot).commit()
+    table.maintenance.expire_snapshots().by_id(second.snapshot).commit()
+    [hint] = frazil("status", "--json").json["pipelines"][0]["hints"]
+    assert "rolled back" in hint
 
 
 def test_a_catalog_that_does_not_answer_is_worth_another_try(frazil: Frazil, tmp_path: Path) -> None:

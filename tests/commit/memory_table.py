@@ -14,18 +14,16 @@ from enum import StrEnum
 from typing import NoReturn
 
 from frazil.engine.commit import (
-    Ancestor,
     AttemptFailed,
     Failed,
     FailureKind,
     Intent,
-    Lineage,
     NewSnapshot,
     TableView,
-    lineage_of,
 )
 from frazil.errors import Retryable
 from frazil.model.commit import SinkState
+from frazil.model.ledger import Ancestor, Lineage, lineage_of
 
 Row = tuple[str, int]
 """Who wrote it, and which of the writer's rows it is."""

@@ -12,24 +12,22 @@ import pytest
 
 from commit.memory_table import Fault, MemoryCatalog, MemoryPort
 from frazil.engine.commit import (
-    Ancestor,
     AttemptFailed,
     Done,
     Failed,
     FailureKind,
     Intent,
-    Lineage,
     NewSnapshot,
     TableView,
     backoff_seconds,
     commit,
     contiguous,
-    lineage_of,
     next_state,
     not_done,
 )
 from frazil.errors import ConfigError, DataError, Fenced, Halted, OutcomeUnknown, Retryable
 from frazil.model.commit import Batch, CommitResult, RowCounts, SinkState, position
+from frazil.model.ledger import Ancestor, Lineage, lineage_of
 from frazil.model.settings import RetrySettings
 
 SINK = "pipeline/sink"

@@ -79,7 +79,7 @@ def to_json(found: TableFacts, limit: int) -> dict[str, Any]:
     """A table as JSON."""
     head = found.current
     fields = asdict(found)
-    del fields["lineage"]
+    del fields["branch"]
     return fields | {
         "rows": head.total_rows if head else 0,
         "files": head.total_files if head else 0,

@@ -22,57 +22,17 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, Retryable
 from frazil.model.commit import Batch, CommitResult, Position, SinkState
+from frazil.model.ledger import Lineage
 from frazil.model.settings import RetrySettings
 
 T = TypeVar("T")
-
-
-class Lineage(StrEnum):
-    """Where the snapshot of the ledger's last entry is."""
-
-    CURRENT = "current"
-    """The head of the branch or one of its ancestors."""
-    EXPIRED = "expired"
-    """No longer to be found from the head, because snapshots expired; the property is what counts."""
-    ABANDONED = "abandoned"
-    """Not among the head's ancestors: somebody moved the branch back."""
-
-
-@dataclass(frozen=True)
-class Ancestor:
-    """One snapshot of a branch, as the table's metadata lists it."""
-
-    snapshot: int
-    sequence: int
-    parent: int | None
-
-
-def lineage_of(state: SinkState, branch: Iterable[Ancestor]) -> Lineage:
-    """Where the ledger's snapshot is, told from the branch: the head first, as far back as the table still knows it.
-
-    Sequence numbers grow from parent to child, so that a branch which passes the ledger's number without meeting its snapshot
-    does not hold it, even when the snapshot itself has expired.
-    """
-    oldest: Ancestor | None = None
-    for ancestor in branch:
-        if ancestor.snapshot == state.snapshot:
-            return Lineage.CURRENT
-        if ancestor.sequence < state.sequence:
-            return Lineage.ABANDONED
-        oldest = ancestor
-    if oldest is None or oldest.parent is None:
-        return Lineage.ABANDONED
-    no_room_between = state.sequence > 0 and oldest.sequence == state.sequence + 1
-    if no_room_between and oldest.parent != state.snapshot:
-        return Lineage.ABANDONED
-    return Lineage.EXPIRED
 
 
 @dataclass(frozen=True)
@@ -280,9 +240,7 @@ def require_same_source(state: SinkState, source: str, sink_id: str) -> None:
 def not_rolled_back(view: TableView, intent: Intent) -> None:
     """Step 5."""
     state = view.state
-    if state is None:
-        return
-    if state.sequence > view.head_sequence or view.lineage is Lineage.ABANDONED:
+    if state is not None and view.lineage is Lineage.ABANDONED:
         raise Halted(
             "rolled-back",
             f"The table was rolled back behind the last commit of {intent.sink_id!r} (snapshot {state.snapshot}).",

@@ -82,24 +82,30 @@ class SinkState:
 
     @classmethod
     def from_json(cls, text: str) -> SinkState:
-        """Reads the table's property."""
-        raw = json.loads(text)
-        if raw.get("v") != STATE_VERSION:
-            raise ValueError(f"the ledger has version {raw.get('v')}, and this frazil reads version {STATE_VERSION}")
+        """Reads the table's property. Whatever it holds that is no entry is a ValueError."""
+        try:
+            raw = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        fields: dict[str, Any] | None = raw if isinstance(raw, dict) else None
+        if fields is None:
+            raise ValueError(f"it is a {_JSON_NAMES[type(raw)]}, not an object")
+        if fields.get("v") != STATE_VERSION:
+            raise ValueError(f"the ledger has version {fields.get('v')}, and this frazil reads version {STATE_VERSION}")
         return cls(
-            epoch=raw["epoch"],
-            instance=raw["instance"],
-            batch=raw["batch"],
-            source=raw["source"],
-            start=None if raw["start"] is None else position(raw["start"]),
-            end=None if raw["end"] is None else position(raw["end"]),
-            snapshot=raw["snapshot"],
-            sequence=raw["sequence"],
-            at_ms=raw["at_ms"],
-            followers=tuple(raw.get("followers", ())),
-            lead=raw.get("lead", 0),
-            rows=raw.get("rows", 0),
-            names=tuple(raw.get("names", ())),
+            epoch=_number(fields, "epoch"),
+            instance=_text(fields, "instance"),
+            batch=_number(fields, "batch"),
+            source=_text(fields, "source"),
+            start=_position(fields, "start"),
+            end=_position(fields, "end"),
+            snapshot=_number(fields, "snapshot"),
+            sequence=_number(fields, "sequence"),
+            at_ms=_number(fields, "at_ms"),
+            followers=_texts(fields, "followers"),
+            lead=_number({"lead": 0} | fields, "lead"),
+            rows=_number({"rows": 0} | fields, "rows"),
+            names=_texts(fields, "names"),
         )
 
     def remembers(self, end: Position) -> bool:
@@ -165,6 +171,34 @@ class CommitResult:
     state: SinkState
     skipped: bool = False
     attempts: int = 1
+
+
+_JSON_NAMES = {list: "list", str: "text", int: "number", float: "number", bool: "truth value", type(None): "null"}
+
+
+def _number(raw: dict[str, Any], name: str) -> int:
+    value = raw.get(name)
+    if type(value) is not int:
+        raise ValueError(f"its {name} is no whole number")
+    return value
+
+
+def _text(raw: dict[str, Any], name: str) -> str:
+    (value,) = _texts({name: [raw.get(name)]}, name)
+    return value
+
+
+def _texts(raw: dict[str, Any], name: str) -> tuple[str, ...]:
+    value = raw.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"its {name} is not made of texts")
+    return tuple(value)
+
+
+def _position(raw: dict[str, Any], name: str) -> Position | None:
+    if name not in raw:
+        raise ValueError(f"it has no {name}")
+    return None if raw[name] is None else position(raw[name])
 
 
 def state_property(sink_id: str) -> str:

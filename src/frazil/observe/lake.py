@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from frazil.engine.catalogs import warehouse_uri
-from frazil.errors import FrazilError
 from frazil.model.catalog import CatalogType
 from frazil.model.column_ids import COLUMNS_PREFIX
 from frazil.model.commit import STATE_PREFIX, SinkState
+from frazil.model.ledger import Ancestor, Lineage, ledger_entries, lineage_of
 from frazil.model.secrets import masked
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import open_catalog, pyiceberg_properties
@@ -71,7 +71,7 @@ class TableFacts:
     properties: Mapping[str, str]
     snapshots: tuple[SnapshotFacts, ...]
     ledgers: Mapping[str, SinkState]
-    lineage: frozenset[int]
+    branch: tuple[Ancestor, ...]
 
     @property
     def current(self) -> SnapshotFacts | None:
@@ -79,8 +79,8 @@ class TableFacts:
         return next((snapshot for snapshot in reversed(self.snapshots) if snapshot.current), None)
 
     def was_rolled_back(self, state: SinkState) -> bool:
-        """Whether the snapshot of a ledger's last entry is still there, but no longer part of the table's history."""
-        return state.snapshot not in self.lineage and any(known.id == state.snapshot for known in self.snapshots)
+        """Whether somebody moved the table back behind the snapshot of a ledger's last entry, which stops a run."""
+        return lineage_of(state, self.branch) is Lineage.ABANDONED
 
 
 def table_facts(sink: SinkSpec) -> TableFacts | None:
@@ -92,7 +92,7 @@ def table_facts(sink: SinkSpec) -> TableFacts | None:
 def ledgers(sink: SinkSpec) -> dict[str, SinkState]:
     """The last entry of every sink that writes to this table, by sink id."""
     table = open_table(sink)
-    return {} if table is None else _ledgers(table.properties, sink.full_name)
+    return {} if table is None else ledger_entries(table.properties)
 
 
 def ledger(sink: SinkSpec, sink_id: str) -> SinkState | None:
@@ -186,8 +186,8 @@ def facts_of(table: Table, name: str) -> TableFacts:
         partition=tuple(_partition_texts(table)),
         properties=masked(own),
         snapshots=tuple(_snapshot_facts(snapshot, head) for snapshot in snapshots),
-        ledgers=_ledgers(table.properties, name),
-        lineage=frozenset(_lineage(table, head)),
+        ledgers=ledger_entries(table.properties),
+        branch=tuple(_branch(table, head)),
     )
 
 
@@ -228,24 +228,10 @@ def _snapshot_facts(snapshot: Snapshot, head: Snapshot | None) -> SnapshotFacts:
     )
 
 
-def _lineage(table: Table, head: Snapshot | None) -> Iterator[int]:
+def _branch(table: Table, head: Snapshot | None) -> Iterator[Ancestor]:
+    """The head and its ancestors, as far back as they have not expired."""
     known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     while head is not None:
-        yield head.snapshot_id
-        head = known.get(head.parent_snapshot_id) if head.parent_snapshot_id is not None else None
-
-
-def _ledgers(properties: Mapping[str, str], table: str) -> dict[str, SinkState]:
-    found = {key.removeprefix(STATE_PREFIX): text for key, text in properties.items() if key.startswith(STATE_PREFIX)}
-    return {sink_id: _state(sink_id, text, table) for sink_id, text in found.items()}
-
-
-def _state(sink_id: str, text: str, table: str) -> SinkState:
-    try:
-        return SinkState.from_json(text)
-    except (ValueError, KeyError) as error:
-        raise FrazilError(
-            "ledger-unreadable",
-            f"The property {STATE_PREFIX}{sink_id} of {table} is no ledger entry that this frazil can read: {error}.",
-            fix="Use the frazil that wrote it, or a newer one; or find out who changed the property by hand.",
-        ) from error
+        parent = head.parent_snapshot_id
+        yield Ancestor(head.snapshot_id, head.sequence_number or 0, parent)
+        head = None if parent is None else known.get(parent)

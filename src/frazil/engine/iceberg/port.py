@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from frazil.engine.commit import Ancestor, AttemptFailed, FailureKind, Intent, Lineage, NewSnapshot, TableView, lineage_of
+from frazil.engine.commit import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
 from frazil.engine.faults import ICEBERG
 from frazil.engine.iceberg.changes import Append, Change, Fits, Restage, base_of
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, attempt_errors, fault_of
-from frazil.errors import DataError
 from frazil.model.commit import SinkState, short_range, state_property, summary_of
+from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
 from frazil.version import __version__
 
 BRANCH = "main"
@@ -39,7 +39,7 @@ class IcebergPort:
             metadata = self._operations.current()
             head = metadata.currentSnapshot()
             text = metadata.properties().get(self._property)
-            state = self.read_state(text) if text is not None else None
+            state = None if text is None else ledger_entry({self._property: str(text)}, self._sink_id)
             return TableView(
                 table_uuid=str(metadata.uuid()),
                 head=None if head is None else int(head.snapshotId()),
@@ -100,17 +100,6 @@ class IcebergPort:
         if not change.base.allows(fits, metadata):
             text = f"The table was changed by somebody else while a batch was being written: its files only fit {fits.value}."
             raise AttemptFailed(FailureKind.CONFLICT, Restage("table-moved", text), final=True)
-
-    def read_state(self, text: str) -> SinkState:
-        """The ledger's entry of the sink, from the table's property."""
-        try:
-            return SinkState.from_json(text)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                "ledger-unreadable",
-                f"The table property {self._property} cannot be read: {error}",
-                fix="It was written by a newer frazil or changed by hand. Restore it from an older metadata file.",
-            ) from None
 
     def _branch(self, metadata: Any, head: Any) -> Iterator[Ancestor]:
         """The head and its ancestors, as far back as they have not expired."""

@@ -15,8 +15,9 @@ from frazil.engine.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch, scratch_of
 from frazil.engine.iceberg.staging import metrics_of, stage
-from frazil.model.commit import DIGEST, STATE_PREFIX, Position, SinkState, short_range, state_property
+from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
+from frazil.model.ledger import ledger_entries
 from frazil.model.types import StructType, type_from_json
 
 if TYPE_CHECKING:
@@ -267,9 +268,7 @@ class IcebergTable:
 
     def states(self, beginning: str) -> dict[str, SinkState]:
         """The ledger's entries of all sinks whose ids begin like this."""
-        found = {name: text for name, text in self.properties.items() if name.startswith(state_property(beginning))}
-        ids = {name: name.removeprefix(STATE_PREFIX) for name in found}
-        return {ids[name]: self.port(ids[name]).read_state(text) for name, text in found.items()}
+        return ledger_entries(self.properties, beginning)
 
     def summaries(self, sink_id: str | None) -> list[tuple[int, dict[str, str]]]:
         """The snapshots from the first that is still there to the head, those of a sink or all, with what their summaries say."""
