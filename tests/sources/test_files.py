@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,40 +129,61 @@ def test_a_batch_that_was_not_committed_is_planned_again(spark: SparkSession, fo
     assert data_of(inbox.source.read(first)).collect() == [Row(id=1)], "the first slice still means the same"
 
 
-def test_a_file_older_than_the_window_is_found_while_running(spark: SparkSession, folder: Path) -> None:
-    inbox = Inbox(spark, folder, late_window_secs=60)
+def test_files_of_the_same_time_are_read_in_the_order_of_names_also_over_batches(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder)
+    names = [f"part-{number:05}.json" for number in range(8)]
+    for number, name in enumerate(names):
+        inbox.put(name, f'{{"id":1,"n":{number}}}\n')
+    assert [inbox.batch(limit=1) for _ in names] == [[name] for name in names]
+    inbox.restart()
+    assert inbox.batch() == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_file_that_comes_after_the_clock_was_set_back_is_read(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture, restarts: bool
+) -> None:
+    """The clock of the test stands in 2027, and files come into the folder by the machine's clock, which is behind."""
+    inbox = Inbox(spark, folder)
     inbox.put("a.json", '{"id":1}\n', NOW)
     assert inbox.batch() == ["a.json"]
     assert inbox.batch() == []
-    # The clock of the test stands at 2027; what arrives now must look as if it arrived after that.
-    inbox.source._watch.since_ms = 0  # type: ignore[union-attr]
-    inbox.put("ancient.json", '{"id":2}\n', NOW - 90_000)
-    assert inbox.batch() == ["ancient.json"]
-    assert inbox.batch() == []
-
-
-def test_a_file_older_than_the_window_that_was_seen_is_found_after_a_restart(spark: SparkSession, folder: Path) -> None:
-    now = time.time()
-    inbox = Inbox(spark, folder, late_window_secs=60, clock=time.time)
-    inbox.put("old.json", '{"id":0}\n', now - 90_000)
-    inbox.put("a.json", '{"id":1}\n', now)
-    assert inbox.batch() == ["old.json", "a.json"]
-    for number, name in enumerate(("ancient.json", "older.json", "b.json"), start=2):
-        time.sleep(0.02)  # the clock of a file system goes in steps
-        inbox.put(name, f'{{"id":{number}}}\n', now - 80_000 * (4 - number))
-    inbox.clock = lambda: time.time() + 5
-    inbox.restart()
-    first = inbox.plan(1)
-    assert first is not None, "and killed before it is committed"
-    inbox.restart()
-    cut_off = inbox.source.between(inbox.ledger, first.end)
-    assert cut_off.detail == first.detail
-    inbox.restart()
-    assert [inbox.batch(1) for _ in range(2)] == [["ancient.json"], ["older.json"]]
-    inbox.restart()
+    if restarts:
+        inbox.restart()
+    inbox.put("b.json", '{"id":2}\n', NOW - 90_000)
     assert inbox.batch() == ["b.json"]
     inbox.restart()
     assert inbox.batch() == []
+    assert caplog.messages == []
+
+
+def test_late_files_are_read_in_order_over_restarts_and_a_batch_that_was_cut_off_is_found_again(
+    spark: SparkSession, folder: Path
+) -> None:
+    inbox = Inbox(spark, folder)
+    inbox.put("old.json", '{"id":0}\n', NOW - 90_000)
+    inbox.put("a.json", '{"id":1}\n', NOW)
+    assert inbox.batch() == ["old.json", "a.json"]
+    for number, name in enumerate(("older.json", "ancient.json", "b.json"), start=2):
+        inbox.put(name, f'{{"id":{number}}}\n', NOW - 80_000 * (4 - number))
+    inbox.restart()
+    first = inbox.plan(1)
+    assert first is not None, "and killed before it is committed"
+    inbox.put("came-since.json", '{"id":7}\n', NOW - 200_000)
+    inbox.restart()
+    cut_off = inbox.source.between(inbox.ledger, first.end)
+    assert cut_off.detail == first.detail
+    inbox.ledger = first.end
+    assert [inbox.batch(1) for _ in range(3)] == [["came-since.json"], ["ancient.json"], ["b.json"]]
+    inbox.restart()
+    assert inbox.batch() == []
+
+
+def test_the_window_of_earlier_versions_is_accepted_and_reported(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Inbox(spark, folder, late_window_secs=60)
+    assert "late_window_secs has no effect any more" in caplog.text
 
 
 def test_the_limit_takes_whole_files_and_at_least_one(spark: SparkSession, folder: Path) -> None:
@@ -522,4 +542,4 @@ def test_a_position_is_small_and_readable(spark: SparkSession, folder: Path) -> 
     inbox.put("a.json", '{"id":1}\n')
     inbox.batch()
     assert inbox.ledger is not None
-    assert json.loads(inbox.ledger).keys() == {"mark_ms", "seen", "floor", "behind"}
+    assert json.loads(inbox.ledger).keys() == {"seen"}

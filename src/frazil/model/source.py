@@ -33,7 +33,7 @@ class GeneratorSource(Model):
 
 
 class FilesSource(Model):
-    """A folder; files that appear in it are read once, in the order of their modification time."""
+    """A folder; files that appear in it are read once, in the order of modification times, and of names where these are equal."""
 
     connector: Literal["files"] = "files"
     path: str = Field(min_length=1, description="The folder: a local path or a URI that Spark can read.")
@@ -46,7 +46,7 @@ class FilesSource(Model):
     late_window_secs: int = Field(
         3600,
         ge=0,
-        description="A file that appears with a modification time so far behind the newest one read is still found.",
+        description="Has no effect any more: a file that was never read is found however old its modification time is.",
     )
 
     @field_validator("columns", mode="before")

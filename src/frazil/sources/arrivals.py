@@ -1,22 +1,21 @@
 """Which files of a folder are new: pure logic over listings, and the bookmark of it that stands in the ledger.
 
-Files are read in the order of their modification time. The bookmark remembers the newest time read, and each file read whose
-time is not further back than the *late window*. So a file is new when it is not remembered and not older than the window:
+A file is new when it was never read, whatever its modification time and the clocks say. Files are read in the order of their
+modification times, those of the same millisecond in the order of their names. The bookmark remembers the files that were read:
 
-1. older than ``mark - window``, or not after the *floor*: taken as read;
-2. remembered with the same time and size: read;
-3. remembered with another time or size: changed, which is an error;
-4. otherwise new.
+1. The last of them in this order, up to a number, are remembered one by one.
+2. All that are *behind* these and still in the folder are remembered by a sketch of fixed size, from which the difference to the
+   files that are there now can be read while it is small.
 
-The floor says up to where files are forgotten: those before the window, whatever window is asked for later, and the oldest of
-it when there are too many. The number of files remembered is capped.
+A process knows every file that it has listed. After a restart a file is judged by the bookmark:
 
-A file that comes into the folder later is new however old its modification time is. Within one process that is plain: every
-file that was seen and taken as read is known. After a restart the bookmark tells how many files stood *behind* it, and their
-sum. Where the store tells when files came, as many of those that came first are counted off: if they have this sum, they are
-the ones that stood there, and the rest came since. That is why such files are read in the order in which they came. If they
-do not have it, because a file was removed or touched meanwhile, nothing can be told: then what may have come is taken as read,
-with a warning. No file is read twice.
+1. remembered with the same time and size: read; with another one: changed, which is an error;
+2. not remembered, and after all that are behind: new;
+3. otherwise the sketch tells. It can when not more than :data:`~frazil.sources.sketch.CAPACITY` files were removed, or came with
+   an old time, since the bookmark was made; those do not count of which the store tells when they came.
+
+When the sketch cannot tell, such files are taken as read, with a warning; but when there are more of them than were ever read,
+some must be new, and that is an error.
 """
 
 from __future__ import annotations
@@ -24,37 +23,56 @@ from __future__ import annotations
 import hashlib
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from frazil.errors import DataError
 from frazil.model.commit import Position, position
 from frazil.sources.listing import FileEntry
 from frazil.sources.positions import fields_of, unknown_position
+from frazil.sources.sketch import CAPACITY, Sketch
 
 REMEMBERED_FILES = 1000
 
 # The clock of a file server may differ from this machine's by so much.
 CLOCK_SKEW_MS = 60_000
 
-# The clocks of file systems go in steps: of files that come together some may be listed, and others not, that have the same time.
-SETTLING_MS = 1000
-
 MAX_MS = 2**47 - 1
 
 # So many files are named in a warning.
 NAMED_FILES = 5
 
+# Positions of the first versions were made with this window, and do not tell their floor.
+_FIRST_WINDOW_MS = 3_600_000
+
+_STATE_BITS = 24
+
 _log = logging.getLogger("frazil")
 
 Order = tuple[int, str]
-"""Modification time, then the digest of the name: any fixed order among files of one time does."""
+"""Modification time, then the name."""
+
+
+def order_of(entry: FileEntry) -> Order:
+    """Where a file stands in the order of reading."""
+    return (_clamped(entry.mtime_ms), entry.path)
+
+
+def _clamped(mtime_ms: int) -> int:
+    """Six bytes hold the times of some thousands of years; a file system may claim more."""
+    return min(max(mtime_ms, -MAX_MS), MAX_MS)
 
 
 def name_digest(path: str) -> str:
     """64 bits of a file's name."""
-    return hashlib.blake2b(path.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+    return hashlib.blake2b(_bytes_of(path), digest_size=8).hexdigest()
+
+
+def _bytes_of(path: str) -> bytes:
+    """A file's name may be any bytes."""
+    return path.encode(errors="surrogateescape")
 
 
 @dataclass(frozen=True)
@@ -68,21 +86,18 @@ class Remembered:
     @classmethod
     def of(cls, entry: FileEntry) -> Remembered:
         """What is remembered of a file."""
-        # Six bytes hold the times of some thousands of years; a file system may claim more.
-        return cls(name_digest(entry.path), min(max(entry.mtime_ms, -MAX_MS), MAX_MS), entry.size & 0xFFFFFFFF)
+        return cls(name_digest(entry.path), _clamped(entry.mtime_ms), entry.size & 0xFFFFFFFF)
 
     @property
-    def order(self) -> Order:
-        """Where it stands among the files."""
-        return (self.mtime_ms, self.digest)
-
-    def to_bytes(self) -> bytes:
-        """18 bytes: the name's digest, the time, the size's lowest 32 bits."""
-        return bytes.fromhex(self.digest) + self.mtime_ms.to_bytes(6, signed=True) + self.size.to_bytes(4)
+    def key(self) -> int:
+        """80 bits for a sketch: 56 of the name, then 24 of time and size."""
+        state = (self.mtime_ms << 32 | self.size) * 0x9E3779B97F4A7C15
+        return int(self.digest[:14], 16) << _STATE_BITS | state >> 64 - _STATE_BITS & (1 << _STATE_BITS) - 1
 
     def to_token(self) -> str:
-        """The same as 24 characters."""
-        return urlsafe_b64encode(self.to_bytes()).decode()
+        """24 characters: the name's digest, the time, the size's lowest 32 bits."""
+        raw = bytes.fromhex(self.digest) + self.mtime_ms.to_bytes(6, signed=True) + self.size.to_bytes(4)
+        return urlsafe_b64encode(raw).decode()
 
     @classmethod
     def from_token(cls, token: str) -> Remembered:
@@ -94,196 +109,245 @@ class Remembered:
 
 
 @dataclass(frozen=True)
-class Behind:
-    """The files that stood behind a bookmark and are not remembered one by one: how many, and their sum, as hexadecimal digits.
+class Listed:
+    """By the store's clock, when the last file came that was listed, and the first of those that were not read yet.
 
-    ``until_ms``: what came later than that was not read. It is when the folder was listed, or when the first of the files came
-    that were still to be read.
+    ``last`` is where reading stopped.
     """
 
-    count: int
-    sum: str
     until_ms: int
+    unread_ms: int
+    last: Order
 
     @classmethod
-    def of(cls, entries: Sequence[FileEntry], until_ms: int) -> Behind:
-        """What is kept of these files, in whatever order they are."""
-        total = sum(int.from_bytes(Remembered.of(entry).to_bytes()) for entry in entries) % 2**144
-        return cls(len(entries), f"{total:x}", until_ms)
+    def of(cls, listing: Sequence[FileEntry], taken: Sequence[FileEntry], unread: Sequence[FileEntry]) -> Listed:
+        """Of a listing from which some files are read and others not yet."""
+        until_ms = max([-MAX_MS, *_arrivals(listing)])
+        return cls(until_ms, min([until_ms, *_arrivals(unread)]), max(map(order_of, taken)))
 
-    def is_of(self, entries: Sequence[FileEntry]) -> bool:
-        """Whether it was these files."""
-        return self == Behind.of(entries, self.until_ms)
+    def lacks(self, entry: FileEntry) -> bool:
+        """Whether a file was not there or not read then, as far as the store's clock tells."""
+        came_ms = -MAX_MS if entry.arrived_ms is None else entry.arrived_ms
+        return came_ms > self.until_ms or (came_ms >= self.unread_ms and order_of(entry) > self.last)
 
-    def may_have_come(self, entry: FileEntry) -> bool:
-        """Whether a file may have come later."""
-        return entry.arrived_ms is not None and entry.arrived_ms >= self.until_ms - CLOCK_SKEW_MS
+
+def _arrivals(files: Sequence[FileEntry]) -> list[int]:
+    return [entry.arrived_ms for entry in files if entry.arrived_ms is not None]
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Files that were read, were in the folder when the bookmark was made, and are not remembered one by one.
+
+    ``floor`` is where the last of them stands in the order of reading.
+    """
+
+    floor: Order
+    count: int
+    sketch: Sketch
+    listed: Listed
+
+    def may_hold(self, entry: FileEntry) -> bool:
+        """Whether a file can be one of them."""
+        return order_of(entry) <= self.floor
+
+    def without(self, files: Sequence[FileEntry]) -> Behind:
+        """The others of them."""
+        sketch = self.sketch.combined(Sketch.of(Remembered.of(entry).key for entry in files))
+        return replace(self, count=self.count - len(files), sketch=sketch)
+
+    def keys(self, present: Sequence[FileEntry]) -> frozenset[int] | None:
+        """The keys of all of them, found with the help of files that are there now. None when these are too different."""
+        # The sketch corrects what is guessed wrongly, so that a clock that is wrong does no harm.
+        for guessed in (present, [entry for entry in present if not self.listed.lacks(entry)]):
+            keys = frozenset(Remembered.of(entry).key for entry in guessed)
+            difference = self.sketch.combined(Sketch.of(keys)).numbers()
+            if difference is not None:
+                return keys ^ difference
+        return None
+
+    def to_json(self) -> list[Any]:
+        """As it stands in a position."""
+        listed = [self.listed.until_ms, self.listed.unread_ms, *_quoted(self.listed.last)]
+        return [*_quoted(self.floor), self.count, self.sketch.to_text(), *listed]
+
+    @classmethod
+    def from_json(cls, raw: Sequence[Any]) -> Behind:
+        """Reads a position."""
+        floor_ms, floor, count, sketch, until_ms, unread_ms, last_ms, last = raw
+        listed = Listed(int(until_ms), int(unread_ms), _unquoted(last_ms, last))
+        return cls(_unquoted(floor_ms, floor), int(count), Sketch.from_text(sketch), listed)
+
+
+def _quoted(order: Order) -> tuple[int, str]:
+    """With a name that is a text in every encoding."""
+    return (order[0], quote_from_bytes(_bytes_of(order[1])))
+
+
+def _unquoted(mtime_ms: int, name: str) -> Order:
+    return (int(mtime_ms), unquote_to_bytes(name).decode(errors="surrogateescape"))
+
+
+@dataclass(frozen=True)
+class BehindByTime:
+    """What positions of earlier versions tell: all files that stand up to a floor, in the order of time and digest."""
+
+    floor: tuple[int, str]
+
+    def may_hold(self, entry: FileEntry) -> bool:
+        """Whether a file can be one of them."""
+        file = Remembered.of(entry)
+        return (file.mtime_ms, file.digest) <= self.floor
 
 
 @dataclass(frozen=True)
 class Bookmark:
-    """How far a folder was read. Bookmarks of earlier versions do not tell what is behind them."""
+    """How far a folder was read: files remembered one by one, and those behind them."""
 
-    mark_ms: int
     seen: frozenset[Remembered] = frozenset()
-    floor: Order | None = None
-    behind: Behind | None = None
+    behind: Behind | BehindByTime | None = None
 
     def to_position(self) -> Position:
         """As it stands in the ledger."""
-        files = [file.to_token() for file in sorted(self.seen, key=lambda file: file.order)]
-        value: dict[str, Any] = {"mark_ms": self.mark_ms, "seen": files}
-        if self.floor is not None:
-            value["floor"] = list(self.floor)
-        if self.behind is not None:
-            value["behind"] = [self.behind.count, self.behind.sum, self.behind.until_ms]
+        files = sorted(self.seen, key=lambda file: (file.mtime_ms, file.digest))
+        value: dict[str, Any] = {"seen": [file.to_token() for file in files]}
+        match self.behind:
+            case Behind():
+                value["older"] = self.behind.to_json()
+            case BehindByTime():
+                value["floor"] = list(self.behind.floor)
         return position(value)
 
     @classmethod
     def from_position(cls, text: Position) -> Bookmark:
-        """Reads the ledger."""
+        """Reads the ledger, also what earlier versions wrote there."""
         raw = fields_of(text, "a folder")
         try:
-            floor, behind = raw.get("floor"), raw.get("behind")
             seen = frozenset(Remembered.from_token(token) for token in raw["seen"])
-            return cls(
-                int(raw["mark_ms"]),
-                seen,
-                None if floor is None else (int(floor[0]), str(floor[1])),
-                None if behind is None else Behind(int(behind[0]), str(behind[1]), int(behind[2])),
-            )
+            if "older" in raw:
+                return cls(seen, Behind.from_json(raw["older"]))
+            if "floor" in raw or "mark_ms" in raw:
+                mtime_ms, digest = raw.get("floor") or (int(raw["mark_ms"]) - _FIRST_WINDOW_MS, "")
+                return cls(seen, BehindByTime((int(mtime_ms), str(digest))))
+            return cls(seen)
         except (ValueError, LookupError, TypeError) as error:
             raise unknown_position(text, "a folder") from error
 
-    def takes_as_read(self, file: Remembered, window_ms: int) -> bool:
-        """Whether the file is so far back that it is not remembered any more."""
-        return file.mtime_ms < self.mark_ms - window_ms or (self.floor is not None and file.order <= self.floor)
 
-    def holds(self, file: Remembered, window_ms: int) -> bool:
-        """Whether the file is behind the bookmark."""
-        return file in self.seen or self.takes_as_read(file, window_ms)
-
-    def after(self, files: Iterable[FileEntry], window_ms: int, now_ms: int, cap: int = REMEMBERED_FILES) -> Bookmark:
-        """The bookmark when these files are read too.
-
-        A file from the future does not move the mark: what comes after it would be taken as late.
-        """
-        read = [Remembered.of(file) for file in files]
-        mark_ms = max([self.mark_ms, *(min(file.mtime_ms, now_ms) for file in read)])
-        within = sorted(
-            (file for file in self.seen.union(read) if file.mtime_ms >= mark_ms - window_ms), key=lambda file: file.order
-        )
-        forgotten, kept = within[: max(0, len(within) - cap)], within[max(0, len(within) - cap) :]
-        floors = [(mark_ms - window_ms, ""), *(file.order for file in forgotten[-1:])]
-        return Bookmark(mark_ms, frozenset(kept), max(floors if self.floor is None else [*floors, self.floor]))
-
-    def above(self, listing: Iterable[FileEntry], waiting: Iterable[FileEntry], window_ms: int, listed_ms: int) -> Bookmark:
-        """The same bookmark, knowing what is behind it in a listing: all that it takes as read, but for the files that wait."""
-        unread = {entry.path for entry in waiting}
-        files = self.unremembered(listing, window_ms)
-        came = [one.arrived_ms for one in files if one.path in unread and one.arrived_ms is not None]
-        behind = Behind.of([one for one in files if one.path not in unread], min([listed_ms, *came]))
-        return replace(self, behind=behind)
-
-    def came_since(self, listing: Iterable[FileEntry], window_ms: int) -> list[FileEntry] | None:
-        """The files that came after the bookmark, though by their time it takes them as read; None when that cannot be told."""
-        if self.behind is None:
-            return None
-        files = sorted(self.unremembered(listing, window_ms), key=_arrival)
-        known, rest = files[: self.behind.count], files[self.behind.count :]
-        return rest if self.behind.is_of(known) and all(map(self.behind.may_have_come, rest)) else None
-
-    def unremembered(self, listing: Iterable[FileEntry], window_ms: int) -> list[FileEntry]:
-        """The files that are taken as read and not remembered one by one."""
-        digests = {file.digest for file in self.seen}
-        files = ((entry, Remembered.of(entry)) for entry in listing)
-        return [entry for entry, file in files if file.digest not in digests and self.takes_as_read(file, window_ms)]
+BEGINNING = Bookmark()
 
 
-def _arrival(entry: FileEntry) -> tuple[int, Order]:
-    """The order in which files came, as far as the store knows."""
-    return (entry.arrived_ms or 0, Remembered.of(entry).order)
-
-
-BEGINNING = Bookmark(mark_ms=-MAX_MS)
-
-
-@dataclass
 class Watch:
-    """What one process knows of a folder: which files it need not read. ``since_ms`` is when it first looked."""
+    """What one process knows of a folder: which files were read. ``since_ms`` is when it first looked."""
 
-    bookmark: Bookmark
-    window_ms: int
-    since_ms: int
-    _read: dict[str, Remembered] = field(default_factory=dict)
-    _late: frozenset[str] = frozenset()
-    _listed: bool = False
+    def __init__(self, bookmark: Bookmark, since_ms: int, cap: int = REMEMBERED_FILES) -> None:
+        self._since_ms = since_ms
+        self._cap = cap
+        self._remembered = bookmark.seen
+        self._read = {file.digest: file for file in bookmark.seen}
+        self._new: set[str] = set()
+        self._behind = bookmark.behind
+        self._behind_keys: frozenset[int] | None = None
+        self._behind_names: frozenset[int] = frozenset()
+        self._listed = False
+        self._sketched: tuple[frozenset[int], Sketch] = (frozenset(), Sketch())
 
     def pending(self, listing: Sequence[FileEntry]) -> list[FileEntry]:
-        """The files to read: first those that came late, in the order in which they came, then the others, oldest first.
-
-        A DataError when one that was read is not the same any more.
-        """
-        if not self._listed:
-            self._late = frozenset(entry.path for entry in self._late_at_first(listing))
-        remembered = {file.digest: file for file in self.bookmark.seen}
-        late, new = list[FileEntry](), list[FileEntry]()
+        """The files to read, in the order of reading. A DataError when one that was read is not the same any more."""
+        unknown = list[FileEntry]()
         for entry in listing:
             file = Remembered.of(entry)
-            known = self._read.get(file.digest) or remembered.get(file.digest)
-            if known is not None and known != file:
+            known = self._read.get(file.digest)
+            if known is None and file.digest not in self._new:
+                unknown.append(entry)
+            elif known is not None and known != file:
                 raise _changed(entry)
-            old = self.bookmark.takes_as_read(file, self.window_ms)
-            if known is not None or (old and not self._came_since(entry)):
-                self._read[file.digest] = file
-            else:
-                (late if old else new).append(entry)
+        self._judge(unknown)
         self._listed = True
-        return sorted(late, key=_arrival) + sorted(new, key=lambda entry: Remembered.of(entry).order)
+        return sorted((entry for entry in listing if name_digest(entry.path) not in self._read), key=order_of)
 
-    def _late_at_first(self, listing: Sequence[FileEntry]) -> list[FileEntry]:
-        """The files with an old time that came before this process and are to be read; what is not read instead is told."""
-        late = self.bookmark.came_since(listing, self.window_ms)
-        if late is not None:
-            return late
-        files, behind = self.bookmark.unremembered(listing, self.window_ms), self.bookmark.behind
-        if behind is None:
-            if files:
-                _log.info("Files older than late_window_secs are taken as read: %d.", len(files))
+    def _judge(self, unknown: Sequence[FileEntry]) -> None:
+        """Finds out which of the files that this process has not seen yet were read before it."""
+        older = [entry for entry in unknown if self._behind is not None and self._behind.may_hold(entry)]
+        if isinstance(self._behind, Behind) and self._behind_keys is None and (older or not self._listed):
+            self._behind_keys = self._behind.keys(older)
+            self._behind_names = frozenset(key >> _STATE_BITS for key in self._behind_keys or ())
+        read = self._read_before(older) if self._behind_keys is None else self._by_key(unknown, self._behind_keys)
+        self._read.update((file.digest, file) for file in map(Remembered.of, read))
+        self._new.update(name_digest(entry.path) for entry in unknown if name_digest(entry.path) not in self._read)
+
+    def _by_key(self, unknown: Sequence[FileEntry], keys: frozenset[int]) -> list[FileEntry]:
+        """Those of the files that are behind the bookmark."""
+        read = list[FileEntry]()
+        for entry in unknown:
+            key = Remembered.of(entry).key
+            if key in keys:
+                read.append(entry)
+            elif key >> _STATE_BITS in self._behind_names:
+                raise _changed(entry)
+        return read
+
+    def _read_before(self, older: Sequence[FileEntry]) -> list[FileEntry]:
+        """The files that are taken as read where nothing tells for certain: all but those that this process saw coming."""
+        rest = [entry for entry in older if not self._saw_coming(entry)]
+        if not rest:
             return []
-        doubtful = sorted(entry.uri for entry in files if behind.may_have_come(entry))
-        if more := len(doubtful) or max(0, len(files) - behind.count):
+        if isinstance(self._behind, Behind):
+            if len(rest) > self._behind.count:
+                raise _undecided(rest, self._behind.count)
+            self._behind = self._behind.without(rest)
             _log.warning(
-                "Files older than late_window_secs may have come since the last batch: %d. They are taken as read, since others "
-                "were removed or touched meanwhile, or the store does not tell when files came. Copy one that was not read under "
-                "another name. %s",
-                more,
-                " ".join(doubtful[:NAMED_FILES]) + (" ..." if len(doubtful) > NAMED_FILES else ""),
+                "More than %d files were removed from the folder, or came with an old modification time, since the last commit: "
+                "which of %d files with old times are new cannot be told. They are taken as read. Touch one that was not. %s",
+                CAPACITY,
+                len(rest),
+                _named(rest),
             )
-        return []
+        elif not self._listed:
+            _log.info("Files with old modification times are taken as read, since an earlier version read last: %d.", len(rest))
+        return rest
 
-    def _came_since(self, entry: FileEntry) -> bool:
-        """Whether a file with an old time came after the bookmark, or while this process was looking.
+    def _saw_coming(self, entry: FileEntry) -> bool:
+        """Whether a file came after this process had first listed the folder.
 
         Where the store tells when it came, that decides: a folder that was not mounted for a while is full of unknown names.
         """
-        if entry.path in self._late:
-            return True
-        if entry.arrived_ms is None:
-            return self._listed
-        return self._listed and entry.arrived_ms >= self.since_ms - CLOCK_SKEW_MS
+        return self._listed and (entry.arrived_ms is None or entry.arrived_ms >= self._since_ms - CLOCK_SKEW_MS)
 
-    def just_came(self, entry: FileEntry, now_ms: int) -> bool:
-        """Whether a file with an old time came a moment ago. It can wait until all that came with it are there, so that what
-        came before the next bookmark can be told from what came after.
-        """
-        moment = entry.arrived_ms is not None and abs(now_ms - entry.arrived_ms) < SETTLING_MS
-        return moment and self.bookmark.takes_as_read(Remembered.of(entry), self.window_ms)
+    def after(self, taken: Sequence[FileEntry], listing: Sequence[FileEntry]) -> Bookmark:
+        """The bookmark when these files of a listing are read, too."""
+        read = self._read.keys() | {name_digest(entry.path) for entry in taken}
+        digests = {entry: name_digest(entry.path) for entry in listing}
+        present = sorted((entry for entry in listing if digests[entry] in read), key=order_of)
+        cut = max(0, len(present) - self._cap)
+        older, last = present[:cut], frozenset(map(Remembered.of, present[cut:]))
+        # Files that were removed are remembered while there is room, in case that they come back.
+        here = set(digests.values())
+        gone = sorted((file for file in self._remembered if file.digest not in here), key=lambda file: -file.mtime_ms)
+        seen = last.union(gone[: self._cap - len(last)])
+        if not older:
+            return Bookmark(seen)
+        floor = order_of(older[-1])
+        unread = [entry for entry in listing if digests[entry] not in read and order_of(entry) <= floor]
+        return Bookmark(seen, Behind(floor, cut, self._sketch(older), Listed.of(listing, taken, unread)))
+
+    def _sketch(self, older: Sequence[FileEntry]) -> Sketch:
+        """The sketch of files, made from that of the last ones: most are the same."""
+        keys = frozenset(Remembered.of(entry).key for entry in older)
+        before, sketch = self._sketched
+        self._sketched = (keys, sketch.combined(Sketch.of(keys ^ before)))
+        return self._sketched[1]
 
     def advance(self, files: Sequence[FileEntry], bookmark: Bookmark) -> None:
         """These files are read and committed."""
         self._read.update((file.digest, file) for file in map(Remembered.of, files))
-        self.bookmark = bookmark
+        self._new.difference_update(name_digest(entry.path) for entry in files)
+        self._remembered = bookmark.seen
+
+
+def _named(files: Sequence[FileEntry]) -> str:
+    uris = sorted(entry.uri for entry in files)
+    return " ".join(uris[:NAMED_FILES]) + (" ..." if len(uris) > NAMED_FILES else "")
 
 
 def _changed(entry: FileEntry) -> DataError:
@@ -291,4 +355,13 @@ def _changed(entry: FileEntry) -> DataError:
         "file-changed",
         f"The file {entry.uri} was read before and has changed since.",
         fix="Files must not change once they are in the folder. Move this one out, and give new content a new name.",
+    )
+
+
+def _undecided(files: Sequence[FileEntry], read: int) -> DataError:
+    return DataError(
+        "files-undecided",
+        f"The folder has {len(files)} files with old modification times, of which at most {read} were read. Which of them are "
+        f"new cannot be told, since so many came while the pipeline stood still: {_named(files)}",
+        fix="Give the files that were not read a new modification time (touch), or move the others out of the folder.",
     )

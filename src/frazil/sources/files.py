@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import Position
 from frazil.model.source import FilesSource, SourceFormat
-from frazil.sources.arrivals import BEGINNING, Bookmark, Remembered, Watch
+from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
 from frazil.sources.base import Slice
 from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, read_files
@@ -25,6 +26,8 @@ from frazil.sources.merge import conflicting_files
 BYTES_PER_ROW = 200.0
 # Spark looks at each file of a slice before it reads; more of them would make that longer than the reading.
 FILES_IN_A_SLICE = 1000
+
+_log = logging.getLogger("frazil")
 
 _GONE = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
 _UNREADABLE = ("FAILED_READ_FILE", "Could not read file", "Could not read footer")
@@ -43,7 +46,7 @@ class _Sizes:
 
 
 class Files:
-    """Files of a folder, each read once, in the order of their modification time.
+    """Files of a folder, each read once, in the order of their modification times, and of names where these are the same.
 
     Delivery: a slice is a list of whole files, and files do not change; one that does stops the pipeline. Which files were
     read stands in the ledger. Parallelism: Spark's, by files and blocks of files.
@@ -51,6 +54,8 @@ class Files:
 
     def __init__(self, spec: FilesSource, spark: SparkSession, clock: Callable[[], float] = time.time) -> None:
         check_options(spec)
+        if "late_window_secs" in spec.model_fields_set:
+            _log.warning("late_window_secs has no effect any more: late files are found however old they are. Leave it out.")
         self._spec = spec
         self._spark = spark
         self._clock = clock
@@ -74,24 +79,21 @@ class Files:
 
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         """The oldest new files, up to about ``limit`` rows, and at least one."""
-        watch, now_ms = self._follow(start), self._now_ms()
+        watch = self._follow(start)
         listing = list_folder(self._folder, self._spark)
         pending = watch.pending(listing)
-        ready = [entry for entry in pending if not watch.just_came(entry, now_ms)]
-        if not ready:
+        if not pending:
             return None
-        taken, rows = self._take(ready, limit)
-        waiting = set(pending).difference(taken)
-        bookmark = watch.bookmark.after(taken, watch.window_ms, now_ms).above(listing, waiting, watch.window_ms, now_ms)
-        self._planned = Slice(start, bookmark.to_position(), rows, full=len(taken) < len(ready), detail=tuple(taken))
+        taken, rows = self._take(pending, limit)
+        end = watch.after(taken, listing).to_position()
+        self._planned = Slice(start, end, rows, full=len(taken) < len(pending), detail=tuple(taken))
         return self._planned
 
     def between(self, start: Position | None, end: Position) -> Slice:
         """The files that are new after one bookmark and not after the other."""
-        watch, later = self._follow(start), Bookmark.from_position(end)
         listing = list_folder(self._folder, self._spark)
-        pending, since = watch.pending(listing), set(later.came_since(listing, watch.window_ms) or ())
-        taken = [entry for entry in pending if entry not in since and later.holds(Remembered.of(entry), watch.window_ms)]
+        later = set(Watch(Bookmark.from_position(end), self._now_ms()).pending(listing))
+        taken = [entry for entry in self._follow(start).pending(listing) if entry not in later]
         self._planned = Slice(start, end, sum(map(self._rows_of, taken)), detail=tuple(taken))
         return self._planned
 
@@ -103,7 +105,7 @@ class Files:
             self._planned = None
         elif watch is None or start != self._start:
             bookmark = BEGINNING if start is None else Bookmark.from_position(start)
-            watch = Watch(bookmark, self._spec.late_window_secs * 1000, self._now_ms())
+            watch = Watch(bookmark, self._now_ms())
         self._start, self._watch = start, watch
         return watch
 
