@@ -141,15 +141,17 @@ def test_a_property_of_the_table_may_decide_too(lake: Lake) -> None:
         (["bucket(2, part)"], {}, True),
         (["bucket(2, part)"], {"write.parquet.dict-size-bytes": str(4 * 1024 * 1024)}, False),
         ([], {}, False),
+        (["part"], {}, False),
+        (["part"], {"write.spark.fanout.enabled": "true"}, False),
     ],
-    ids=["many-files-at-once", "as-the-table-says", "one-file"],
+    ids=["many-files-at-once", "as-the-table-says", "one-file", "one-partition-at-a-time", "the-user-decides"],
 )
 def test_dictionaries_are_smaller_where_many_files_are_open_at_once(
     lake: Lake, partition: list[str], properties: dict[str, str], plain: bool
 ) -> None:
     """5,000 texts make a dictionary of half a megabyte: more than each of several files gets, less than one file does."""
     rows = "select id % 20 part, lpad(id div 20 % 5000, 100, 'x') text from range(0, 200000, 1, 1)"
-    lake.sink(rows, partition_by=partition, write_properties=properties).write()
+    lake.sink(rows, partition_by=partition, write_properties=properties, distribution="none").write()
     encodings = {
         encoding
         for file in lake.files()

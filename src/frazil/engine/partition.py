@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -13,17 +14,27 @@ from frazil.model.types import StructType
 
 FIRST_PARTITION_ID = 1000
 
-# With fan-out a task holds a file open for every partition that it meets. So many are cheap in memory; more are shuffled.
-MOST_OPEN_FILES = 400
+# Without a shuffle each task writes a file of its own for every partition that it meets. Beyond so many partitions a shuffle
+# costs less than so many small files.
+MOST_WITHOUT_SHUFFLE = 400
+
+# What an open file takes before it has many rows, measured with Iceberg's writers: one page to compress into, and what each
+# column begins with. A library that uploads by chunks takes a whole one for each file from its first byte on.
+OPEN_FILE = 256 * 1024
+OPEN_COLUMN = {"parquet": 32 * 1024, "orc": 64 * 1024, "avro": 8 * 1024}
+_UPLOADS = {"gs:": 16 * 1024 * 1024, "abfs": 8 * 1024 * 1024, "wasb": 8 * 1024 * 1024}
+# Of the heap that a task can count on, so much is for open files; the rest is for the rows, and for Spark's own work.
+OPEN_SHARE = 0.3
 
 # A file's dictionaries are looked up for every value, and are lost time where they outgrow the processor's caches. One file at a
 # time gets what Parquet itself allows; Iceberg allows twice that. Of the files that a task holds open at once, each gets less,
-# and smaller row groups, which is what it holds in memory. Measured by `benchmarks/append.py`: a fan-out at Iceberg's own
-# sizes is slower than a shuffle, at these it takes two thirds of the time of one, for files about 4 % larger.
+# and smaller row groups and pages, which is what it holds in memory. Measured by `benchmarks/append.py`: a fan-out at Iceberg's
+# own sizes is slower than a shuffle, at these it takes two thirds of the time of one, for files about 4 % larger.
 ONE_FILE_DEFAULTS = {"write.parquet.dict-size-bytes": str(1024 * 1024)}
 FAN_OUT_DEFAULTS = {
     "write.parquet.dict-size-bytes": str(256 * 1024),
     "write.parquet.row-group-size-bytes": str(32 * 1024 * 1024),
+    "write.parquet.page-size-bytes": str(OPEN_FILE),
 }
 
 _UNORDERED = ("struct", "list", "map", "variant")
@@ -101,14 +112,53 @@ def _values(transform: str) -> int:
     return int(width.rstrip("]")) if name == "bucket" else _TYPICAL.get(name, 1000)
 
 
-def distribution_options(distribution: str, partition: Sequence[tuple[str, str]], rows: int | None) -> dict[str, str]:
-    """Write options: fan-out without a shuffle where few files stay open, otherwise a shuffle to the partitions."""
+def most_partitions(partition: Sequence[tuple[str, str]], rows: int | None) -> int | None:
+    """The most partitions that a batch can touch, whatever its values are; None when only its values decide."""
+    each = [_most_values(transform) for _, transform in partition]
+    known = [values for values in each if values is not None]
+    bounds = [prod(known)] if len(known) == len(each) else []
+    return min([*bounds, *([rows] if rows is not None else [])], default=None)
+
+
+def _most_values(transform: str) -> int | None:
+    """How many values a transform can have: with nulls, one more than it has buckets."""
+    name, _, width = transform.partition("[")
+    return int(width.rstrip("]")) + 1 if name == "bucket" else 1 if name == "void" else None
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a task has for the files that it holds open: its share of the heap, and what one file of the table takes of it."""
+
+    task_bytes: int
+    file_bytes: int
+
+    @property
+    def files(self) -> int:
+        """How many files a task can hold open."""
+        return max(1, int(self.task_bytes * OPEN_SHARE) // self.file_bytes)
+
+
+def open_file_bytes(file_format: str, columns: int, location: str) -> int:
+    """What a file takes that is open for writing and has few rows yet, with so many columns, counting those within others."""
+    upload = sum(chunk for scheme, chunk in _UPLOADS.items() if location.startswith(scheme))
+    return OPEN_FILE + columns * OPEN_COLUMN[file_format] + upload
+
+
+def distribution_options(distribution: str, partition: Sequence[tuple[str, str]], rows: int | None, room: Room) -> dict[str, str]:
+    """Write options: whether rows are shuffled to their partitions, and whether a task holds the files of all of them open.
+
+    It does where the batch certainly touches no more partitions than there is room for. Otherwise the rows of each task are
+    sorted, which Spark does on disk where memory is short, and written one partition at a time.
+    """
     if distribution == "auto":
-        distribution = "none" if expected_partitions(partition, rows) <= MOST_OPEN_FILES else "hash"
-    return {"distribution-mode": distribution, "fanout-enabled": "true"}
+        distribution = "none" if expected_partitions(partition, rows) <= MOST_WITHOUT_SHUFFLE else "hash"
+    most = most_partitions(partition, rows)
+    fans_out = most is not None and most <= room.files
+    return {"distribution-mode": distribution, "fanout-enabled": str(fans_out).lower()}
 
 
 def write_defaults(options: Mapping[str, str], partition: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     """Table properties for a write with these options, where the table does not say otherwise."""
-    fans_out = bool(partition) and options.get("distribution-mode") == "none"
+    fans_out = bool(partition) and options.get("fanout-enabled") == "true"
     return FAN_OUT_DEFAULTS if fans_out else ONE_FILE_DEFAULTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from contextlib import suppress
 from functools import reduce
@@ -48,6 +49,21 @@ def java_environment(spark: SparkSession, name: str) -> str | None:
     """What Java's process has in its environment: what this process had when Java was started."""
     found = java_names(spark._jvm).java.lang.System.getenv(name)
     return None if found is None else str(found)
+
+
+def task_memory(spark: SparkSession) -> int:
+    """The bytes of heap that a task can count on, when as many run beside it as there can be in one process."""
+    context: Any = spark.sparkContext
+    conf = context.getConf()
+    if local := re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?])?", context.master):
+        runtime = java_names(spark._jvm).java.lang.Runtime.getRuntime()
+        slots = int(runtime.availableProcessors()) if local[1] == "*" else int(local[1] or 1)
+        return int(runtime.maxMemory()) // slots
+    text = java_names(spark._jvm).org.apache.spark.network.util.JavaUtils
+    heap = int(text.byteStringAsMb(conf.get("spark.executor.memory", "1g"))) * 1024 * 1024
+    # Where nobody says how many cores an executor has, it may have all that there are.
+    cores = int(conf.get("spark.executor.cores", str(context.defaultParallelism)))
+    return heap // max(1, cores // int(conf.get("spark.task.cpus", "1")))
 
 
 def end_java(spark: SparkSession, seconds: float) -> None:

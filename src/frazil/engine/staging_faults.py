@@ -52,8 +52,35 @@ def explain_staging(fault: JavaFault) -> FrazilError:
             "The Spark session was started without the codec for brotli.",
             fix="Let frazil start Spark, or choose another compression.",
         )
+    if (exhausted := _memory_exhausted(fault)) is not None:
+        return exhausted
     known = explain(fault)
     if known is not None and known.code != UNREACHABLE:
         return known
     text = f"The batch could not be written: {fault.chain[-1].line}"
     return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)
+
+
+_MORE_MEMORY = (
+    "Give Spark more memory (settings.spark.conf: spark.driver.memory; with executors of their own also spark.executor.memory), "
+    "or let batches be smaller (batch_size)."
+)
+
+
+def _memory_exhausted(fault: JavaFault) -> FrazilError | None:
+    """A heap that was too small for the batch. Executors of their own say so; a Spark in one process ends without a word."""
+    if fault.find("OutOfMemoryError") or "OutOfMemoryError" in fault.text:
+        words = f"The batch could not be written: Spark's memory was exhausted ({_line_with('OutOfMemoryError', fault)})."
+        return EnvironmentFault("out-of-memory", words, fix=_MORE_MEMORY)
+    if "SparkContext was shut down" in fault.text:
+        words = (
+            "Spark ended while the batch was being written. As a rule its memory was exhausted: that ends a Spark in one process."
+        )
+        return Retryable("spark-ended", words, fix=_MORE_MEMORY)
+    return None
+
+
+def _line_with(mark: str, fault: JavaFault) -> str:
+    """What the exception of this name says, wherever in the messages it stands."""
+    lines = (line for line in fault.text.splitlines() if mark in line)
+    return next((mark + line.partition(mark)[2].strip() for line in lines), mark)

@@ -143,7 +143,8 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     )
     distribution: Literal["auto", "none", "hash", "range"] = Field(
         "auto",
-        description="Whether rows are shuffled to their partitions before writing; auto fans out instead of shuffling.",
+        description="Whether rows are shuffled to their partitions before writing; auto shuffles where a batch may touch many. "
+        "A task holds a file open for each partition only where memory allows, and otherwise sorts its rows.",
     )
 
     route: RouteSpec | None = Field(None, description="Many tables from one stream, instead of `table`: how rows find theirs.")

@@ -33,6 +33,8 @@ from frazil.engine.iceberg.jvm import Jvm, fault_of, items
 from frazil.engine.iceberg.small import rows_of, small_files, without_dead
 from frazil.engine.iceberg.splits import in_even_tasks
 from frazil.engine.iceberg.staging import stage
+from frazil.engine.partition import Room, open_file_bytes
+from frazil.engine.running_java import task_memory
 from frazil.model.evolution import TableChange
 
 if TYPE_CHECKING:
@@ -161,8 +163,16 @@ class Scratch:
         if not small:
             return StagedFiles()
         with rows_of(self._jvm, self.spark, self._table, small) as rows:
-            options = {"distribution-mode": "none", "fanout-enabled": "true", "check-nullability": "false"}
+            options = {"distribution-mode": "none", "fanout-enabled": self._fans_out(small), "check-nullability": "false"}
             return stage(self._jvm, without_dead(rows, dead), options, self._table)
+
+    def _fans_out(self, files: Sequence[LiveFile]) -> str:
+        """Whether a task has room for an open file in each partition that the files are in: `true` or `false`."""
+        partitions = {str(one.file.partition()) for one in files}
+        columns = int(self._jvm.iceberg.types.TypeUtil.getProjectedIds(self._table.schema()).size())
+        file_format = str(self._table.properties().get("write.format.default") or "parquet").lower()
+        one = open_file_bytes(file_format, columns, str(self._table.location()))
+        return str(len(partitions) <= Room(task_memory(self.spark), one).files).lower()
 
     @property
     def keeps_vectors(self) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from frazil.engine.iceberg.changes import Base, StagedFiles, base_of
@@ -15,6 +16,7 @@ from frazil.engine.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.engine.iceberg.port import IcebergPort
 from frazil.engine.iceberg.scratch import Scratch, scratch_of
 from frazil.engine.iceberg.staging import metrics_of, stage
+from frazil.engine.running_java import task_memory
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
@@ -146,6 +148,16 @@ class IcebergTable:
         """The file that says what the table is now, as other systems ask for it; None where a catalog does not tell."""
         location = self._operations.current().metadataFileLocation()
         return None if location is None else str(location)
+
+    @property
+    def location(self) -> str:
+        """The folder of the table."""
+        return str(self._operations.current().location())
+
+    @cached_property
+    def task_memory(self) -> int:
+        """The bytes of heap that a task which writes to the table can count on."""
+        return task_memory(self._jvm.spark)
 
     @property
     def unpartitioned_spec(self) -> int | None:

@@ -12,10 +12,14 @@ from pyspark.util import inheritable_thread_target
 
 from frazil.engine import target
 from frazil.engine.iceberg import Base, Change, IcebergTable, StagedFiles
-from frazil.engine.partition import distribution_options, write_defaults
+from frazil.engine.partition import Room, distribution_options, open_file_bytes, write_defaults
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import Partition, TableChange
 from frazil.model.sink import SinkSpec
+from frazil.model.types import StructType, leaves
+
+# Table properties that a sink may set, and that say the same as options of a write, which would override them.
+DISTRIBUTION, FAN_OUT = "write.distribution-mode", "write.spark.fanout.enabled"
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -23,13 +27,14 @@ U = TypeVar("U")
 
 @dataclass(frozen=True)
 class Ground:
-    """The table and the sink of a batch, the partitioning that its rows are written under, and about how many it has.
+    """The table and the sink of a batch, the columns and partitions that its rows are written under, and about how many it has.
 
     ``seen`` is the table as it was when the batch was staged first: what came after that, the batch knows nothing of.
     """
 
     table: IcebergTable
     sink: SinkSpec
+    schema: StructType
     partition: Partition
     seen: Base
     rows: int | None = None
@@ -38,9 +43,19 @@ class Ground:
     def options(self) -> dict[str, str]:
         """The options of a write."""
         options = target.write_options(self.sink)
-        if "write.distribution-mode" not in self.sink.write_properties:
-            options |= distribution_options(self.sink.distribution, self.partition, self.rows)
+        if DISTRIBUTION in self.sink.write_properties:
+            return options
+        options |= distribution_options(self.sink.distribution, self.partition, self.rows, self._room)
+        if FAN_OUT in self.sink.write_properties or self.table.sort_order:
+            # Rows that are sorted come one partition after the other.
+            del options["fanout-enabled"]
         return options
+
+    @property
+    def _room(self) -> Room:
+        columns = sum(1 for _ in leaves(self.schema))
+        one = open_file_bytes(self.sink.file_format.value, columns, self.table.location)
+        return Room(self.table.task_memory, one)
 
     def stage(self, frame: DataFrame, evolution: tuple[TableChange, ...]) -> StagedFiles:
         """The frame's rows as data files of the table after its changes."""
