@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from engine.lakes import Lake, StopAfter, commits, run
-from frazil.model.events import Started, Stopped
+from frazil.model.events import Committed, Staged, Started, Stopped, Waiting
 
 
 def generator(**options: int) -> dict[str, object]:
@@ -20,6 +20,14 @@ def test_a_batch_is_as_large_as_asked_for_and_the_last_one_what_is_left(lake: La
     assert [snapshot.summary["frazil.rows-out"] for snapshot in lake.data_snapshots()] == ["10", "10", "5"]
     assert lake.rows("count(distinct event_number), max(event_number)") == [(25, 24)]
     assert events[-1] == Stopped("p", batches=3, rows=25)
+
+
+def test_rows_are_pending_from_when_they_are_seen_until_they_are_committed(lake: Lake) -> None:
+    events = run(lake.pipeline(generator(rows=25), batch_size=10))
+    kinds = (Waiting, Staged, Committed)
+    told = [type(event) for event in events if isinstance(event, kinds)]
+    assert told == [*kinds, *kinds, *kinds], "health counts the time from the first of them, also before the first commit"
+    assert [event.pending_rows for event in events if isinstance(event, Waiting)] == [10, 10, 5]
 
 
 def test_a_backlog_is_taken_in_larger_batches(lake: Lake) -> None:

@@ -152,6 +152,18 @@ def test_rows_that_wait_too_long_are_stale() -> None:
     assert health.report().healthy
 
 
+@pytest.mark.parametrize("pending", [5, None], ids=["counted", "rows whose number only reading tells"])
+def test_rows_that_wait_from_the_start_are_stale_before_the_first_commit(pending: int | None) -> None:
+    clock = Clock()
+    health = Health(["orders"], stale_after={"orders": 120}, clock=clock)
+    health(started())
+    health(Waiting("orders", pending))
+    clock.now += 121
+    body = health.report().to_json()
+    assert (body["status"], body["pipelines"]["orders"]["state"]) == ("unhealthy", "stale")
+    assert body["pipelines"]["orders"]["last_commit_at"] is None
+
+
 def test_staged_rows_are_pending_and_a_quiet_source_is_not() -> None:
     clock = Clock()
     health = Health(["orders"], stale_after={"orders": 120}, clock=clock)

@@ -113,8 +113,9 @@ class Pump:
             return False
         finishing = once or self._source.finished(part.end)
         remaining = sink.flush_interval_secs - (self._clock() - self._flushed)
+        # Also for a batch that is due: rows wait until it is committed, however long writing it takes.
+        self._listen(Waiting(self._name, part.rows))
         if not (finishing or self._due(part, remaining)):
-            self._listen(Waiting(self._name, part.rows))
             stop.wait(min(self._source.poll_seconds, remaining))
             return False
         with self._turns:
@@ -163,7 +164,6 @@ class Pump:
 
     def _require_kept(self, once: bool) -> None:
         """As long as this process lives the source itself knows where reading began; the next run would begin elsewhere."""
-        self._listen(Waiting(self._name, 0))
         if once:
             raise ConfigError(
                 "beginning-not-kept",

@@ -23,7 +23,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Waiting:
-    """No batch is due yet."""
+    """Rows are there that are not committed yet. ``pending_rows``: how many; None when only reading them tells."""
 
     pipeline: str
     pending_rows: int | None

@@ -9,7 +9,7 @@ Health follows the last commit, not the process. The rules, for each pipeline:
 - The next commit, or a fresh claim of the sink (:class:`Started`), makes it *running* again.
 - *Fenced* and *failed* (stopped with an error) last until it is started again. A pipeline that ended well is *finished*.
 - A running pipeline is *stale* when rows are pending and none was committed for :data:`STALE_INTERVALS` flush intervals, and
-  for :data:`STALE_SECONDS` at least.
+  for :data:`STALE_SECONDS` at least. The time counts from when the rows were first seen, before the first commit as after it.
 
 Healthy: no pipeline is failing, fenced, failed or stale. Ready: every pipeline owned its sink and none is fenced or failed.
 """
@@ -111,7 +111,7 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
             return replace(health, state=State.RUNNING, owned=True, table=event.table, epoch=event.epoch,
                            consecutive_failures=0, last_error=None, pending_since=None)  # fmt: skip
         case Waiting():
-            return replace(health, pending_since=_since(health, now) if event.pending_rows else None)
+            return replace(health, pending_since=None if event.pending_rows == 0 else _since(health, now))
         case Staged():
             return replace(health, pending_since=_since(health, now) if event.rows else health.pending_since)
         case Committed():
