@@ -9,7 +9,8 @@
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
-    |  `- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
+    |  |- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
+    |  `- SparkDied       Spark's Java has ended; the same work may succeed on a new one         exit 75
     `- Halted             going on could lose or double rows; a person must decide              exit 1
        `- Fenced          another instance owns the sink; this one must stop                    exit 1
 """
@@ -106,6 +107,10 @@ class Retryable(FrazilError):
 
 class OutcomeUnknown(Retryable):
     """A commit was sent, and whether it was applied could not be found out in the time allowed."""
+
+
+class SparkDied(Retryable):
+    """Spark's Java has ended. No call to it can succeed any more; the same work may, on a new one."""
 
 
 class Halted(FrazilError):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from engine.lakes import Lake
 from frazil.engine.biglake import BigLakeTable
-from frazil.engine.runner import run_pipeline
+from frazil.engine.runner import SharedSpark, run_pipeline
 from frazil.errors import ConfigError
 from frazil.model.biglake import BigLakeSpec
 from frazil.model.events import Committed, Event, Published, PublishFailed
@@ -31,7 +31,7 @@ def run(lake: Lake, bigquery: BigQuery, rows: int, **options: Any) -> list[Event
     told: list[Event] = []
     source = {"connector": "generator", "rows": rows, "rows_per_second": 1_000_000}
     pipeline = lake.pipeline(source, "db.orders", biglake=spec_of(bigquery), batch_size=50, **options)
-    run_pipeline(pipeline, QUICK, lake.spark, told.append, threading.Event(), once=True)
+    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), told.append, threading.Event(), once=True)
     return told
 
 
@@ -55,7 +55,7 @@ def test_the_external_table_is_made_with_its_dataset_and_shows_each_commit_at_on
         elif isinstance(event, Published):
             shown.append((written, shown_rows(bigquery)))
 
-    run_pipeline(pipeline, QUICK, lake.spark, listen, threading.Event(), once=True)
+    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), listen, threading.Event(), once=True)
     assert shown == [(0, 0), (50, 50), (100, 100), (150, 150)]
     assert bigquery.datasets["lake"]["location"] == "EU"
     made = next(body for method, path, body in bigquery.calls if method == "POST" and path.endswith("/tables"))

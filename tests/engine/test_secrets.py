@@ -124,12 +124,20 @@ def project(folder: Path, made: dict[str, Any], canary: Canaries) -> Path:
     (folder / "events").mkdir()
     conf = {
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": "-Dfrazil.spark.log=info",
+        "spark.driver.extraJavaOptions": f"-Dfrazil.spark.log=info '-Dmy.store.password={canary('option of Java')} with spaces'",
         "spark.eventLog.enabled": True,
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.eventLog.compress": False,
         "spark.hadoop.fs.s3a.secret.key": canary("Spark option"),
         "spark.my.password": "${SPARK_WORD}",
+        # Under names that say nothing: known by what they look like.
+        "spark.sql.catalog.x.uri": f"jdbc:postgresql://me:{canary('password in an option')}@127.0.0.1/db",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:mysql://h/db?user=u&pwd={canary('password in a query')}",
+        "spark.hadoop.fs.azure.sas.box.account": canary("SAS under its name"),
+        "spark.my.store": f"https://account.blob.core.windows.net/box?sv=2024&sig={canary('signature')}&se=2030",
+        "spark.my.repository": f"https://{canary('token as user')}@host/x",
+        "spark.my.header": f"Bearer {canary('token')}",
+        "spark.sql.catalog.x.header.Cookie": f"session={canary('cookie')}",
     }
     hashed = {"type": "hash_field", "field": "user_id", "salt": canary("salt")}
     return write_project(
@@ -152,8 +160,11 @@ def project(folder: Path, made: dict[str, Any], canary: Canaries) -> Path:
 
 @contextmanager
 def watched_command_lines(canary: Canaries) -> Iterator[dict[str, list[str]]]:
-    """Looks at the command lines of all processes as long as the block runs: which ran Java, and which showed a secret."""
-    seen: dict[str, list[str]] = {"java": [], "leaks": []}
+    """Looks at the command lines of all processes as long as the block runs: which ran Java, and which showed a secret.
+
+    And at the environment of Java: what stood in it beside the variables that frazil itself was given.
+    """
+    seen: dict[str, list[str]] = {"java": [], "leaks": [], "environment": []}
     stop = threading.Event()
 
     def watch() -> None:
@@ -165,6 +176,7 @@ def watched_command_lines(canary: Canaries) -> Iterator[dict[str, list[str]]]:
                     continue  # it has ended
                 if b"org.apache.spark" in line:
                     seen["java"].append(str(path))
+                    seen["environment"] += canary.in_text(environment_of(path))
                 if canary.in_text(line):
                     seen["leaks"].append(line.decode(errors="replace"))
 
@@ -177,11 +189,20 @@ def watched_command_lines(canary: Canaries) -> Iterator[dict[str, list[str]]]:
         watcher.join()
 
 
+def environment_of(command_line: Path) -> bytes:
+    try:
+        return command_line.with_name("environ").read_bytes()
+    except OSError:
+        return b""  # it has ended, or is another user's
+
+
 def test_no_secret_is_printed_logged_or_kept(
     tmp_path: Path, postgres: Postgres, rest_catalog: RestCatalog, canary: Canaries
 ) -> None:
     path = project(tmp_path, sinks(tmp_path, postgres, rest_catalog, canary), canary)
     env = {"PG_PASSWORD": canary("database password"), "SPARK_WORD": canary("word in the environment")}
+    (tmp_path / "tmp").mkdir()
+    env["TMPDIR"] = str(tmp_path / "tmp")
     with watched_command_lines(canary) as lines:
         ran = finished([*COMMAND, "run", "--once", "--json", "--debug", "-c", str(path)], env)
     assert ran.returncode in (75, 78), "one catalog cannot be reached, the other refuses the password"
@@ -191,6 +212,8 @@ def test_no_secret_is_printed_logged_or_kept(
     assert canary.in_text(ran.stderr) == []
     assert lines["java"], "the JVM was looked at"
     assert lines["leaks"] == []
+    assert set(lines["environment"]) == {"database password", "word in the environment"}, "what frazil was given in its own"
+    assert canary.in_folder(tmp_path / "tmp") == {}, "the files by which Java got its settings are gone"
 
     events = [file for file in (tmp_path / "events").rglob("*") if file.is_file()]
     environment = "".join(file.read_text() for file in events)

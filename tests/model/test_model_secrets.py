@@ -17,7 +17,7 @@ from frazil.model.storage import AzureStorage, S3Storage
         "password", "spark.hadoop.fs.s3a.secret.key", "s3.access-key-id", "access_key_id", "accessKey", "header.Authorization",
         "token", "adls.sas-token.acc", "service_account_key", "service-account-key", "connection_string", "private-key",
         "sasl.jaas.config", "api_key", "credential", "gcs.decryption-key", "gcs.encryption-key", "s3.sse.key",
-        "spark.hadoop.fs.azure.account.key.me.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.account.key.me.dfs.core.windows.net", "header.Cookie", "spark.hadoop.fs.azure.sas.box.account",
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
@@ -26,7 +26,16 @@ def test_names_of_secrets(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["uri", "warehouse", "region", "write.format.default", "key_fields", "partition_fields", "scope", "encryption.key-id"],
+    [
+        "uri",
+        "warehouse",
+        "region",
+        "write.format.default",
+        "key_fields",
+        "partition_fields",
+        "encryption.key-id",
+        "sasl.mechanism",
+    ],
 )
 def test_names_of_no_secrets(name: str) -> None:
     assert not is_secret_name(name)
@@ -44,6 +53,13 @@ def test_names_of_no_secrets(name: str) -> None:
         ("jdbc:x://h/db?user=u&password=pw&x=1", f"jdbc:x://h/db?user=u&password={MASK}&x=1"),
         ("abfss://container@account.dfs.core.windows.net/path", "abfss://container@account.dfs.core.windows.net/path"),
         ("http://localhost:8181/catalog", "http://localhost:8181/catalog"),
+        ("https://ghp_4711@host/x", f"https://{MASK}@host/x"),
+        ("sv=2024&ss=b&sig=a%2Bb%3D&se=2030", f"sv=2024&ss=b&sig={MASK}&se=2030"),
+        ("sig=abc&sv=2024", f"sig={MASK}&sv=2024"),
+        ("-Da=b -Djavax.net.ssl.trustStorePassword=pw -Dc=d", f"-Da=b -Djavax.net.ssl.trustStorePassword={MASK} -Dc=d"),
+        ("X: Bearer 0123456789abcdef", f"X: Bearer {MASK}"),
+        ("Basic authentication is refused", "Basic authentication is refused"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_", MASK),
         ("sqlite:///lake/catalog.db", "sqlite:///lake/catalog.db"),
     ],
 )

@@ -34,6 +34,7 @@ from frazil.cli import (
 )
 from frazil.cli.call import Call, ConfigOption, DebugOption, JsonOption, with_common_options
 from frazil.cli.output import Output
+from frazil.engine.java_process import started_java_died
 from frazil.errors import FrazilError, UsageError
 
 # Typer carries its own copy of click, whose base of all wrong command lines has no public name.
@@ -118,7 +119,7 @@ def run_command_line(argv: Sequence[str] | None = None) -> int:
     except WRONG_COMMAND_LINE as error:
         return _failed(_usage_error(error), output)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a trace unasked
-        return _failed(_internal_error(error, output), output)
+        return _failed(_without_java(error) or _internal_error(error, output), output)
     return code if isinstance(code, int) else 0
 
 
@@ -133,6 +134,14 @@ def _usage_error(error: BaseException) -> UsageError:
     path = getattr(getattr(error, "ctx", None), "command_path", "frazil")
     made = UsageError("usage", message, fix=f"See: {path} --help")
     made.__cause__ = error
+    return made
+
+
+def _without_java(error: Exception) -> FrazilError | None:
+    """That Java has died, if it has: then the error is only what came of it."""
+    made = started_java_died()
+    if made is not None:
+        made.__cause__ = error
     return made
 
 

@@ -14,7 +14,7 @@ import typer
 
 from frazil.cli.call import Call, CustomSourceOption, pipelines_named
 from frazil.cli.output import error_document, table
-from frazil.cli.signals import Stopping, run_beside
+from frazil.cli.signals import run_beside, stopping
 from frazil.errors import FrazilError, UsageError
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def execute(
     """Runs the pipelines of a project with everything around them."""
     from frazil.engine.runner import run_project
 
-    def work(everybody: Sequence[Listener], stopping: threading.Event) -> None:
-        run_project(project, once=once, listeners=everybody, stop=stopping, only=only)
+    def work(everybody: Sequence[Listener], asked: threading.Event) -> None:
+        run_project(project, once=once, listeners=everybody, stop=asked, only=only)
 
     surrounded(call, project.settings, pipelines_named(project, only), work, once=once, listeners=listeners, stop=stop)
 
@@ -137,7 +137,7 @@ def surrounded(
     configure("debug" if call.output.debug else settings.log_level, settings.log_format)
     say = announcer(call, settings)
     with (
-        Stopping(lambda message: say("stopping", message), stop) as stopping,
+        stopping(lambda message: say("stopping", message), stop) as asked,
         # Runs that end by themselves are short, and several may run side by side.
         served(only_asked(settings) if once else settings, pipelines) as web,
     ):
@@ -145,7 +145,7 @@ def surrounded(
             if purpose in web.urls:
                 say("serving", f"{purpose}: {web.urls[purpose]}")
         say("starting", "starting Spark ...")
-        run_beside(lambda: work([*web.listeners, *listeners], stopping.event))
+        run_beside(lambda: work([*web.listeners, *listeners], asked))
 
 
 def announcer(call: Call, settings: Settings) -> Callable[[str, str], None]:

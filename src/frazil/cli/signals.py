@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: stop between batches, and at once when asked twice."""
+"""Ctrl-C and SIGTERM: a run stops between batches, other commands stop where they are, and all end at once when asked twice.
+
+However frazil ends by a signal, it leaves no Java behind.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,110 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any, Self
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from frazil.engine.java_process import end_java_now
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+# `timeout`, shells and wrappers send a signal to the process and to its group: within this time the second is the same request.
+_SAME_REQUEST_SECONDS = 1.0
 
-class Stopping:
-    """While it is open, a first signal sets ``event``, and a second Ctrl-C ends the process at once."""
 
-    def __init__(self, say: Callable[[str], None], event: threading.Event | None = None) -> None:
-        self.event = event or threading.Event()
-        self._say = say
-        self._before: dict[signal.Signals, Any] = {}
+class Interrupted(BaseException):
+    """A signal asked a command to stop. Not an error: only what must be done in any case is done on the way out."""
 
-    def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
-        return self
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.event.is_set() and number == signal.SIGINT:
-            if sys.stderr.isatty():
-                os.write(sys.stderr.fileno(), b"\x1b[?25h")  # a live display hides the cursor
-            os._exit(128 + number)
-        self.event.set()
-        self._say("stopping after the batch that is being written; Ctrl-C again to end at once")
+class Requests:
+    """Handles signals: the first asks, by ``ask``; another one, which is not the same request, ends the process at once."""
+
+    def __init__(self, ask: Callable[[int], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._asked_at: float | None = None
+
+    def __call__(self, number: int, _frame: FrameType | None = None) -> None:
+        """What Python calls, on the main thread."""
+        now = self._clock()
+        if self._asked_at is None:
+            self._asked_at = now
+            self._ask(number)
+        elif now - self._asked_at > _SAME_REQUEST_SECONDS:
+            end_at_once(number)
+
+
+def end_at_once(number: int) -> NoReturn:
+    """Ends Java and this process, whatever its threads do. It takes a few seconds at most, in which signals change nothing."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    if sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), b"\x1b[?25h")  # a live display hides the cursor
+    # What threads say of a Java that ends under their hands is of no use.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    end_java_now()
+    os._exit(128 + number)
+
+
+@contextmanager
+def stopping(say: Callable[[str], None], event: threading.Event | None = None) -> Iterator[threading.Event]:
+    """As long as the block, a first signal sets the event, and a second one ends the process."""
+    event = event or threading.Event()
+
+    def ask(_: int) -> None:
+        event.set()
+        say("stopping after the batch that is being written; Ctrl-C again to end at once")
+
+    with _handled(Requests(ask)):
+        yield event
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """As long as the block, a first signal raises :class:`Interrupted`, and a second one ends the process.
+
+    When the block was interrupted, Java has ended, too: what it was doing is of no use any more.
+    """
+
+    def ask(number: int) -> NoReturn:
+        raise Interrupted(number)
+
+    with _handled(Requests(ask)):
+        try:
+            yield
+        except Interrupted:
+            end_java_now()
+            raise
+
+
+@contextmanager
+def cancelling() -> Iterator[None]:
+    """As long as the block, Ctrl-C is Spark's: it cancels what Spark is doing, and the program goes on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _handled(handler: Requests) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # a program that calls the command line elsewhere handles its signals itself
+        return
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def run_beside(work: Callable[[], None]) -> None:

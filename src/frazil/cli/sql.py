@@ -166,5 +166,7 @@ def _prompt(call: Call, session: Session) -> None:
         _answers(call, session, sys.stdin.read(), "<stdin>")
         return
     from frazil.cli.prompt import prompt
+    from frazil.cli.signals import cancelling
 
-    prompt(call, session)
+    with cancelling():
+        prompt(call, session)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLASS_PATH = "spark.driver.extraClassPath"
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Options of Spark by which a user has a say in where classes come from.
 USERS_OWN = frozenset({CLASS_PATH, "spark.jars", "spark.jars.packages", "spark.driver.userClassPathFirst"})

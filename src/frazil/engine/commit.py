@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, Retryable
+from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, Retryable, SparkDied
 from frazil.model.commit import Batch, CommitResult, Position, SinkState
 from frazil.model.ledger import Lineage
 from frazil.model.settings import RetrySettings
@@ -354,7 +354,7 @@ class TablePort(Protocol):
     """The catalog's side of the loop.
 
     Failures are raised: an :class:`AttemptFailed` where something is known of them. A :class:`FrazilError` is taken for final
-    unless it is :class:`Retryable`; :class:`Halted` stops at once; anything else is unknown.
+    unless it is :class:`Retryable`; :class:`Halted` and :class:`SparkDied` stop at once; anything else is unknown.
     """
 
     def refresh(self) -> TableView:
@@ -413,7 +413,7 @@ def _perform(effect: Refresh | Apply | Swap, port: TablePort) -> TableView | New
                 return None
     except AttemptFailed as failure:
         return failure.outcome
-    except Halted:
+    except (Halted, SparkDied):
         raise
     except FrazilError as error:
         return Failed(FailureKind.UNKNOWN, error, final=not isinstance(error, Retryable))
@@ -437,6 +437,8 @@ def patiently(
     while True:
         try:
             return call()
+        except SparkDied:
+            raise
         except Retryable as error:
             if but(error):
                 raise

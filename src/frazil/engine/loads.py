@@ -29,6 +29,7 @@ from frazil.engine.commit import FailureKind, patiently
 from frazil.engine.fit import Fit, fit_of
 from frazil.engine.iceberg import IcebergTable, Lake, active, fault_of
 from frazil.engine.load_rows import LoadRows, name_of
+from frazil.engine.running_java import java_died
 from frazil.engine.schema import quoted
 from frazil.engine.session import session_for, spark_session, with_settings
 from frazil.engine.stager import Stager
@@ -56,7 +57,7 @@ def load_lake(sink: SinkSpec, settings: SparkSettings, retry: RetrySettings, lis
     key = tuple(sorted((catalog.spark_conf | settings.conf | {"spark.master": settings.master or ""}).items()))
     with _opening:
         known = _lakes.get(key)
-        if known is None or known.spark.sparkContext._jsc is None:
+        if known is None or known.spark.sparkContext._jsc is None or java_died(known.spark):
             session = _session(catalog, settings)
             opened = partial(Lake, session, catalog.name, sink.catalog.address)
             _lakes[key] = known = patiently(opened, retry, partial(_tell, listen, sink.catalog.address))

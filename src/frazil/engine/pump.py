@@ -53,8 +53,10 @@ class Pump:
         retry: RetrySettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         turns: AbstractContextManager[object] | None = None,
+        require_spark: Callable[[], None] = lambda: None,
     ) -> None:
         self._turns = turns or nullcontext()
+        self._require_spark = require_spark
         self._writer = writer
         self._source = source
         self._listen = listen
@@ -104,6 +106,7 @@ class Pump:
     def _step(self, stop: threading.Event, once: bool) -> bool:
         """Looks for the next part, and writes it when it is due; whether nothing is left to do."""
         sink = self._writer.sink
+        self._require_spark()  # a source that is looked at without Spark would wait for rows for ever
         self._tell_lag()
         part = self._plan(sink.rows_planned(self._row_bytes))
         if part is None:

@@ -22,6 +22,7 @@ from frazil.engine.one_time import at_one_time
 from frazil.engine.part import Part
 from frazil.engine.route import RoutedWriter
 from frazil.engine.runner import open_pipeline, start_spark
+from frazil.engine.running_java import require_answer
 from frazil.engine.session import session_for
 from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, Halted
@@ -183,6 +184,7 @@ class _Replay:
             table = self.session.read.option("versionAsOf", chosen.snapshot).table(self.letters)
             return table.where(chosen.where)
         except Exception as error:
+            require_answer(error)
             raise Halted(
                 "replay-cut-off",
                 f"A replay was cut off when some tables had its rows already, and snapshot {chosen.snapshot} of {self.letters} "

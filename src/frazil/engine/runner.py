@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from frazil.engine.catalogs import catalog_settings
 from frazil.engine.pump import Pump, Totals
 from frazil.engine.route import RoutedWriter
+from frazil.engine.running_java import java_died, java_watched, require_java
 from frazil.engine.session import export_environment, session_for, spark_session, with_scratch, with_settings
 from frazil.engine.writer import SinkWriter
-from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, together
+from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, SparkDied, together
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, told_in_file
 from frazil.model.settings import Settings
@@ -38,7 +40,11 @@ def run_project(
     pipelines = selected(project, only)
     stop = stop or threading.Event()
     listen = told_to(listeners)
-    spark = start_spark(pipelines, project.settings)
+    if stop.is_set():
+        return
+    spark = SharedSpark(pipelines, project.settings)
+    if stop.is_set():  # Spark takes a while to start
+        return
     # Each that has something to write takes a turn.
     turns = threading.BoundedSemaphore(project.settings.parallel or len(pipelines))
     if len(pipelines) == 1:
@@ -90,6 +96,23 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: 
     return with_settings(spark, wanted, insist=False)
 
 
+class SharedSpark:
+    """The Spark of pipelines that run side by side. When its Java has died, the first of them that goes on starts another."""
+
+    def __init__(self, pipelines: Sequence[PipelineSpec], settings: Settings) -> None:
+        self._pipelines = pipelines
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._spark = start_spark(pipelines, settings)
+
+    def session(self) -> SparkSession:
+        """A session of the Spark that runs now."""
+        with self._lock:
+            if java_died(self._spark):
+                self._spark = start_spark(self._pipelines, self._settings)
+            return self._spark
+
+
 def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:
     """The jars, by component, that these need."""
     components = [component for pipeline in pipelines for component in catalog_settings(pipeline.sink).components]
@@ -101,7 +124,7 @@ def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpe
 def run_pipeline(
     pipeline: PipelineSpec,
     settings: Settings,
-    spark: SparkSession,
+    spark: SharedSpark,
     listen: Listener,
     stop: threading.Event,
     *,
@@ -116,9 +139,12 @@ def run_pipeline(
     once = once or pipeline.once
     while True:
         try:
-            with _told_at(pipeline.place), told_in_file(pipeline):
-                totals = _run(pipeline, settings, spark, watch, stop, once=once, turns=turns, began=watch.began)
+            session = spark.session()
+            with _told_at(pipeline.place), told_in_file(pipeline), java_watched(session):
+                totals = _run(pipeline, settings, session, watch, stop, once=once, turns=turns, began=watch.began)
         except Retryable as error:
+            if isinstance(error, SparkDied):
+                watch.last_error = str(error)
             watch.restarts += 1
             if once or watch.began is None or stop.is_set() or watch.restarts > settings.restart.max_restarts:
                 watch.end()
@@ -154,10 +180,13 @@ class _Watch:
         self._ends: list[Stopped] = []
         self.restarts = 0
         self.began: Started | None = None
+        self.last_error: str | None = None
+        """What the pipeline ended by, where that was found out only after it said why it stopped."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Stopped):
             self._ends.append(event)
+            self.last_error = event.error
             return
         if isinstance(event, Started):
             self.began = self.began or event
@@ -170,7 +199,7 @@ class _Watch:
         if self._ends:
             last = self._ends[-1]
             batches, rows = sum(one.batches for one in self._ends), sum(one.rows for one in self._ends)
-            self._listen(Stopped(last.pipeline, batches, rows, last.error))
+            self._listen(Stopped(last.pipeline, batches, rows, self.last_error))
 
 
 def _run(
@@ -192,8 +221,16 @@ def _run(
     except BaseException as problem:
         listen(Stopped(pipeline.name, 0, 0, str(problem)))
         raise
-    retry = pipeline.retry or settings.retry
-    return Pump(writer, source, listen, rate_limit=pipeline.rate_limit, retry=retry, turns=turns).run(stop, once=once)
+    pump = Pump(
+        writer,
+        source,
+        listen,
+        rate_limit=pipeline.rate_limit,
+        retry=pipeline.retry or settings.retry,
+        turns=turns,
+        require_spark=partial(require_java, spark),
+    )
+    return pump.run(stop, once=once)
 
 
 def open_pipeline(

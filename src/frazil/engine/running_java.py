@@ -1,18 +1,29 @@
-"""The Java that Spark runs on: its classes by their names, and its end."""
+"""The Java that Spark runs on: PySpark's line to it, its classes by their names, whether it still runs, and its end."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+from frazil.engine.java_process import has_died, spark_died, start_java
+from frazil.errors import SparkDied
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# What spark-submit tells the Python program that it runs.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_SUBMITTED_SECRET = "PYSPARK_GATEWAY_SECRET"
 
 
 class _Names:
@@ -64,6 +75,106 @@ def task_memory(spark: SparkSession) -> int:
     # Where nobody says how many cores an executor has, it may have all that there are.
     cores = int(conf.get("spark.executor.cores", str(context.defaultParallelism)))
     return heap // max(1, cores // int(conf.get("spark.task.cpus", "1")))
+
+
+# Life and death
+
+
+def launch_java(conf: Mapping[str, str], java_home: Path) -> None:
+    """Starts a Java with these settings, and lets PySpark use it."""
+    from pyspark import SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return  # one is there, whose Spark was stopped
+    spark_home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+    made = start_java(Path(spark_home) / "bin" / "spark-submit", conf, java_home)
+    # As spark-submit hands its Java over to a program.
+    os.environ |= {SUBMITTED: str(made.port), _SUBMITTED_SECRET: made.secret}
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in (SUBMITTED, _SUBMITTED_SECRET):
+            del os.environ[name]
+    gateway.proc = made.process
+    _processes[gateway.jvm] = made.process
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+# The process of each Java that was started here; sessions outlive it.
+_processes: WeakKeyDictionary[Any, subprocess.Popen[bytes]] = WeakKeyDictionary()
+
+
+def _process_of(jvm: Any) -> subprocess.Popen[bytes] | None:
+    """The process of a Java; None when it was started elsewhere, as by spark-submit."""
+    from pyspark import SparkContext
+
+    if jvm in _processes:
+        return _processes[jvm]
+    gateway: Any = SparkContext._gateway
+    return gateway.proc if gateway is not None and gateway.jvm is jvm else None
+
+
+def java_died(spark: SparkSession) -> bool:
+    """Whether the Java of a session has ended by itself."""
+    return has_died(_process_of(spark._jvm))
+
+
+def require_java(spark: SparkSession) -> None:
+    """Raises when the Java of a session has ended: nothing that does not call it would notice."""
+    if java_died(spark):
+        raise spark_died(_process_of(spark._jvm))
+
+
+@contextmanager
+def java_watched(spark: SparkSession) -> Iterator[None]:
+    """Whatever goes wrong within while Java has ended is reported as that: every other error is only what came of it."""
+    try:
+        yield
+    except SparkDied:
+        raise
+    except Exception as error:
+        process = _process_of(spark._jvm)
+        if has_died(process, is_ending=_is_lost(error)):
+            raise spark_died(process) from error
+        raise
+
+
+def require_answer(error: BaseException) -> None:
+    """Raises when an error of a call to Java means that Java has ended."""
+    from pyspark import SparkContext
+
+    if not _is_lost(error):
+        return
+    process = None if SparkContext._jvm is None else _process_of(SparkContext._jvm)
+    # A call may have been made to a Java that was replaced meanwhile: then only the error tells.
+    if has_died(process, is_ending=True) or isinstance(error, (Py4JNetworkError, ConnectionError)):
+        raise spark_died(process) from error
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether an error may come of a Java that does not answer. Some of them have no words of their own."""
+    return isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
+
+
+def forget_dead_java() -> bool:
+    """Lets PySpark forget a Java that has ended, so that another can be started; whether there was one."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession, SQLContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None or not has_died(gateway.proc):
+        return False
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None  # nobody is there to be told of the end
+        context.stop()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    return True
 
 
 def end_java(spark: SparkSession, seconds: float) -> None:

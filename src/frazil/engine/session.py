@@ -1,7 +1,7 @@
 """From settings to a SparkSession, and a session of its own for each sink's catalog.
 
-Secrets never go to the command line of the JVM, which every user of the machine can read: they are handed to the JVM that
-runs already, where Spark's redaction covers them.
+No setting goes to the command line of the JVM, see :mod:`frazil.engine.java_process`. In what Spark itself shows, its UI and its
+event logs, secrets are redacted: by the names of settings, and by what their values look like.
 """
 
 from __future__ import annotations
@@ -9,22 +9,32 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
 from frazil.engine.catalogs import CatalogSettings
-from frazil.engine.class_archive import CLASS_PATH, JAVA_OPTIONS, USERS_OWN, class_path, sharing_options
+from frazil.engine.class_archive import CLASS_PATH, USERS_OWN, class_path, sharing_options
 from frazil.engine.jars import needed_jars
-from frazil.engine.java import java_home
-from frazil.engine.running_java import java_class, java_environment
+from frazil.engine.java import java_home, quiet_java_home
+from frazil.engine.java_process import JAVA_OPTIONS
+from frazil.engine.running_java import (
+    SUBMITTED,
+    forget_dead_java,
+    java_class,
+    java_died,
+    java_environment,
+    launch_java,
+)
 from frazil.errors import ConfigError, EnvironmentFault
-from frazil.model.secrets import MASK, SECRET_NAME, is_secret_name, masked
+from frazil.model.secrets import MASK, SECRET_NAME, SECRET_VALUE, is_secret, masked
 from frazil.model.settings import Settings, SparkSettings
 
 if TYPE_CHECKING:
@@ -35,8 +45,8 @@ _log = logging.getLogger("frazil")
 # Pipelines run in threads of their own; two of them must not describe their catalogs in the same session at once.
 _choosing = threading.Lock()
 
-# What spark-submit tells the Python program that it runs.
-SUBMITTED = "PYSPARK_GATEWAY_PORT"
+# Nor may two of them start Spark at once.
+_starting = threading.Lock()
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -91,34 +101,67 @@ DEFAULTS = {
 
 
 def spark_session(settings: SparkSettings, components: Iterable[str] = ("core",)) -> SparkSession:
-    """The process's Spark, started when there is none. A session that already runs is used as it is, when it fits."""
-    from pyspark import SparkConf, SparkContext
+    """The process's Spark, started when there is none, or when its Java has died.
+
+    A session that already runs is used as it is, when it fits.
+    """
+    with _starting:
+        return _running(settings) or _started(settings, tuple(dict.fromkeys(("core", *components))))
+
+
+def _running(settings: SparkSettings) -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    if forget_dead_java():
+        _log.warning("Spark's Java has died; another is started for %s.", settings.app_name)
+        return None
+    running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    if running is None or running.sparkContext._jsc is None:
+        return None
+    require_iceberg(running)
+    return running
+
+
+def _started(settings: SparkSettings, components: Sequence[str]) -> SparkSession:
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-    if running is not None and running.sparkContext._jsc is not None:
-        require_iceberg(running)
-        return running
-    wanted = tuple(dict.fromkeys(("core", *components)))
     if SUBMITTED in os.environ:
-        return _submitted(settings, wanted)
-    jars = needed_jars(wanted, report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
+        return _submitted(settings, components)
+    jars = needed_jars(components, report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     conf = launch_conf(settings, jars)
     _make_scratch(conf)
-    # The JVM is started with what may stand on its command line; the session in it then gets everything.
-    launch = SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.items() if not is_secret_name(key)])
-    SparkContext._ensure_initialized(conf=launch)
-    # PySpark logs every error that it raises; frazil tells each once, in its own words.
+    # PySpark and its bridge log every error that they raise; frazil reports each once, in its own words.
+    for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    spark = SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
+    launch_java(conf, quiet_java_home())
+    with _own_handler_of_ctrl_c():
+        spark = SparkSession.builder.appName(settings.app_name).config(map=dict(conf)).getOrCreate()
     if not _one_process(conf["spark.master"]):
         # Executors of their own complain at length when their application ends without saying so.
-        atexit.register(spark.stop)
+        atexit.register(_stop, spark)
     return spark
+
+
+def _stop(spark: SparkSession) -> None:
+    if not java_died(spark):
+        spark.stop()
+
+
+@contextmanager
+def _own_handler_of_ctrl_c() -> Iterator[None]:
+    """Spark, when it is started on the main thread, handles Ctrl-C by itself. A program that has its own handler keeps it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if before is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, before)
 
 
 def with_scratch(settings: Settings) -> SparkSettings:
@@ -155,7 +198,7 @@ def with_settings(session: SparkSession, settings: SparkSettings, *, insist: boo
     """
     wanted = settings.conf | ({} if settings.master is None else {"spark.master": settings.master})
     for name, given in wanted.items():
-        value = _with_secret_names(given) if name in (REDACTION, SQL_REDACTION) else given
+        value = _with_secrets(given) if name in (REDACTION, SQL_REDACTION) else given
         have = session.conf.get(name, None)
         if have == value or (name in _ADDED_TO and value in (have or "")):
             continue
@@ -247,14 +290,14 @@ def _one_process(master: str) -> bool:
 
 def _with_own_needs(conf: dict[str, str]) -> dict[str, str]:
     """The options with what frazil cannot do without: secrets that are hidden, and Iceberg's extensions."""
-    own = {name: _with_secret_names(conf.get(name, by_default)) for name, by_default in _REDACTED.items()}
+    own = {name: _with_secrets(conf.get(name, by_default)) for name, by_default in _REDACTED.items()}
     given = conf["spark.sql.extensions"]
     return conf | own | {"spark.sql.extensions": given if EXTENSIONS in given else f"{EXTENSIONS},{given}"}
 
 
-def _with_secret_names(pattern: str | None) -> str:
-    """A user's own pattern, and Spark's, is widened, never replaced."""
-    missing = [own for own in (SECRET_NAME.pattern, _ADDRESSES) if own not in (pattern or "")]
+def _with_secrets(pattern: str | None) -> str:
+    """A user's own pattern, and Spark's, is widened, never replaced. Spark compares names and values with it alike."""
+    missing = [own for own in (SECRET_NAME.pattern, _ADDRESSES, SECRET_VALUE) if own not in (pattern or "")]
     return "|".join(filter(None, [pattern, *missing]))
 
 
@@ -329,12 +372,12 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
         return session
 
 
-def _hide_in_event_log(session: SparkSession, options: Iterable[str]) -> None:
+def _hide_in_event_log(session: SparkSession, options: Mapping[str, str]) -> None:
     """A job carries the options of its session. Of these the event log masks only what the application itself has, too."""
     application = session.sparkContext._conf
-    application.set(REDACTION, _with_secret_names(application.get(REDACTION)))
-    session.conf.set(SQL_REDACTION, _with_secret_names(session.conf.get(SQL_REDACTION)))
-    for key in filter(is_secret_name, options):
+    application.set(REDACTION, _with_secrets(application.get(REDACTION)))
+    session.conf.set(SQL_REDACTION, _with_secrets(session.conf.get(SQL_REDACTION)))
+    for key in (key for key, value in options.items() if is_secret(key, value)):
         application.set(key, MASK)
 
 

@@ -1,8 +1,9 @@
 """Keeps secrets out of everything that people or machines read: errors, logs, JSON, reports.
 
-Two lines of defence. Fields that are secret by nature are ``SecretStr`` and print as stars. Free-form properties are judged
-by their name. And every secret value that a configuration brings is remembered, so that :func:`scrub` can remove it from
-text that frazil did not write itself, such as the message of a JDBC driver.
+Fields that are secret by nature are ``SecretStr`` and print as stars. Free-form properties are judged by their name, and by
+what their value looks like: user info in an address, the signature of a SAS, a token. And every secret value that a
+configuration brings is remembered, so that :func:`scrub` can remove it from text that frazil did not write itself, such as the
+message of a JDBC driver.
 """
 
 from __future__ import annotations
@@ -19,12 +20,26 @@ MASK = "**********"
 # Names of properties whose values are secret. Spark's own redaction is given the same pattern.
 SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|credential|authorization|access[-_.]?key|connection[-_.]?string|"
-    r"private[-_.]?key|keystore[-_.]?key|account[-_.]?key|jaas|api[-_.]?key|"
+    r"private[-_.]?key|keystore[-_.]?key|account[-_.]?key|jaas|api[-_.]?key|cookie|(?:^|[-_.])sas(?:[-_.]|$)|"
     r"(?:cryption|\bsse)[-_.]?key(?![-_.]?id)"
 )
 
-_URI_PASSWORD = re.compile(r"(?P<head>://[^/\s:@]*:)(?P<password>[^@\s]+(?:@[^@/\s]+)*)(?=@)")
-_QUERY_PASSWORD = re.compile(r"(?i)(?P<head>[?&;](?:password|pwd|token|secret|sig)=)(?P<password>[^&;\s]+)")
+# What secrets look like within text. What stands before one is shown.
+_SECRET_PARTS = (
+    # Of an address: `user:password@`, and for the web also `token@`.
+    re.compile(r"(?P<head>://[^/\s:@]*:)(?P<secret>[^@\s]+(?:@[^@/\s]+)*)(?=@)"),
+    re.compile(r"(?i)(?P<head>https?://)(?P<secret>[^/\s?#@:]+)(?=@)"),
+    # Of a query, or of a SAS on its own.
+    re.compile(r"(?i)(?P<head>(?:^|[?&;])(?:password|pwd|token|secret|sig)=)(?P<secret>[^&;\s]+)"),
+    # Of an option of Java.
+    re.compile(r"(?i)(?P<head>-D[\w.-]*(?:password|secret|token)[\w.-]*=)(?P<secret>[^\s'\"]+)"),
+    # Of a header, and a JSON web token wherever it stands.
+    re.compile(r"(?i)(?P<head>\b(?:bearer|basic)\s+)(?P<secret>[\w.~+/=-]{16,})"),
+    re.compile(r"(?P<head>)(?P<secret>\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?)"),
+)
+
+SECRET_VALUE = "|".join(re.sub(r"\(\?P<\w+>", "(?:", part.pattern) for part in _SECRET_PARTS)
+"""The same for Java, which has other words for named groups: Spark's own redaction is given it."""
 
 # Values that stand everywhere and are nobody's secret, though an option of a secret's name may have them.
 _COMMON = ("true", "false", "none", "null")
@@ -37,10 +52,16 @@ def is_secret_name(name: str) -> bool:
     return SECRET_NAME.search(name) is not None
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Whether a property holds a secret, by its name or by what its value looks like."""
+    return is_secret_name(name) or any(part.search(value) for part in _SECRET_PARTS)
+
+
 def mask_uri(text: str) -> str:
-    """The text with the passwords of URIs in it masked."""
-    text = _URI_PASSWORD.sub(rf"\g<head>{MASK}", text)
-    return _QUERY_PASSWORD.sub(rf"\g<head>{MASK}", text)
+    """The text with what looks like a secret masked: passwords in addresses, signatures, tokens."""
+    for part in _SECRET_PARTS:
+        text = part.sub(rf"\g<head>{MASK}", text)
+    return text
 
 
 def masked(value: Any, name: str = "") -> Any:
@@ -89,14 +110,14 @@ def secret_values(value: Any, name: str = "") -> Iterator[str]:
         case str():
             if name and is_secret_name(name):
                 yield value
-            yield from _uri_passwords(value)
+            yield from _secrets_in(value)
 
 
-def _uri_passwords(text: str) -> Iterator[str]:
-    for pattern in (_URI_PASSWORD, _QUERY_PASSWORD):
-        for match in pattern.finditer(text):
-            yield match["password"]
-            if (plain := unquote(match["password"])) != match["password"]:
+def _secrets_in(text: str) -> Iterator[str]:
+    for part in _SECRET_PARTS:
+        for match in part.finditer(text):
+            yield match["secret"]
+            if (plain := unquote(match["secret"])) != match["secret"]:
                 yield plain
     if "@" in text and "://" in text:
         try:

@@ -10,6 +10,9 @@ from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.secrets import scrub
 
 _CAUSE = re.compile(r"^\s*(?:: |Caused by: )(?P<type>[\w.$]+(?:Exception|Error)\w*): (?P<text>.+)$", re.MULTILINE)
+# Errors of the bridge to Java itself; what Java raises has another type.
+_JAVA_IS_GONE = ("Py4JNetworkError", "Py4JError")
+
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}")
 
@@ -41,14 +44,14 @@ def asking_spark(what: str, explain: Callable[[Exception], FrazilError | None] =
     try:
         yield
     except Exception as error:
-        if isinstance(error, FrazilError) or not _is_sparks(error):
+        if isinstance(error, FrazilError) or not is_sparks(error):
             raise
         raise explain(error) or _unreachable(what, error) from error
 
 
-def _is_sparks(error: Exception) -> bool:
-    """Told by the package, since the bridge to Java is not to be imported here."""
-    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+def is_sparks(error: Exception) -> bool:
+    """Known by the package, since the bridge to Java is not to be imported here. A Java that is gone says nothing of a source."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") and type(error).__name__ not in _JAVA_IS_GONE
 
 
 def _unreachable(what: str, error: Exception) -> FrazilError:

@@ -88,11 +88,11 @@ class Pipeline:
             return self._run([shown], stop or threading.Event(), once=once)
 
     def _run(self, listeners: Sequence[Listener], stop: threading.Event, *, once: bool) -> Totals:
-        from frazil.engine.runner import run_pipeline, start_spark
+        from frazil.engine.runner import SharedSpark, run_pipeline
         from frazil.observe.surroundings import surroundings
 
         with surroundings(self.settings, [self.spec]) as around:
-            spark = start_spark([self.spec], self.settings)
+            spark = SharedSpark([self.spec], self.settings)
             everybody = told_to((*self._listeners, *listeners, *around))
             return run_pipeline(self.spec, self.settings, spark, everybody, stop, once=once)
 

@@ -99,11 +99,13 @@ class Sink:
 
     def write(self, batch: str | None = None) -> Committed:
         """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
+        from frazil.engine.running_java import java_watched
         from frazil.engine.stream import write_once
 
         frame = self._require_frame(streaming=False)
-        writer = self._writer(frame, "python")
-        done = write_once(writer, frame, batch)
+        with java_watched(frame.sparkSession):
+            writer = self._writer(frame, "python")
+            done = write_once(writer, frame, batch)
         if done.skipped:
             log.warning(
                 "%s has the batch %r of %r already: nothing was written. If another program has given this name, give each an "
@@ -212,9 +214,13 @@ class Sink:
         return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=told_to(self.listeners))
 
     def _require_frame(self, *, streaming: bool) -> DataFrame:
+        from frazil.engine.running_java import java_watched
+
         if self.frame is None:
             raise ConfigError("no-data-frame", "There is no data frame to write.", fix="Begin with frazil.sink(df).")
-        if self.frame.isStreaming != streaming:
+        with java_watched(self.frame.sparkSession):
+            is_streaming = self.frame.isStreaming
+        if is_streaming != streaming:
             call, other = ("start", "write") if streaming else ("write", "start")
             kind = "not a streaming" if streaming else "a streaming"
             raise ConfigError("wrong-call", f"This is {kind} data frame, which {call}() cannot take.", fix=f"Call {other}().")

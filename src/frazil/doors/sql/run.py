@@ -85,7 +85,7 @@ class _Supervisor:
         self._errors: dict[str, BaseException] = {}
 
     def run(self) -> None:
-        from frazil.engine.runner import components_of, start_spark
+        from frazil.engine.runner import SharedSpark, components_of
 
         self._version = self._session.definitions.version
         project = self._session.project()
@@ -94,7 +94,9 @@ class _Supervisor:
         # Each that has something to write takes a turn.
         many = project.settings.parallel
         self._turns = threading.BoundedSemaphore(many) if many is not None else None
-        self._spark = start_spark(chosen, project.settings)
+        self._spark = SharedSpark(chosen, project.settings)
+        if self._stop.is_set():  # Spark takes a while to start
+            return
         self._components = components_of(chosen)
         try:
             self._follow(project, chosen)

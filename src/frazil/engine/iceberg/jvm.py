@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.engine.commit import AttemptFailed
 from frazil.engine.faults import JavaFault, attempt_failed, explain
-from frazil.engine.running_java import java_names
+from frazil.engine.running_java import java_names, require_answer
 from frazil.errors import ConfigError, FrazilError, Halted
 from frazil.model.types import Column, StructType, schema_json
 
@@ -121,7 +121,8 @@ _IN_PYTHON = _Kept()
 
 
 def fault_of(error: BaseException) -> JavaFault:
-    """The Java exception behind a Python one, or the Python one itself in the same form."""
+    """The Java exception behind a Python one, or the Python one itself in the same form. Raises when Java has ended."""
+    require_answer(error)
     java = getattr(error, "java_exception", None)
     if java is None:
         java = getattr(error, "_origin", None)

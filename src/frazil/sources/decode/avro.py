@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
@@ -39,7 +38,7 @@ from frazil.sources.decode.connect import (
 from frazil.sources.decode.debezium import changes
 from frazil.sources.decode.parts import column, fault, fault_of, field, first_fault
 from frazil.sources.decode.registry import Registry
-from frazil.sources.failures import one_line
+from frazil.sources.failures import is_sparks, one_line
 
 _ID = f"{HIDDEN}schema_id"
 _END = bytes.fromhex("f7a21c5e90d34b68817fe20ac65b39d4")
@@ -153,7 +152,7 @@ class Avro:
             probe = self._spark.range(0).select(from_avro(sf.lit(b""), text, _PERMISSIVE).alias("one"))
             outer = probe.schema["one"].dataType
         except Exception as error:
-            if not isinstance(error, AnalysisException) and type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
+            if not is_sparks(error):
                 raise
             return _Schema(trouble=one_line(error))
         kind = outer["v"].dataType if isinstance(outer, StructType) else None

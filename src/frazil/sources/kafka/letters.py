@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 from frazil.errors import FrazilError, Retryable
 from frazil.model.pipeline import LetterTopic
 from frazil.sources.base import AWAY
-from frazil.sources.failures import one_line, whole_text
+from frazil.sources.failures import is_sparks, one_line, whole_text
 from frazil.sources.kafka.failures import explain_kafka
 from frazil.sources.kafka.frame import ordered_by_time, with_coordinates
 from frazil.sources.kafka.settings import PREFIX, client_settings
@@ -38,6 +38,8 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
         except FrazilError:
             raise
         except Exception as error:
+            if not is_sparks(error):
+                raise
             raise _not_sent(spec, error) from error
 
     return post
