@@ -198,9 +198,24 @@ def test_every_lock_line_is_a_digest_and_the_path_of_a_jar() -> None:
     for name in components():
         lock = subject.LOCKS / f"{name}.txt"
         assert read_lock(lock), lock
-        for line, jar in zip(lock.read_text().splitlines(), read_lock(lock), strict=True):
+        lines = [line for line in lock.read_text().splitlines() if not line.startswith("# ")]
+        for line, jar in zip(lines, read_lock(lock), strict=True):
             assert len(bytes.fromhex(jar.sha256)) == 32, line
             assert line.endswith(f"/{jar.module}/{jar.revision}/{jar.file_name}"), line
+
+
+def test_jars_of_spark_have_one_version_or_the_lock_says_why() -> None:
+    revisions: dict[str, set[str]] = {}
+    for name in components():
+        for jar in read_lock(subject.LOCKS / f"{name}.txt"):
+            if jar.organisation == "org.apache.spark":
+                revisions.setdefault(jar.revision, set()).add(name)
+    explained = {name for name in components() if "Spark" in _comments(subject.LOCKS / f"{name}.txt")}
+    assert len(revisions) == 1 or set().union(*revisions.values()) <= explained
+
+
+def _comments(lock: Path) -> str:
+    return "\n".join(line for line in lock.read_text().splitlines() if line.startswith("# "))
 
 
 def test_the_shipped_jars_are_made_from_the_sources_beside_them() -> None:

@@ -1,6 +1,7 @@
 """The jars that Spark needs for Iceberg: locked by SHA-256, fetched once by the Ivy that PySpark ships, cached outside the tree.
 
-A lock is a text file of lines ``<sha256>  <repository path>``, one file a component (``locks/*.txt``). A jar whose digest
+A lock is a text file of lines ``<sha256>  <repository path>``, one file a component (``locks/*.txt``); a line that begins with
+``#`` is a comment. A jar whose digest
 is not its lock's is never handed to Spark: in the cache it counts as missing and is fetched again, fresh from a repository
 it is refused. Without a network the cache alone is enough.
 
@@ -74,7 +75,8 @@ class Jar:
 
 def read_lock(path: Path) -> tuple[Jar, ...]:
     """The jars of one lock file."""
-    return tuple(Jar.from_lock_line(line) for line in path.read_text().splitlines() if line.strip())
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return tuple(Jar.from_lock_line(line) for line in lines if line and not line.startswith("#"))
 
 
 def components() -> tuple[str, ...]:
