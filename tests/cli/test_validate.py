@@ -91,6 +91,14 @@ def test_a_table_needs_a_whole_name(frazil: Frazil, tmp_path: Path, key: str, me
     assert message in told.text
 
 
+def test_a_table_stays_in_the_warehouse(frazil: Frazil, tmp_path: Path) -> None:
+    file = sql_pipeline(tmp_path)
+    file.write_text(file.read_text().replace("table: events", "table: ../../x"))
+    told = frazil("validate")
+    assert told.code == 78
+    assert "table cannot be '../../x': it has a '/', and is the name of a folder in the warehouse" in told.err
+
+
 def test_a_secret_in_a_bad_line_is_not_shown(tmp_path: Path) -> None:
     catalog = "{type: rest, rest: {uri: 'http://h', credential: '${CANARY}', tokn: '${CANARY}'}}"
     sink_file(tmp_path, catalog)

@@ -354,3 +354,24 @@ def test_a_table_of_upserts_needs_a_key() -> None:
 def test_a_column_that_is_not_there(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match=r"route\.field: there is no column 'nothing'\. Columns: id"):
         routed(lake, "select 1 id", {"field": "nothing"}).write()
+
+
+def test_a_value_with_a_slash_does_not_lead_into_the_folder_of_another_table(lake: Lake) -> None:
+    rows = "select 1 id, 'a' kind union all select 2, 'a/b' union all select 3, '../x'"
+    routed(lake.introduced(), rows, {"field": "kind"}).write()
+    assert [lake.rows("id", f"db.{name}") for name in ("a", "a_b", "___x")] == [[(1,)], [(2,)], [(3,)]]
+    folders = {path.parent for path in (lake.folder / "warehouse").rglob("metadata")}
+    assert folders == {lake.folder / "warehouse" / "db" / name for name in ("a", "a_b", "___x", "frazil__ledger")}
+
+
+def test_a_table_and_a_namespace_of_one_name_do_not_share_a_folder(lake: Lake) -> None:
+    rows = "select 1 id"
+    lake.introduced().sink(rows, "db.a").write()
+    lake.sink(rows, "db.b.c.d").write()
+    for table in ("db.a.x", "db.b", "db.b.c"):
+        with pytest.raises(frazil.ConfigError, match=f"The table {table} would be in file:.* within the other") as told:
+            lake.sink(rows, table).write()
+        assert told.value.code == "folders-nested"
+        assert not lake.exists(table)
+    lake.sink(rows, "db.a.x", location=str(lake.folder / "elsewhere")).write()
+    assert lake.count("db.a.x") == 1

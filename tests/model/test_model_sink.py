@@ -266,3 +266,28 @@ def test_partition_fields_have_names_of_their_own(options: dict[str, Any], told:
     assert re.search(told, complaint(**options))
     named = [{"source": "at", "transform": "day", "name": "d"}, "at_day", "bucket(4, id)", "bucket(8, id)"]
     assert len(sink(partition_by=named).partition) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "../../x"}, "table cannot be '../../x'"),
+        ({"table": "a/b"}, "table cannot be 'a/b'"),
+        ({"table": ".."}, "table cannot be '..'"),
+        ({"table": "a?b"}, "table cannot be 'a?b'"),
+        ({"namespace": "db/a", "table": "b"}, "namespace cannot be 'db/a'"),
+        ({"table": "a", "on_error": "dead_letter", "dead_letter_table": "db.a/b"}, "dead_letter_table cannot be 'a/b'"),
+        ({"route": {"field": "k", "name": "a/{value}"}}, "name cannot be 'a/{value}'"),
+        ({"route": {"field": "k", "ledger_table": "a/b"}}, "ledger_table cannot be 'a/b'"),
+        ({"route": {"field": "k", "tables": {"x": "a/b"}}}, "the table of 'x' cannot be 'a/b'"),
+        ({"route": {"field": "k", "tables": {"x": {"table": "../y"}}}}, "the table of 'x' "),
+    ],
+)
+def test_a_name_is_one_folder_of_the_warehouse(options: dict[str, Any], message: str) -> None:
+    assert message in complaint(**{"namespace": "db", **options})
+
+
+def test_a_value_of_a_route_chooses_no_folder() -> None:
+    route = sink(namespace="db", route={"field": "k", "name": "t_{value}"}).route
+    assert route is not None
+    assert [route.table_of(value) for value in ("a/b", "../../x", "a?b#c", "a.b")] == ["t_a_b", "t_______x", "t_a_b_c", "t_a_b"]

@@ -19,7 +19,7 @@ from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.dead_letters import OnError
 from frazil.model.hidden import ERROR, HEADERS, HIDDEN, IGNORE, OP, ORIGIN
-from frazil.model.route import RouteSpec
+from frazil.model.route import RouteSpec, name_of
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 
@@ -169,15 +169,16 @@ class Sorter:
         return None if not name or name.lower() in own else name
 
     def _require_apart(self, tables: Mapping[str, Collection[str]]) -> None:
-        """Values that only become one name because their dots are replaced are not meant for one table."""
+        """Values that only become one name because characters of theirs are replaced are not meant for one table."""
         for table, values in tables.items():
             self.seen[table].update(values)
             met = sorted(self.seen[table])
-            if len(met) > 1 and any("." in value and value not in self.route.tables for value in met):
+            if len(met) > 1 and any(name_of(value) != value and value not in self.route.tables for value in met):
                 shown = " and ".join(repr(value) for value in met[:_SHOWN])
                 raise DataError(
                     "route-ambiguous",
-                    f"By the {self.route.decides} rows of {shown} would go into one table, {table}: dots become underscores.",
+                    f"By the {self.route.decides} rows of {shown} would go into one table, {table}: dots and slashes become "
+                    "underscores.",
                     fix="Write all of these values into route.tables, each with its table, or with the same if that is meant.",
                 )
 

@@ -1,8 +1,21 @@
-"""Names that were probably meant by others."""
+"""Names: which can be those of tables and namespaces, and which were probably meant by others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+# Catalogs make a folder of the name of a table or of a level of a namespace. A slash would begin another folder within it, and at
+# the others the libraries of object stores cut a location off.
+NOT_IN_FOLDERS = "/?#"
+
+
+def folder_problem(name: str) -> str | None:
+    """Why a name cannot be that of a table or of a level of a namespace; None when it can."""
+    if found := next((character for character in name if character in NOT_IN_FOLDERS), None):
+        return f"it has a {found!r}, and is the name of a folder in the warehouse"
+    if name in (".", ".."):
+        return "it is the name of a folder in the warehouse, and would be another folder"
+    return None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem
+from frazil.model.names import NOT_IN_FOLDERS, folder_problem
 
 LEDGER = "frazil__ledger"
 
@@ -70,8 +71,7 @@ class RouteSpec(Model):
             return str(given.get("table", value))
         if self.unknown is not UnknownRoute.CREATE:
             return None
-        # A dot would be a namespace, which a value must not choose.
-        return self.name.replace("{value}", value.replace(".", "_"))
+        return self.name.replace("{value}", name_of(value))
 
     def options_of(self, table: str) -> dict[str, Any]:
         """The options that are different for a table."""
@@ -79,6 +79,11 @@ class RouteSpec(Model):
             if isinstance(given, dict) and given.get("table", value) == table:
                 return {key: option for key, option in given.items() if key != "table"}
         return {}
+
+
+def name_of(value: str) -> str:
+    """The part of a table's name that a value becomes: it must choose neither a namespace, nor a folder."""
+    return value.translate(dict.fromkeys(map(ord, f".{NOT_IN_FOLDERS}"), "_"))
 
 
 def _problems(route: RouteSpec) -> list[Problem]:
@@ -103,6 +108,10 @@ def _problems(route: RouteSpec) -> list[Problem]:
         problems.append(Problem(f"unknown: {route.unknown} needs tables: no row would find one", "unknown"))
     if "." in route.name:
         problems.append(Problem(f"name has a dot, {route.name!r}: all tables of a route are in the sink's namespace", "name"))
+    if told := folder_problem(route.name):
+        problems.append(Problem(f"name cannot be {route.name!r}: {told}", "name"))
+    if told := folder_problem(route.ledger_table):
+        problems.append(Problem(f"ledger_table cannot be {route.ledger_table!r}: {told}", "ledger_table"))
     for value in route.tables:
         problems += [Problem(told, "tables", value) for told in _name_problems(route, value)]
     names = [given if isinstance(given, str) else given.get("table", value) for value, given in route.tables.items()]
@@ -122,6 +131,8 @@ def _name_problems(route: RouteSpec, value: str) -> list[str]:
         return [
             f"the table of {value!r} has a dot, {name!r}: all tables of a route are in the sink's namespace; give it one without"
         ]
+    if told := folder_problem(name):
+        return [f"the table of {value!r} cannot be {name!r}: {told}"]
     if name.lower() == route.ledger_table.lower():
         return [f"the table of {value!r} is {name}, which keeps how far the sink is and takes no rows"]
     return []

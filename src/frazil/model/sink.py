@@ -15,6 +15,7 @@ from frazil.model.changes import ChangeOptions, change_problems, unmet_by
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
+from frazil.model.names import folder_problem
 from frazil.model.partition import PartitionField, Transform, name_problems, whole_fields
 from frazil.model.route import RouteSpec, UnknownRoute
 from frazil.model.sort import SortField
@@ -304,7 +305,7 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
     if sink.partial_updates and sink.dropped_columns is DroppedColumns.HARD:
         words = "dropped_columns: hard would drop the columns whose values partial_updates is to keep"
         problems.append(Problem(words, "dropped_columns"))
-    problems += _route_problems(sink)
+    problems += _route_problems(sink) + _folder_problems(sink)
     if sink.namespace is not None and not all(sink.namespace_levels):
         problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
@@ -313,6 +314,15 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
     if sink.batch_bytes is not None and "batch_size" in sink.model_fields_set:
         problems.append(Problem("batch_size and batch_bytes exclude each other", "batch_bytes"))
     return problems + _declared_problems(sink)
+
+
+def _folder_problems(sink: SinkSpec) -> list[Problem]:
+    """Names that would put a table into the folder of another, or out of the warehouse."""
+    letters = [] if sink.dead_letter_table is None else sink.dead_letter_table.split(".")
+    named = [("namespace", name) for name in sink.namespace_levels] + [("table", sink.table or "")]
+    named += [("dead_letter_table", name) for name in letters]
+    found = [(option, name, folder_problem(name)) for option, name in named]
+    return [Problem(f"{option} cannot be {name!r}: {told}", option) for option, name, told in found if told]
 
 
 def _route_problems(sink: SinkSpec) -> list[Problem]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from frazil.engine.faults import ICEBERG
-from frazil.engine.iceberg.jvm import Jvm, active, fault_of, java_errors
+from frazil.engine.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.engine.iceberg.table import IcebergTable
 from frazil.engine.schema import table_name
+from frazil.errors import ConfigError
 from frazil.model.types import StructType, schema_json
 
 if TYPE_CHECKING:
@@ -96,12 +97,48 @@ class Lake:
             builder = builder.withSortOrder(order).withProperties(dict(properties))
             if location:
                 builder = builder.withLocation(location)
+            self._require_own_folder(levels, table, builder)
             try:
                 return self._opened(levels, table, builder.create())
             except Exception as error:
                 if not fault_of(error).find(f"{ICEBERG}AlreadyExistsException"):
                     raise
                 return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)))
+
+    def _require_own_folder(self, levels: tuple[str, ...], table: str, builder: Any) -> None:
+        """Refuses a table whose folder would be within that of another, or around it: cleaning up one deletes files of the other.
+
+        That is so where a table is called like a namespace beside it, and the catalog makes folders of names.
+        """
+        around = [self.load(levels[:depth], levels[depth]) for depth in range(1, len(levels))]
+        within = list(self._locations_in((*levels, table))) if self._puts_tables_by_name else []
+        others = [(one.sql_name, one.location) for one in around if one is not None] + within
+        if not others:
+            return
+        own = _folder(str(builder.createTransaction().table().location()))
+        for name, location in others:
+            if own.startswith(_folder(location)) or _folder(location).startswith(own):
+                raise ConfigError(
+                    "folders-nested",
+                    f"The table {'.'.join((*levels, table))} would be in {own}, and {name} is in {location}: one folder would be "
+                    "within the other, and a cleanup of one table would delete files of the other.",
+                    fix="Choose another name or namespace, or set location.",
+                )
+
+    @property
+    def _puts_tables_by_name(self) -> bool:
+        """Whether the catalog has nested namespaces, and the folders of its tables are made of names here, not by a service."""
+        return str(self._catalog.getClass().getSimpleName()) in ("JdbcCatalog", "HadoopCatalog", "InMemoryCatalog")
+
+    def _locations_in(self, levels: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        """The tables of a namespace and of those within it, by name and location; none when there is no such namespace."""
+        namespace = self._namespace(levels)
+        if not self._catalog.namespaceExists(namespace):
+            return
+        for name in items(self._catalog.listTables(namespace)):
+            yield str(name), str(self._catalog.loadTable(name).location())
+        for inner in items(self._catalog.listNamespaces(namespace)):
+            yield from self._locations_in(tuple(str(level) for level in inner.levels()))
 
     def drop(self, levels: tuple[str, ...], table: str) -> bool:
         """Drops the table with its files; whether it was there. The files stay where the catalog lets nobody delete them."""
@@ -142,3 +179,7 @@ class Lake:
 
     def _identifier(self, levels: tuple[str, ...], table: str) -> Any:
         return self._jvm.iceberg.catalog.TableIdentifier.of(self._namespace(levels), table)
+
+
+def _folder(location: str) -> str:
+    return f"{location.rstrip('/')}/"
