@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import FRAZIL, Frazil
+from cli.commands import Frazil
 from cli.tables import add_rows, make_table, sqlite_catalog
 from frazil.cli.demo import reader, write_file
 from frazil.doors.yaml import load
@@ -95,15 +95,3 @@ def test_a_demo_that_cannot_write_says_so(frazil: Frazil, tmp_path: Path) -> Non
     (tmp_path / "lake").write_text("a file")
     told = frazil("demo")
     assert (told.code, "cannot-write" in told.err) == (1, True)
-
-
-def test_the_second_ctrl_c_ends_a_run_at_once(frazil: Frazil, tmp_path: Path) -> None:
-    assert frazil("init").code == 0
-    command = [str(FRAZIL), "run", "-c", "frazil.yaml"]
-    file = tmp_path / "frazil.yaml"
-    file.write_text(file.read_text().replace("settings:", "settings:\n  health: {port: 0}\n  metrics: {port: 0}"))
-    process = start("run", command, tmp_path / "run.log")
-    process.await_line("metrics: http", START_SECONDS)
-    process.process.send_signal(signal.SIGINT)
-    process.await_line("Ctrl-C again to end at once", 30)
-    assert process.stop(signal.SIGINT, timeout=10) == 130

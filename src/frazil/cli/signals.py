@@ -20,7 +20,7 @@ from frazil.engine.java_process import end_java_now
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 # `timeout`, shells and wrappers send a signal to the process and to its group: within this time the second is the same request.
-_SAME_REQUEST_SECONDS = 1.0
+_SAME_REQUEST_SECONDS = 0.5
 
 
 class Interrupted(BaseException):

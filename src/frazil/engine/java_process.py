@@ -221,10 +221,9 @@ def _ending(code: int) -> str:
 def end_java_now(process: subprocess.Popen[bytes] | None = None, *, grace: float = _GRACE_SECONDS) -> None:
     """Ends the Java of this process: it may remove its scratch for as long as ``grace``, then it is killed."""
     process = process or _Started.process
-    if process is None or process.poll() is not None:
+    if process is None:
         return
-    # Another thread may be about to write to it, or to close it; what counts is that it is closed.
-    with suppress(OSError, ValueError):
+    with suppress(OSError):  # it may have ended already
         if process.stdin is not None:
             process.stdin.close()
     until = time.monotonic() + grace

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from frazil.engine.java_process import has_died, spark_died, start_java
+from frazil.engine.java_process import end_java_now, has_died, spark_died, start_java
 from frazil.errors import SparkDied
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def forget_dead_java() -> bool:
     SQLContext._instantiatedContext = None
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
+    end_java_now(gateway.proc)  # it has; what is left of the line to it is closed
     return True
 
 
