@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, changes, memory, plot, report, stream, summary, topics, upsert
+from benchmarks import append, changes, memory, partitions, plot, report, stream, summary, topics, upsert
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
@@ -16,6 +16,7 @@ ALL = {
     "append": append.measure,
     "stream": stream.measure,
     "memory": memory.measure,
+    "partitions": partitions.measure,
     "upsert": upsert.measure,
     "topics": topics.measure,
     "changes": changes.measure,

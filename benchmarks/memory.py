@@ -42,9 +42,15 @@ def measure(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
 
 
 def _in_a_child(lab: Lab, table: str, contestant: str) -> Measure:
+    return in_a_child("benchmarks.memory", lab, table=table, contestant=contestant)
+
+
+def in_a_child(module: str, lab: Lab, **order: object) -> Measure:
+    """Runs a module in a process of its own, with an order and the lab's folder and sizes. It prints the peak at its end."""
+
     def peak() -> float:
-        order = {"folder": str(lab.folder), "table": table, "contestant": contestant, "sizes": asdict(lab.sizes)}
-        command = [sys.executable, "-m", "benchmarks.memory", json.dumps(order)]
+        whole = order | {"folder": str(lab.folder), "sizes": asdict(lab.sizes)}
+        command = [sys.executable, "-m", module, json.dumps(whole)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         return float(done.stdout.split()[-1])
 
@@ -57,11 +63,11 @@ def _child(order: str) -> None:
     appends = Appends(lab)
     run = appends.frazil if told["contestant"] == FRAZIL else appends.iceberg
     run("append", TABLES[told["table"]])
-    print(_peak_megabytes())
+    print(peak_megabytes())
     lab.spark.stop()
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
     """The most memory that the JVM, a child of this process, has had."""
     status = {pid: _status(pid) for pid in Path("/proc").iterdir() if pid.name.isdigit()}
     own = [fields for fields in status.values() if fields.get("PPid") == str(os.getpid()) and fields.get("Name") == "java"]

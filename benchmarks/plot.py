@@ -31,7 +31,7 @@ def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         "axes.edgecolor": GREY,
     }
     mpl.rcParams |= {"xtick.color": GREY, "ytick.color": GREY}
-    drawn = (_append, _stream, _memory, _upsert, _scan, _topics, _changes)
+    drawn = (_append, _stream, _memory, _partitions, _upsert, _scan, _topics, _changes)
     panels = [panel for one in drawn if (panel := one(entries))[1]]
     heights = [len(bars) + 1 for _, bars in panels]
     figure, axes = pyplot.subplots(
@@ -89,6 +89,15 @@ def _memory(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
         for name, runs in sorted(entry["runs"].items(), key=lambda item: "frazil" in item[0])
     ]
     return f"Peak memory of the same append of {_rows(entries, 'memory')} rows, megabytes (less is better)", bars
+
+
+def _partitions(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars = [
+        (f"{entry['case']}: {name}", runs)
+        for entry in _of(entries, "partitions")
+        for name, runs in sorted(entry["runs"].items(), key=lambda item: "frazil" in item[0])
+    ]
+    return f"Peak memory of an append of {_rows(entries, 'partitions')} rows, megabytes (less is better)", bars
 
 
 def _upsert(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
