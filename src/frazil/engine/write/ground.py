@@ -46,13 +46,15 @@ class Ground:
         if DISTRIBUTION in self.sink.write_properties:
             return options
         options |= distribution_options(self.sink.distribution, self.partition, self.rows, self._room)
-        if FAN_OUT in self.sink.write_properties or self.table.sort_order:
+        if self.partition and (FAN_OUT in self.sink.write_properties or self.table.sort_order):
             # Rows that are sorted come one partition after the other.
             del options["fanout-enabled"]
         return options
 
     @property
     def _room(self) -> Room:
+        if not self.partition:
+            return Room(0, 1)  # a task has one file open at a time, and nothing need be asked of Java
         columns = sum(1 for _ in leaves(self.schema))
         one = open_file_bytes(self.sink.file_format.value, columns, self.table.location)
         return Room(self.table.task_memory, one)
