@@ -100,9 +100,15 @@ class DataError(FrazilError):
 
 
 class Retryable(FrazilError):
-    """A service did not answer as it should; the same call may succeed later."""
+    """A service did not answer as it should; the same call may succeed later: ``after`` so many seconds, where that is known."""
 
     exit_code = 75
+
+    def __init__(
+        self, code: str, message: str, *, fix: str = "", location: SourceLocation | None = None, after: float | None = None
+    ) -> None:
+        super().__init__(code, message, fix=fix, location=location)
+        self.after = after
 
 
 class OutcomeUnknown(Retryable):

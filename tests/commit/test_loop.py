@@ -24,6 +24,7 @@ from frazil.engine.commit import (
     contiguous,
     next_state,
     not_done,
+    patiently,
 )
 from frazil.errors import ConfigError, DataError, Fenced, Halted, OutcomeUnknown, Retryable
 from frazil.model.commit import Batch, CommitResult, RowCounts, SinkState, position
@@ -237,6 +238,32 @@ def test_a_catalog_that_was_never_reached_leaves_nothing_unknown(run: Run) -> No
     assert raised.value is down
     assert run.port.calls == ["refresh"] * 3
     assert run.complaints == [(FailureKind.UNREACHABLE, 1), (FailureKind.UNREACHABLE, 2)]
+
+
+def test_a_failure_that_is_known_to_pass_is_waited_for_exactly_so_long(run: Run) -> None:
+    early = AttemptFailed(FailureKind.UNREACHABLE, Retryable("clock-differs", "too early", after=7.5))
+    run.port.before["apply"] = iter([raising(early)])
+    run(claim())
+    assert run.waits == [7.5]
+
+
+@pytest.mark.parametrize(("after", "waits"), [(7.5, [7.5]), (3600.0, [])])
+def test_a_call_before_a_commit_is_waited_for_when_that_is_not_long(after: float, waits: list[float]) -> None:
+    slept: list[float] = []
+    answers = iter([raising(Retryable("clock-differs", "too early", after=after)), nothing])
+
+    def call() -> object:
+        return next(answers)()
+
+    def wait() -> None:
+        patiently(call, RetrySettings(), lambda *_: None, slept.append)
+
+    if waits:
+        wait()
+    else:
+        with pytest.raises(Retryable):
+            wait()
+    assert slept == waits
 
 
 def test_a_final_failure_is_raised_after_one_look_and_without_a_wait(run: Run) -> None:

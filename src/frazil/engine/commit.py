@@ -391,7 +391,7 @@ def commit(
         if isinstance(effect, Pause):
             on_failure(effect.after, effect.failures)
             if not effect.after.final:
-                sleep(backoff_seconds(retry, effect.failures))
+                sleep(pause_seconds(effect.after.error, retry, effect.failures))
         else:
             reply = _perform(effect, port)
         try:
@@ -443,11 +443,26 @@ def patiently(
             if but(error):
                 raise
             failures += 1
-            final = failures > retry.max_retries
+            final = failures > retry.max_retries or takes_too_long(error)
             on_failure(error, failures, final)
             if final:
                 raise
-            sleep(backoff_seconds(retry, failures))
+            sleep(pause_seconds(error, retry, failures))
+
+
+# An error that is known to last longer is not waited for.
+LONGEST_WAIT = 60.0
+
+
+def takes_too_long(error: Retryable) -> bool:
+    """Whether it is known when a call will succeed, and that is too far away to wait for it."""
+    return error.after is not None and error.after > LONGEST_WAIT
+
+
+def pause_seconds(error: FrazilError, retry: RetrySettings, failures: int) -> float:
+    """How long to wait after an error: as long as it lasts, where that is known."""
+    known = error.after if isinstance(error, Retryable) else None
+    return backoff_seconds(retry, failures) if known is None else known
 
 
 def backoff_seconds(retry: RetrySettings, failures: int) -> float:

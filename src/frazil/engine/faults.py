@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from frazil.engine.commit import CONFLICT_MESSAGE, AttemptFailed, FailureKind
 from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
@@ -16,6 +18,15 @@ ICEBERG = "org.apache.iceberg.exceptions."
 # one on another branch, or one that was rolled back since.
 OUTRUN = "older than last sequence number"
 UNREACHABLE = "catalog-unreachable"
+
+_CLOCK = "clock-differs"
+_CLOCK_FIX = "Set the clocks of all machines that write to the table, for example by NTP. Commits succeed again after that time."
+# Iceberg adds nothing to a table whose last change is more than a minute after the clock of the writer.
+_TOLERATED_MS = 60_000
+# What Iceberg says when it builds metadata for a table that was last changed in the future.
+_FROM_THE_FUTURE = re.compile(
+    r"Expected sorted (snapshot|previous metadata) log entries|Invalid (update|snapshot) timestamp \S+: before"
+)
 
 
 @dataclass(frozen=True)
@@ -37,10 +48,11 @@ class JavaFault:
 
     def find(self, *names: str) -> JavaFault | None:
         """The first in the chain that is an instance of one of the classes, given by full name or by its last part."""
-        for fault in self.chain:
-            if any(known == name or known.endswith(f".{name}") for known in fault.classes for name in names):
-                return fault
-        return None
+        return next((fault for fault in self.chain if fault.is_of(*names)), None)
+
+    def is_of(self, *names: str) -> bool:
+        """Whether this one itself is an instance of one of the classes."""
+        return any(known == name or known.endswith(f".{name}") for known in self.classes for name in names)
 
     @property
     def text(self) -> str:
@@ -58,9 +70,10 @@ def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
     """What a failed call to the catalog means for the commit loop."""
     if fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException") or OUTRUN in fault.text:
         return AttemptFailed(FailureKind.CONFLICT, Retryable("conflict", CONFLICT_MESSAGE))
-    if fault.find(f"{ICEBERG}CommitStateUnknownException"):
-        return AttemptFailed(FailureKind.UNKNOWN, Retryable("commit-unknown", f"The catalog did not say: {fault.line}"))
     error = explain(fault, address)
+    if fault.find(f"{ICEBERG}CommitStateUnknownException"):
+        known = error if isinstance(error, Retryable) and error.code in _STORE_CODES else None
+        return AttemptFailed(FailureKind.UNKNOWN, known or Retryable("commit-unknown", f"The catalog did not say: {fault.line}"))
     if isinstance(error, Retryable):
         return AttemptFailed(FailureKind.UNREACHABLE, error)
     if error is None:
@@ -70,6 +83,8 @@ def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
 
 def explain(fault: JavaFault, address: str = "the catalog") -> FrazilError | None:
     """The fault as an error for people, or None when nothing more is known than its message."""
+    if (refused := _store_refused(fault, address)) is not None:
+        return refused
     for classes, describe in KNOWN:
         if (found := fault.find(*classes)) and (error := describe(found, address)):
             return error
@@ -132,16 +147,75 @@ def _database_refused(fault: JavaFault, address: str) -> FrazilError | None:
     return _forbidden(fault, address) if fault.state == "42501" else None
 
 
-# How the file systems of Hadoop and of this machine say that trying again is of no use.
-_NOT_WRITABLE = ("not a directory", "Mkdirs failed", "Permission denied", "Read-only file system")
+# How file systems, object stores and databases say that they are full.
+_FULL = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "SQLITE_FULL",
+    "XMinioStorageFull",
+    "InsufficientStorage",
+    "Status Code: 507",
+    "exceeds the DiskSpace quota",
+)
+_FULL_DATABASE = "53100"
+# How they say that they only let themselves be read. Hadoop makes a folder, or says that it failed and not why.
+_NOT_WRITABLE = ("Read-only file system", "Mkdirs failed", "Permission denied", "Name node is in safe mode")
+_READ_ONLY_CATALOG = ("SQLITE_READONLY", "attempt to write a readonly database")
+_READ_ONLY_DATABASE = "25006"
+_STORE_CODES = ("storage-full", "warehouse-not-writable", "catalog-read-only")
+
+
+def _store_refused(fault: JavaFault, address: str) -> Retryable | None:
+    """A store that is full, or that cannot be written to: until somebody makes room, or lets it be written to again."""
+    for part in fault.chain:
+        if part.state == _FULL_DATABASE or any(mark in part.message for mark in _FULL):
+            return Retryable(
+                "storage-full",
+                f"No space is left where something was to be written: {part.line}",
+                fix="Make room where the warehouse is, or the catalog, or Spark's scratch (spark.local.dir).",
+            )
+        if part.state == _READ_ONLY_DATABASE or any(mark in part.message for mark in _READ_ONLY_CATALOG):
+            text = f"The catalog at {address} is read-only: {part.line}"
+            return Retryable("catalog-read-only", text, fix="Let the catalog's database be written to.")
+        if part.is_of("java.io.IOException", f"{ICEBERG}RuntimeIOException") and any(m in part.message for m in _NOT_WRITABLE):
+            text = f"The warehouse cannot be written to: {part.line}"
+            return Retryable("warehouse-not-writable", text, fix="Check that it is not mounted read-only, and its permissions.")
+    return None
+
+
+def too_early(changed_ms: int, now_ms: int | None = None) -> Retryable | None:
+    """The error of a table that was changed last at a time too far in the future; None when it is not."""
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    wait_ms = changed_ms - _TOLERATED_MS - now_ms
+    if wait_ms <= 0:
+        return None
+    seconds = (wait_ms + 100) / 1000
+    return Retryable(
+        _CLOCK,
+        f"The table was last changed at {_iso(changed_ms)}, and this machine says {_iso(now_ms)}: the clock of another writer is "
+        f"ahead, or this one is behind. Iceberg adds nothing to such a table for another {seconds:,.0f} s.",
+        fix=_CLOCK_FIX,
+        after=seconds,
+    )
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _from_the_future(fault: JavaFault, _address: str) -> FrazilError | None:
+    if not _FROM_THE_FUTURE.search(fault.message):
+        return None
+    text = "The table was last changed in the future: the clock of another writer is ahead, or that of this machine is behind."
+    return Retryable(_CLOCK, text, fix=_CLOCK_FIX)
 
 
 def _files_failed(fault: JavaFault, _address: str) -> FrazilError:
     """Iceberg reports so what goes wrong with a file, and never what goes wrong with a catalog's service."""
     line = fault.chain[-1].line
-    if any(mark in line for mark in _NOT_WRITABLE):
+    if "not a directory" in line:
         text = f"The warehouse cannot be written to: {line}"
-        return DataError("warehouse-not-writable", text, fix="Check the path and its permissions.")
+        return DataError("warehouse-not-writable", text, fix="Check the path.")
     return Retryable("storage-failed", f"The warehouse failed: {line}", fix="Check that the warehouse can be reached from here.")
 
 
@@ -161,6 +235,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
     (("S3Exception",), _s3_denied),
     (("java.lang.IllegalStateException",), _replaced),
+    (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NotFoundException"), _table_missing),
     ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
     ((f"{ICEBERG}ValidationException",), _refused),

@@ -87,6 +87,7 @@ class Stager:
 
     def stage(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         """Writes the files of a batch. ``explain`` says what an error means that is the source's."""
+        table.require_past()
         whole = False
         while True:
             try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from frazil.engine.commit import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
-from frazil.engine.faults import ICEBERG
+from frazil.engine.commit import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView, takes_too_long
+from frazil.engine.faults import ICEBERG, too_early
 from frazil.engine.iceberg.changes import Append, Change, Fits, Restage, base_of
 from frazil.engine.iceberg.evolve import evolve
 from frazil.engine.iceberg.jvm import Jvm, attempt_errors, fault_of
@@ -58,6 +58,8 @@ class IcebergPort:
         if intent.moved is not None:
             summary |= {"frazil.kind": "rewind", "frazil.start": short_range(state.start), "frazil.end": short_range(state.end)}
         with attempt_errors(self._address):
+            if (early := too_early(int(metadata.lastUpdatedMillis()))) is not None:
+                raise AttemptFailed(FailureKind.UNREACHABLE, early, final=takes_too_long(early))
             change = intent.change or Change(Append(), base_of(metadata))
             self._require_fit(metadata, change)
             evolve(self._jvm, transaction, change.evolution)

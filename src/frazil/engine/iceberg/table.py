@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from frazil.engine.faults import too_early
 from frazil.engine.iceberg.changes import Base, StagedFiles, base_of
 from frazil.engine.iceberg.debt import counted, equality_deletes
 from frazil.engine.iceberg.evolve import evolve
@@ -309,6 +310,11 @@ class IcebergTable:
         """Looks at the table again."""
         with java_errors(self._address):
             self._table.refresh()
+
+    def require_past(self) -> None:
+        """Raises when the table was last changed too far in the future for anything to be added to it."""
+        if (early := too_early(int(self._operations.current().lastUpdatedMillis()))) is not None:
+            raise early
 
     def look(self) -> None:
         """Makes sure that the metadata is at hand: some catalogs' clients forget it with a commit, and ask again when needed."""
