@@ -332,3 +332,14 @@ def test_verify_counts_the_offsets_of_each_batch(kafka: Kafka, lake: Lake) -> No
     run(pipeline, once=True)
     (found,) = verify(pipeline, IMPATIENT).findings
     assert (found.at, found.problem) == ("batch 3", "it read 2 rows, fewer rows than the 5 of its part of the source")
+
+
+def test_a_message_cannot_rename_the_columns_of_its_topic(kafka: Kafka, lake: Lake) -> None:
+    topic = kafka.create_topic()
+    kafka.produce(topic, [json.dumps({"id": number, "v": 1}) for number in range(20)] + ['{"ID": 99, "v": 1}'])
+    pipeline = lake.pipeline(source_of(kafka, topic, format="json"), on_error="dead_letter")
+    run(pipeline, once=True)
+    kafka.produce(topic, ['{"ID": 98, "v": 1}', '{"id": 20, "_file": 1}', '{"id": 20, "v": 1}'])
+    run(pipeline, once=True)
+    assert (lake.table().columns, lake.rows("id")) == (["id", "v"], sorted([(number,) for number in range(21)], key=repr))
+    assert [code for (code,) in lake.rows("code", "db.t__dead_letters")] == ["column-reserved", "json-key", "json-key"]

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StructField, StructType
 
-from frazil.engine.schema import quoted
+from frazil.engine.schema import error_of, quoted
 from frazil.engine.types import iceberg_type
 from frazil.errors import DataError
 from frazil.model.changes import ChangeFormat
+from frazil.model.dead_letters import OnError
 from frazil.model.evolution import fits
-from frazil.model.hidden import UNCHANGED
+from frazil.model.hidden import ERROR, UNCHANGED
 from frazil.model.sink import SinkSpec
 
 # Where the rows are in what a source hands over, when they are not the columns themselves.
@@ -29,7 +30,8 @@ def under_new_names(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if UNCHANGED in frame.columns:
         frame = frame.withColumn(UNCHANGED, _new_names(functions.col(UNCHANGED), sink.aliases))
     if not images:
-        return _renamed_columns(frame, sink.aliases)
+        apart = sink.error_handling is OnError.DEAD_LETTER
+        return _renamed_columns(_one_name_a_row(frame, sink.aliases) if apart else frame, sink.aliases)
     for name in images:
         if name in frame.columns and isinstance(kind := frame.schema[name].dataType, StructType):
             frame = frame.withColumn(name, _renamed_fields(functions.col(name), kind, sink.aliases))
@@ -40,6 +42,27 @@ def _new_names(names: Column, aliases: Aliases) -> Column:
     pairs = [functions.lit(text) for name, several in aliases.items() for old in several for text in (old, name)]
     new = functions.create_map(*pairs)
     return functions.transform(names, lambda name: functions.coalesce(new[name], name))
+
+
+def _one_name_a_row(frame: DataFrame, aliases: Aliases) -> DataFrame:
+    """The frame with an error in rows that have a column under several of its names, or under one with a type of its own."""
+    kinds = {field.name: iceberg_type(field.dataType, field.name) for field in frame.schema.fields}
+    for name, several in aliases.items():
+        group = [known for known in (name, *several) if known in kinds]
+        odd = [one for one in group[1:] if not (fits(kinds[one], kinds[group[0]]) or fits(kinds[group[0]], kinds[one]))]
+        values = {one: functions.col(quoted(one)).isNotNull() for one in group}
+        twice = sum((there.cast("int") for there in values.values()), functions.lit(0)) > 1
+        for wrong, names in ((twice, group), *((values[one], [group[0], one]) for one in odd)):
+            if len(names) > 1:
+                text = f"aliases: {', '.join(map(repr, names))} are to be the one column {name!r}, and the record's do not agree"
+                bad = functions.when(wrong, error_of("transform", "alias-ambiguous", functions.lit(text)))
+                known = [functions.col(ERROR)] if ERROR in frame.columns else []
+                frame = frame.withColumn(ERROR, functions.coalesce(*known, bad))
+        if len(group) > 1:
+            bad_row = functions.col(ERROR).isNotNull()
+            left = {one: functions.when(~bad_row, functions.col(quoted(one))) for one in group if one not in odd}
+            frame = frame.withColumns(left).drop(*odd)
+    return frame
 
 
 def _renamed_columns(frame: DataFrame, aliases: Aliases) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.engine.iceberg import IcebergTable
 from frazil.engine.partition import partition_json
-from frazil.engine.schema import alignment, hidden_columns, schema_of, told_ids, told_keys, unchanged
+from frazil.engine.schema import Doubt, alignment, filled, hidden_columns, schema_of, told_ids, told_keys, unchanged
 from frazil.engine.staging_faults import REQUIRED_NULL
 from frazil.engine.table_columns import keys_of, require_distinct, require_own_names, with_room
 from frazil.engine.types import require_writable
@@ -35,6 +35,7 @@ from frazil.model.evolution import (
 )
 from frazil.model.evolving import DroppedColumns, SchemaEvolution
 from frazil.model.hidden import DELETE, ERROR, IGNORE, OP, UNCHANGED
+from frazil.model.refusals import refused_casts, surplus, without
 from frazil.model.sink import PartitionStrategy, SinkSpec
 from frazil.model.types import StructType, Type, schema_json
 
@@ -142,14 +143,21 @@ def fit_of(
     met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame, sink), ids, known)
     if last is not None and last.met == met:
         return last
-    require_distinct(data)
     following = _following(table, sink, sink_id, met)
     wanted = _with_declared(evolved(have, (*_by_aliases(sink), *following.renames)), sink.declared_schema)
-    incoming = admitted(wanted, with_room(data, sink, [column.name for column in wanted.fields]), sink)
-    changes: tuple[TableChange, ...] = changes_for(have, incoming, _rules(table, sink, nulls, following))
+    row_by_row = sink.error_handling is not OnError.STOP
+    refused = surplus(wanted, data, sink.extra_columns, sink.schema_evolution) if row_by_row else ()
+    taken = without(data, [one.path for one in refused])
+    require_distinct(taken)
+    incoming = admitted(wanted, with_room(taken, sink, [column.name for column in wanted.fields]), sink)
+    rules = _rules(table, sink, nulls, following)
+    changes: tuple[TableChange, ...] = changes_for(have, incoming, rules)
     schema = evolved(have, changes)
     require_writable(schema, table.format_version)
-    require_casts(schema, data, sink)
+    if row_by_row:
+        refused += refused_casts(schema, taken, sink)
+    else:
+        require_casts(schema, data, sink)
     if changes:
         require_own_names(schema)
         require_distinct(schema)
@@ -159,6 +167,9 @@ def fit_of(
     had = tuple(renamed(name, changes) for name in table.identifier_fields)
     keys = keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
+    given = {column.name for column in taken.fields}
+    required = [column.name for column in schema.fields if column.required and not rules.partial]
+    lacking = [name for name in (*keys, *required) if name not in given] if rejects else []
     compared = keys or tuple(name for columns in sink.replace_by for name in columns)
     gone = functions.col(OP) == DELETE if OP in met.hidden and not keys else None
     aligned = alignment(
@@ -172,6 +183,8 @@ def fit_of(
         needed=keys or [column.name for column in schema.fields if column.required and column.name in compared],
         excused=gone,
         ignored=functions.col(OP) == IGNORE if OP in met.hidden else None,
+        lacking=lacking,
+        doubts=[Doubt(filled(data, one.path), one.code, one.text) for one in refused],
     )
     kept = ColumnIds(columns_property(sink_id), following.known, following.new)
     news = kept if following.new or following.known != known_from_json(known) else None
@@ -257,7 +270,8 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following
         # Files are read for this: it is asked for where columns may be dropped.
         compared=frozenset(renamed(name, renames) for name in table.compared_columns) if drops else frozenset(),
         nulls=nulls,
-        row_by_row=sink.error_handling in (OnError.DEAD_LETTER, OnError.COLUMNS),
+        row_by_row=sink.error_handling is not OnError.STOP,
+        rejects=sink.error_handling is OnError.DEAD_LETTER,
         # Where there are no rows yet, there is nothing to keep.
         partial=sink.partial_updates and not table.holds_no_files,
         renames=following.renames,

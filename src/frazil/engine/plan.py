@@ -22,13 +22,14 @@ from frazil.engine.table_columns import frame_schema, key_columns
 from frazil.errors import Retryable
 from frazil.model.commit import Position, SinkState
 from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
+from frazil.model.origins import source_columns
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.plan import PipelinePlan, PlannedColumn, planned_columns
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import schema_json
 from frazil.sources import open_source
-from frazil.sources.base import Slice, Source
+from frazil.sources.base import Inferring, Slice, Source
 
 CATALOG_TABLE = "iceberg_tables"
 
@@ -108,6 +109,9 @@ def _of_source(
     start = state.end if state else None
     if state is not None and start is not None:
         require_same_source(state, source.fingerprint, pipeline.sink_id)
+    if isinstance(source, Inferring) and table is not None:
+        expected = source_columns(table.schema, sink.change_format, pipeline.transforms)
+        source.expect(expected, exactly=sink.strict_casting)
     ahead = look(source, start, sink.rows_per_batch)
     total = source.total_rows(start)
     frame = None if ahead.rows is None else sink_rows(ahead.rows, sink, pipeline.transforms)

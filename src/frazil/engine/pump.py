@@ -20,16 +20,20 @@ from frazil.engine.part import Part
 from frazil.engine.route import RoutedWriter
 from frazil.engine.schema import data_columns
 from frazil.engine.writer import SinkWriter
-from frazil.errors import ConfigError, Retryable
+from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.commit import Position
+from frazil.model.dead_letters import OnError
 from frazil.model.events import Lagged, Listener, SourceFailed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import Behind, Several, Slice, Source, is_away
+from frazil.sources.base import Behind, Inferring, Several, Slice, Source, is_away
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
 # What a row takes in a file, as long as no commit has told.
 ROW_BYTES = 100.0
+# So many rows, none of which tells the columns of a table, are no accident.
+ROWS_TO_TELL = 10_000
+_TELLS_TOO_LITTLE = ("no-columns", "key-missing", "partition-column", "sort-column", "column-missing", "transform-column")
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Pump:
         self._position: Position | None = None
         self._lag_told: float | None = None
         self._row_bytes = ROW_BYTES
+        self._further = 0
         self.totals = Totals()
 
     def run(self, stop: threading.Event, *, once: bool) -> Totals:
@@ -108,7 +113,7 @@ class Pump:
         sink = self._writer.sink
         self._require_spark()  # a source that is looked at without Spark would wait for rows for ever
         self._tell_lag()
-        part = self._plan(sink.rows_planned(self._row_bytes))
+        part = self._plan(sink.rows_planned(self._row_bytes) + self._further)
         if part is None:
             if once or self._source.finished(self._position):
                 return True
@@ -122,9 +127,10 @@ class Pump:
             stop.wait(min(self._source.poll_seconds, remaining))
             return False
         with self._turns:
-            rows = self._write(part)
+            rows = self._write(part, once)
         if rows is None:
-            self._require_kept(once)
+            if part.rows == 0:
+                self._require_kept(once)
             stop.wait(self._source.poll_seconds)
             return False
         self._flushed = self._clock()
@@ -177,14 +183,19 @@ class Pump:
                 "Kafka is start_offset: earliest.",
             )
 
-    def _write(self, part: Slice) -> int | None:
+    def _write(self, part: Slice, once: bool) -> int | None:
         """How many rows were read; None when there is nothing to make a table of."""
         frames = self._read(part)
         if not self._writer.ready:
             (frame,) = frames
             if part.rows == 0 and not data_columns(frame):
                 return None
-            state = self._writer.ensure(frame)
+            try:
+                state = self._writer.ensure(frame)
+            except FrazilError as error:
+                if not self._looks_further(part, error, once):
+                    raise
+                return None
             if state is not None and state.end != part.start:
                 # Somebody made the table and wrote to this sink since it was looked for: go on from there.
                 self._position = state.end
@@ -201,6 +212,19 @@ class Pump:
             self.totals.rows += written.counts.written
         return written.counts.read
 
+    def _looks_further(self, part: Slice, error: FrazilError, once: bool) -> bool:
+        """Whether records that a table cannot be made of are looked at again with those that come after them.
+
+        Where bad records are kept apart, the first one of a source does not stop it. How many are enough to know better is
+        bounded; and a run that ends when nothing is left has nothing to wait for.
+        """
+        apart = self._writer.sink.error_handling is OnError.DEAD_LETTER and error.code in _TELLS_TOO_LITTLE
+        if not apart or part.rows is None or part.rows >= ROWS_TO_TELL or (once and not part.full):
+            return False
+        self._listen(Waiting(self._name, part.rows))
+        self._further = max(part.rows, self._further) * 2
+        return True
+
     def _tell_lag(self) -> None:
         now = self._clock()
         if not isinstance(self._source, Behind) or (self._lag_told is not None and now - self._lag_told < LAG_SECONDS):
@@ -210,6 +234,8 @@ class Pump:
         self._listen(Lagged(self._name, lag.rows, lag.bytes, lag.seconds))
 
     def _read(self, part: Slice) -> Sequence[DataFrame]:
+        if isinstance(self._source, Inferring) and (columns := self._writer.source_columns) is not None:
+            self._source.expect(columns, exactly=self._writer.sink.strict_casting)
         if isinstance(self._writer, RoutedWriter) and isinstance(self._source, Several):
             return self._source.read_each(part)
         return (self._source.read(part),)

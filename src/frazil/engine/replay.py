@@ -31,6 +31,7 @@ from frazil.model.commit import Position, RowCounts, position
 from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
+from frazil.model.types import StructType
 from frazil.sources import rereader
 
 SUFFIX = "/replay"
@@ -86,7 +87,7 @@ def replay(pipeline: PipelineSpec, settings: Settings, where: str | None, *, rea
     _require_replayable(pipeline)
     spark = start_spark([pipeline], settings)
     session = session_for(spark, catalog_settings(pipeline.sink))
-    reread = rereader(pipeline.source, session, each=pipeline.sink.route is not None)
+    reread = rereader(pipeline.source, session, each=pipeline.sink.route is not None, exactly=pipeline.sink.strict_casting)
     letters = letters_sink(pipeline.sink)
     lake = Lake(session, letters.catalog.name, letters.catalog.address)
     nothing = Replayed(pipeline.name, letters.full_name, 0, done=really)
@@ -153,7 +154,7 @@ class _Replay:
     session: SparkSession
     writer: SinkWriter | RoutedWriter
     letters: str
-    reread: Callable[[DataFrame], Sequence[DataFrame]]
+    reread: Callable[[DataFrame, StructType | None], Sequence[DataFrame]]
 
     def run(self, wanted: str) -> RowCounts | None:
         """Finishes what was cut off, or replays the letters that are wanted."""
@@ -163,14 +164,14 @@ class _Replay:
         box = writer.letters
         assert isinstance(box, LetterBox), "the sink keeps dead letters"
         if not writer.ready:  # a table that takes its columns from the first rows
-            (rows,) = self.reread(self.session.table(self.letters).where(wanted))
+            (rows,) = self.reread(self.session.table(self.letters).where(wanted), writer.source_columns)
             writer.ensure(rows)
         if state is not None and before is not None and writer.unfinished is None and not box.cleared(state.batch):
             self._clear(box, Chosen.at(before))  # of one that was cut off before it came to this
         chosen = self._choose(box, wanted) if writer.unfinished is None else Chosen.at(writer.unfinished)
         if chosen is None:
             return None
-        done = writer.write_each(self.reread(self._chosen(chosen)), Part(SOURCE, before, chosen.position))
+        done = writer.write_each(self.reread(self._chosen(chosen), writer.source_columns), Part(SOURCE, before, chosen.position))
         self._clear(box, chosen)
         return done.counts
 

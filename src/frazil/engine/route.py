@@ -16,25 +16,30 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.util import inheritable_thread_target
 
 from frazil.engine.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
 from frazil.engine.held import Held
 from frazil.engine.part import Part
-from frazil.engine.schema import data_columns
+from frazil.engine.schema import data_columns, error_of
 from frazil.engine.shape import Tally
 from frazil.engine.sorting import Piece, Sorter
 from frazil.engine.stager import Explain
+from frazil.engine.write import is_extra
 from frazil.engine.writer import Prepared, SinkWriter
-from frazil.errors import FrazilError, Halted
+from frazil.errors import ConfigError, DataError, FrazilError, Halted
+from frazil.model.changes import ChangeFormat
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.dead_letters import LETTERS, OnError
 from frazil.model.events import Committed, Listener
+from frazil.model.hidden import ERROR
+from frazil.model.origins import source_columns
 from frazil.model.route import RouteSpec
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
+from frazil.model.types import Column, StructType, Type
 
 
 @dataclass
@@ -48,6 +53,17 @@ class Batch:
     by_table: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
     posted: bool = False
     read: int = 0
+
+    def turn_away(self, rows: DataFrame, error: FrazilError, lock: threading.Lock) -> None:
+        """The rows of a table that cannot be made are letters."""
+        wrong = error_of("route", error.code, functions.lit(error.message))
+        counts = rows.agg(functions.count(functions.lit(1)).alias("rows"), functions.count_if(is_extra(rows)).alias("extra"))
+        found = counts.first()
+        assert found is not None, "an aggregate has a row"
+        count, extra = int(found["rows"]), int(found["extra"])
+        with lock:
+            self.misfits += (Rejected(rows.withColumn(ERROR, wrong), "", count),)
+            self.unrouted += RowCounts(count - extra, 0, dead_lettered=count, extra=extra)
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -76,6 +92,7 @@ class RoutedWriter:
         self.name, self.sink, self.sink_id = name, sink, sink_id
         self._route: RouteSpec = sink.route
         self._session = session
+        self._transforms = transforms
         self._listen = listen
         self._home = SinkWriter(session, sink.home, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
         self.letters: LetterBox | None = None
@@ -101,6 +118,17 @@ class RoutedWriter:
     def ready(self) -> bool:
         """The home is made when the sink is opened."""
         return self._home.ready
+
+    @property
+    def source_columns(self) -> StructType | None:
+        """The columns of all tables that are open, as the source has them, but for those whose types differ."""
+        tables = [writer.source_columns for writer in self._tables.values() if writer.ready]
+        kinds: dict[str, set[Type]] = {}
+        for column in (column for table in tables if table is not None for column in table.fields):
+            kinds.setdefault(column.name, set()).add(column.type)
+        same = {name: next(iter(types)) for name, types in kinds.items() if len(types) == 1}
+        columns = StructType(tuple(Column(name, kind) for name, kind in same.items()))
+        return source_columns(columns, ChangeFormat.ROWS, self._transforms)
 
     @property
     def held(self) -> Held:
@@ -179,14 +207,16 @@ class RoutedWriter:
             pieces = []
             for frame, tally in zip(frames, tallies, strict=True):
                 whole = with_record(frame) if self.letters is not None else frame
-                rows = at_hand.enter_context(_at_hand(self._sorter.routed(whole, tally)))
+                rows = at_hand.enter_context(_at_hand(self._sorter.routed(whole, tally, proven=bool(self._tables))))
                 pieces.append(self._sorter.sorted(rows, explain))
             names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
             misfits = tuple(one for piece in pieces for one in self._sorter.misfits(piece))
             unrouted = sum((piece.found.unrouted for piece in pieces), RowCounts(0, 0))
             self._batch = Batch(part, lead, misfits, unrouted)
+            names = self._usable(names, pieces, self._batch)
             self._introduce(names)
             done = self._write_tables(pieces, names, self._batch, explain)
+            unrouted = self._batch.unrouted
             total = sum((one.counts for one in done), unrouted)
         reshaped = RowCounts(0, 0)
         for piece, tally in zip(pieces, tallies, strict=True):
@@ -222,6 +252,21 @@ class RoutedWriter:
         self._listen(told(unrouted))
         return told(total)
 
+    def _usable(self, names: Sequence[str], pieces: Sequence[Piece], batch: Batch) -> list[str]:
+        """The tables but for those that a record has named first, and that this sink cannot write to: their rows are letters."""
+        listed = {f"{self.sink.namespace}.{self._route.table_of(value)}" for value in self._route.tables}
+        known = {*(self.state.followers if self.state is not None else ()), *listed, *self._tables}
+        usable = []
+        for name in names:
+            try:
+                if name not in known and self.letters is not None:
+                    self._make(name).open(claim=False, make=False)
+            except (ConfigError, DataError, Halted) as error:
+                batch.turn_away(_rows_of(pieces, name), error, self._lock)
+            else:
+                usable.append(name)
+        return usable
+
     def _introduce(self, names: Sequence[str]) -> None:
         """Writes tables down at home before they get anything, so that the next start looks into them."""
         state = self.state
@@ -253,13 +298,19 @@ class RoutedWriter:
         done: list[Committed] = []
 
         def stage(name: str) -> None:
-            own = [rows for piece in pieces if (rows := piece.of(name)) is not None] or [pieces[0].none()]
-            whole = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), own)
+            whole = _rows_of(pieces, name)
             writer = self._tables[name]
             others = [piece.unfilled(name) for piece in pieces if name in piece.found.tables]
             unfilled = frozenset.intersection(*others) if others else frozenset(data_columns(whole))
             if not writer.ready:
-                writer.ensure(whole, unfilled=unfilled)
+                try:
+                    writer.ensure(whole, unfilled=unfilled)
+                except (ConfigError, DataError) as error:
+                    if self.letters is None:
+                        raise
+                    # A record that names a new table does not stop those of the others when it cannot be made.
+                    batch.turn_away(whole, error, self._lock)
+                    return
             count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)
             part = replace(batch.part, rows=count).following(writer.state, batch.lead)
             prepared = writer.stage(whole, part, explain, unfilled)
@@ -336,6 +387,12 @@ class RoutedWriter:
         with ThreadPoolExecutor(self._route.parallel) as pool:
             list(pool.map(inheritable_thread_target(self._session)(guarded), names))
         return failed
+
+
+def _rows_of(pieces: Sequence[Piece], name: str) -> DataFrame:
+    """The rows for a table, from all parts of a batch."""
+    own = [rows for piece in pieces if (rows := piece.of(name)) is not None] or [pieces[0].none()]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), own)
 
 
 def _first_of(names: Sequence[str], failed: Mapping[str, BaseException]) -> BaseException:

@@ -128,6 +128,36 @@ class Alignment:
     error: Column | None = None
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """Something that is wrong with the rows for which a condition holds, beside their values."""
+
+    holds: Column
+    code: str
+    text: str
+
+
+def filled(data: StructType, path: Sequence[str]) -> Column:
+    """Whether a row has a value at a path, within lists and maps in one of their elements."""
+    kind = next(column.type for column in data.fields if column.name == path[0])
+    return _filled(functions.col(quoted(path[0])), kind, path[1:])
+
+
+def _filled(value: Column, kind: Type, path: Sequence[str]) -> Column:
+    match kind:
+        case _ if not path:
+            return value.isNotNull()
+        case StructType():
+            inner = next(field.type for field in kind.fields if field.name == path[0])
+            return _filled(value.getField(path[0]), inner, path[1:])
+        case ListType():
+            return functions.exists(value, lambda item: _filled(item, kind.element, path[1:]))
+        case MapType():
+            return functions.exists(functions.map_values(value), lambda item: _filled(item, kind.value, path[1:]))
+        case _:
+            raise AssertionError("a path leads into what has parts")
+
+
 def alignment(
     data: StructType,
     table: StructType,
@@ -140,6 +170,8 @@ def alignment(
     needed: Collection[str] = (),
     excused: Column | None = None,
     ignored: Column | None = None,
+    doubts: Sequence[Doubt] = (),
+    lacking: Collection[str] = (),
 ) -> Alignment:
     """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
 
@@ -148,26 +180,29 @@ def alignment(
     left out, and may be there but for those that are ``needed``, in rows that are not ``excused``; nor is a column's value where
     ``unless`` says that it means nothing, as in a row that only deletes, nor that of a key in rows that are ``ignored``.
     ``hidden`` are the columns that the data has beside its own: a row that its source could not make anything of says so in one
-    of them.
+    of them. ``doubts`` are what else is wrong with rows, ``lacking`` columns that the data lacks and every row must have.
     """
     given = {column.name: column for column in data.fields}
     known = functions.col(ERROR) if ERROR in hidden else None
     names = [target.name for target in table.fields]
-    certain = not rejects or all(key in given and given[key].required for key in needed)
+    certain = not doubts and (not rejects or all(key in given and given[key].required for key in needed))
     if known is None and certain and [*given] == names and all(_fits(given[target.name], target) for target in table.fields):
         return Alignment(None)
-    if surplus := extra_paths(table, data):
+    if not doubts and (surplus := extra_paths(table, data)):
         _log.warning("columns that the table does not have are left out: %s", ", ".join(surplus))
     casting = Casting(options, collects=rejects or options.error_column is not None)
-    heed = _Heed(keys, needed if rejects else (), excused, unless, ignored, rejects, blank=not given)
+    heed = _Heed(keys, needed if rejects else (), lacking, excused, unless, ignored, rejects, blank=not given)
     columns = [_aligned_column(given.get(column.name), column, casting, heed) for column in table.fields]
     wrong = row_error(columns)
+    doubted = [functions.when(one.holds, error_of("cast", one.code, functions.lit(one.text))) for one in doubts]
     if rejects:
         found = functions.when(wrong.isNotNull(), error_of("cast", "value-not-convertible", wrong))
-        error = found if known is None else functions.coalesce(known, found)
+        error = functions.coalesce(*([] if known is None else [known]), *doubted, found)
         return Alignment(tuple(column.value.alias(column.name) for column in columns), error)
     values = {column.name: column.value for column in columns}
     if options.error_column is not None:
+        if doubted:
+            wrong = _text_or_null(functions.concat_ws(_BETWEEN, *(one["text"] for one in doubted), wrong))
         error = wrong if known is None else _text_or_null(functions.concat_ws(_BETWEEN, known["text"], wrong))
         values[options.error_column] = error
         if options.raw_column is not None:
@@ -222,6 +257,7 @@ class _Heed:
 
     keys: Collection[str]
     needed: Collection[str]
+    lacking: Collection[str]
     excused: Column | None
     unless: Callable[[str], Column] | None
     ignored: Column | None
@@ -232,7 +268,7 @@ class _Heed:
 
 def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Casting, heed: _Heed) -> Aligned:
     absent = functions.lit(None).cast(spark_type(target.type))
-    if source is None and not heed.blank:
+    if source is None and not heed.blank and target.name not in heed.lacking:
         return Aligned(target.name, absent)
     given = absent if source is None else functions.col(quoted(target.name))
     source = source or TableColumn(target.name, target.type)

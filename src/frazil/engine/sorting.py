@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, functions
@@ -27,6 +27,8 @@ ROUTE = f"{HIDDEN}route"
 
 # As many values as a person wants to see.
 _SHOWN = 5
+# As long as the name of a folder may be.
+_NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Found:
     broken: int = 0
     records: int = 0
     lost: int = 0
+    ambiguous: frozenset[str] = frozenset()
+    """Those of the values without a table that would share one with another value."""
 
     @property
     def misfits(self) -> int:
@@ -93,9 +97,9 @@ class Sorter:
     seen: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The values that were met so far, by table."""
 
-    def routed(self, frame: DataFrame, tally: Tally) -> DataFrame:
-        """The rows as transforms leave them, each with the value that decides."""
-        frame = source_rows(frame, self.sink, self.transforms, tally)
+    def routed(self, frame: DataFrame, tally: Tally, *, proven: bool = False) -> DataFrame:
+        """The rows as transforms leave them, each with the value that decides. ``proven``: there are tables with such rows."""
+        frame = source_rows(frame, self.sink, self.transforms, tally, proven=proven)
         if OP in frame.columns:
             # What says nothing of a row is none of a table's, as a record that only lets Kafka forget a key.
             frame = tally.watch(frame, None).where(or_unread(frame, functions.col(OP) != IGNORE))
@@ -124,7 +128,13 @@ class Sorter:
             functions.lit(f"no table is known for the {self.route.decides}: "),
             functions.coalesce(functions.col(ROUTE), functions.lit("null")),
         )
-        stray = functions.when(lost, error_of("route", "route-unknown", text))
+        shared = functions.concat(
+            functions.lit(f"rows of another value of the {self.route.decides} are in the table that this one leads to: "),
+            functions.col(ROUTE),
+        )
+        stray = functions.when(functions.col(ROUTE).isin(*found.ambiguous), error_of("route", "route-ambiguous", shared)).when(
+            lost, error_of("route", "route-unknown", text)
+        )
         error = functions.coalesce(functions.col(ERROR), stray) if ERROR in rows.columns else stray
         return (Rejected(rows.withColumn(ERROR, error), "", found.misfits),)
 
@@ -145,6 +155,7 @@ class Sorter:
         filled: dict[str, frozenset[str]] = defaultdict(frozenset)
         strays: dict[str | None, int] = {}
         lost = 0
+        records_of: dict[str, int] = {}
         for row in counted:
             name = None if row["value"] is None else self._table_of(row["value"])
             if row["broken"] or name is None:
@@ -156,24 +167,37 @@ class Sorter:
             else:
                 table = f"{self.sink.namespace}.{name}"
                 tables[table][row["value"]] = int(row["count"])
+                records_of[row["value"]] = int(row["records"])
                 filled[table] |= {column for n, column in enumerate(names) if row[f"has{n}"]}
-        self._require_apart(tables)
+        ambiguous = self._told_apart(tables)
+        strays.update(ambiguous)
+        lost += sum(records_of[value] for value in ambiguous)
         broken = sum(int(row["count"]) for row in counted if row["broken"])
-        return Found(tables, filled, strays, broken, sum(int(row["records"]) for row in counted), lost)
+        whole = sum(int(row["records"]) for row in counted)
+        return Found(tables, filled, strays, broken, whole, lost, frozenset(ambiguous))
 
     def _table_of(self, value: str) -> str | None:
         """The name of a value's table. No value leads to the tables that are the sink's own."""
         name = self.route.table_of(value)
         namespace, letters = self.sink.letters_name
         own = {self.route.ledger_table.lower(), *([letters.lower()] if namespace == self.sink.namespace else [])}
-        return None if not name or name.lower() in own else name
+        return None if not name or name.lower() in own or not _may_be_a_table(name) else name
 
-    def _require_apart(self, tables: Mapping[str, Collection[str]]) -> None:
-        """Values that only become one name because characters of theirs are replaced are not meant for one table."""
+    def _told_apart(self, tables: dict[str, dict[str, int]]) -> dict[str, int]:
+        """Takes away values that share a table with another only because characters are replaced, with their numbers of rows.
+
+        The value that came first keeps the table; in one batch it is the one with the most rows.
+        """
+        apart: dict[str, int] = {}
         for table, values in tables.items():
-            self.seen[table].update(values)
-            met = sorted(self.seen[table])
-            if len(met) > 1 and any(name_of(value) != value and value not in self.route.tables for value in met):
+            listed = {value for value in values if value in self.route.tables}
+            first = self.seen[table] or listed or {max(sorted(values), key=lambda value: values[value])}
+            met = sorted({*self.seen[table], *values})
+            ambiguous = len(met) > 1 and any(name_of(value) != value and value not in self.route.tables for value in met)
+            if not ambiguous:
+                self.seen[table].update(values)
+                continue
+            if self.sink.on_error is not OnError.DEAD_LETTER:
                 shown = " and ".join(repr(value) for value in met[:_SHOWN])
                 raise DataError(
                     "route-ambiguous",
@@ -181,6 +205,13 @@ class Sorter:
                     "underscores.",
                     fix="Write all of these values into route.tables, each with its table, or with the same if that is meant.",
                 )
+            self.seen[table].update(value for value in values if value in first or value in listed)
+            apart |= {value: rows for value, rows in values.items() if value not in self.seen[table]}
+        for table, values in list(tables.items()):
+            tables[table] = {value: rows for value, rows in values.items() if value not in apart}
+            if not tables[table]:
+                del tables[table]
+        return apart
 
     def _refusal(self, rows: DataFrame, found: Found) -> DataError:
         if found.broken:
@@ -199,6 +230,11 @@ class Sorter:
             f"{found.misfits} rows belong to no table: by the {self.route.decides} their values are {shown}.",
             fix="Add them to route.tables, or set on_error: dead_letter to go on without such rows.",
         )
+
+
+def _may_be_a_table(name: str) -> bool:
+    """Whether a folder and an entry of a catalog can have such a name."""
+    return len(name.encode()) <= _NAME_BYTES and name.isprintable()
 
 
 def _deciding(frame: DataFrame, route: RouteSpec) -> Column:

@@ -76,9 +76,9 @@ class Stager:
         """Another batch begins. ``unfilled`` columns have no value in it, and are not added to the table."""
         self._seen, self._unfilled = None, unfilled
 
-    def shaped(self, frame: DataFrame, tally: Tally | None = None) -> DataFrame:
-        """The rows of the source as the sink's transforms make them."""
-        return sink_rows(frame, self._sink, self._transforms, tally)
+    def shaped(self, frame: DataFrame, tally: Tally | None = None, *, proven: bool = True) -> DataFrame:
+        """The rows of the source as the sink's transforms make them. ``proven``: there is a table that has such rows."""
+        return sink_rows(frame, self._sink, self._transforms, tally, proven=proven)
 
     def _filled(self, frame: DataFrame, table: IcebergTable) -> DataFrame:
         """The frame without columns that have no value in it and that the table does not have."""

@@ -10,22 +10,25 @@ from pyspark.sql import DataFrame
 from frazil.engine.schema import schema_of
 from frazil.errors import ConfigError, DataError, Halted
 from frazil.model.changes import Combine, CommitMode
+from frazil.model.coercion import ExtraColumns
+from frazil.model.dead_letters import OnError
 from frazil.model.evolution import optional
+from frazil.model.evolving import SchemaEvolution
+from frazil.model.refusals import METADATA_COLUMNS, surplus, without
 from frazil.model.sink import SinkSpec
 from frazil.model.types import NOT_KEYS, Column, Decimal, ListType, MapType, Primitive, StructType, Type
 
 # As many digits more as Spark gives to a sum.
 _MORE_DIGITS, _MOST_DIGITS = 10, 38
 
-_METADATA_COLUMNS = frozenset(
-    f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
-)
-
 
 def frame_schema(frame: DataFrame, sink: SinkSpec, unfilled: Collection[str] = ()) -> StructType:
     """The columns of a new table that is made for this data. None is required: that the first rows have no null is no promise."""
     schema = schema_of(frame)
     schema = StructType(tuple(column for column in schema.fields if column.name not in unfilled) or schema.fields)
+    if sink.error_handling is not OnError.STOP:
+        refused = surplus(StructType(()), schema, ExtraColumns.EVOLVE, SchemaEvolution.ADD_COLUMNS)
+        schema = without(schema, [one.path for one in refused])
     if not schema.fields:
         raise DataError(
             "no-columns",
@@ -54,7 +57,7 @@ def _wider(kind: Type) -> Type:
 
 def require_own_names(schema: StructType) -> None:
     """Iceberg has columns of its own, which Spark shows in every table: one with such a column could not be read."""
-    if taken := [column.name for column in schema.fields if column.name.lower() in _METADATA_COLUMNS]:
+    if taken := [column.name for column in schema.fields if column.name.lower() in METADATA_COLUMNS]:
         raise DataError(
             "column-reserved",
             f"Iceberg keeps these names for columns of its own: {', '.join(taken)}.",

@@ -82,6 +82,15 @@ def spark_type(kind: Type) -> spark.DataType:
             )
 
 
+def is_writable(kind: Type) -> bool:
+    """Whether Spark has a type for it."""
+    try:
+        spark_type(kind)
+    except ConfigError:
+        return False
+    return True
+
+
 def require_writable(schema: StructType, format_version: int) -> None:
     """A ConfigError when a table of this version and these columns could not be made or written."""
     for found in unwritable(schema, format_version):

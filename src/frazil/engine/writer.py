@@ -26,6 +26,7 @@ from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.dead_letters import OnError
 from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
+from frazil.model.origins import source_columns
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
@@ -84,6 +85,7 @@ class SinkWriter:
         self.sink_id = sink_id
         self.session = session
         self.unfinished: Position | None = None
+        self._transforms = transforms
         self._stager = Stager(sink, sink_id, transforms)
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
@@ -106,6 +108,12 @@ class SinkWriter:
             listen=lambda event: self.held.listen(event) if isinstance(event, CommitFailed | FencedOut) else None,
             sleep=self.held.sleep,
         )
+
+    @property
+    def source_columns(self) -> StructType | None:
+        """The columns of the table under the names that they have in the source; None as long as there is none."""
+        schema = self.held.table.schema if self.ready else self.sink.declared_schema
+        return None if schema is None else source_columns(schema, self.sink.change_format, self._transforms)
 
     @property
     def _awaits_keys(self) -> bool:
@@ -162,7 +170,7 @@ class SinkWriter:
     def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
         """The same for a table that takes its columns from the data, but for those that are not meant for it."""
         if not self.held.ready:
-            shaped_frame = self._stager.shaped(frame)
+            shaped_frame = self._stager.shaped(frame, proven=False)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
             schema = self.sink.declared_schema or frame_schema(shaped_frame, self.sink, unfilled - needed)
             self._take(self._created(schema, told_keys(shaped_frame, self.sink)), claim)

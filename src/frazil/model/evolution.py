@@ -104,6 +104,7 @@ class Rules:
     ``held``: paths of those that the table is partitioned or sorted by, or was; ``compared``: those that deletes of rows compare,
     which readers look up until the deletes are settled. ``nulls``: paths at which the data has nulls.
     ``row_by_row``: of rows whose values do not fit that is told, so that types which do not fit are no reason to stop.
+    ``rejects``: such rows are left out, so that it is no reason to stop either when the data lacks a required column.
     ``partial``: columns that the data lacks keep the values that they have.
     ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those that it has
     renamed and the table does not follow, by their new names.
@@ -118,6 +119,7 @@ class Rules:
     compared: frozenset[str] = frozenset()
     nulls: frozenset[str] = frozenset()
     row_by_row: bool = False
+    rejects: bool = False
     partial: bool = False
     renames: tuple[RenameColumn, ...] = ()
     apart: Mapping[str, str] = field(default_factory=dict)
@@ -138,10 +140,12 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
     kept = {column.name for column in table.fields} if rules.partial else set()
     # Where nothing is known of the data, as of messages that are all empty, its rows are looked at instead.
     absent = tuple(path for path in found.absent if path not in gone and path not in kept) if data.fields else ()
-    if refused := [path for path in absent if not rules.mode.widens or rules.insists_on(path)]:
+    insisted = [path for path in absent if not rules.mode.widens or rules.insists_on(path) or rules.rejects]
+    absent = tuple(path for path in absent if path not in insisted)
+    if insisted and not rules.rejects:
         raise DataError(
             "required-missing",
-            f"The data has no column {', '.join(repr(path) for path in refused)}, which the table requires.",
+            f"The data has no column {', '.join(repr(path) for path in insisted)}, which the table requires.",
             fix="Supply the column, or make it optional in the table, as schema_evolution: type_widen does if it is no key.",
         )
     widened = _widened(found.mismatched) if rules.mode.widens else ()

@@ -273,6 +273,13 @@ class MessageOptions(Model):
         return isinstance(self.format, Enveloped) and self.format.envelope is not None
 
     @property
+    def finds_columns(self) -> bool:
+        """Whether messages bring the columns of their values, so that nobody knows them beforehand."""
+        if isinstance(self.format, AvroFormat):
+            return self.format.schema_registry is not None and self.format.reader_schema is None
+        return isinstance(self.format, JsonFormat) and self.format.inference is not None
+
+    @property
     def tells_keys(self) -> bool:
         """Whether the key of a message tells by which columns its row is known."""
         return self.enveloped and isinstance(self.key_format, JsonFormat | AvroFormat | ProtobufFormat)

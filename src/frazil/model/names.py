@@ -1,8 +1,13 @@
-"""Names: which can be those of tables and namespaces, and which were probably meant by others."""
+"""Names: which tables and columns may have, how many columns there may be, and names that were probably meant by others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+NAME_LENGTH = 255
+"""How long the name of a column may be that data brings. Catalogs that keep columns take no longer ones."""
+MOST_COLUMNS = 2000
+"""How many columns, the fields of structs among them, are found in messages or added to a table because data has them."""
 
 # Catalogs make a folder of the name of a table or of a level of a namespace. A slash would begin another folder within it, and at
 # the others the libraries of object stores cut a location off.

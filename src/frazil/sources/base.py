@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from frazil.errors import FrazilError
 from frazil.model.commit import Position
 from frazil.model.discovery import OfferedTopic
+from frazil.model.types import StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,6 +116,17 @@ class Behind(Protocol):
 
     def lag(self, position: Position | None) -> Lag:
         """What is there after the position, or what is kept for the lack of one."""
+
+
+@runtime_checkable
+class Inferring(Protocol):
+    """A source that finds columns in its records."""
+
+    def expect(self, columns: StructType, *, exactly: bool) -> None:
+        """Tells which columns the table has, under the names that they have here: they come before anything that is found.
+
+        ``exactly``: values are to be of their types, and are not converted.
+        """
 
 
 @runtime_checkable

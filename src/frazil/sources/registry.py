@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from frazil.model.discovery import Discovery
     from frazil.model.pipeline import LetterTopic
+    from frazil.model.types import StructType
+    from frazil.sources.decode import Decoder
 
 
 def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
@@ -34,8 +36,13 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
     return posting(spec)
 
 
-def rereader(spec: SourceSpec, spark: SparkSession, *, each: bool) -> Callable[[DataFrame], Sequence[DataFrame]]:
-    """What makes of dead letters the rows that the source would make of their records now; ``each``: by topic."""
+def rereader(
+    spec: SourceSpec, spark: SparkSession, *, each: bool, exactly: bool
+) -> Callable[[DataFrame, StructType | None], Sequence[DataFrame]]:
+    """What makes of dead letters the rows that the source would make of their records now; ``each``: by topic.
+
+    It is given the letters, and the table's columns as the source has them; ``exactly``: values are not converted to their types.
+    """
     if isinstance(spec, PostgresCdcSource):
         raise ConfigError(
             "replay-impossible",
@@ -46,19 +53,26 @@ def rereader(spec: SourceSpec, spark: SparkSession, *, each: bool) -> Callable[[
         from frazil.sources.decode import decoder
         from frazil.sources.kafka.letters import by_topic, records_of
 
-        def reread(letters: DataFrame) -> Sequence[DataFrame]:
+        def reread(letters: DataFrame, columns: StructType | None) -> Sequence[DataFrame]:
             records = records_of(letters, by_time=spec.order == "time")
-            return [decoder(spec, spark).decode(one) for one in (by_topic(records) if each else (records,))]
+            parts = by_topic(records) if each else [records]
+            return [_expecting(decoder(spec, spark), columns, exactly).decode(one) for one in parts]
 
         return reread
     if isinstance(spec, PagesSource):
         from frazil.sources.decode import decoder
         from frazil.sources.pages.frame import messages_of
 
-        return lambda letters: (decoder(spec, spark).decode(messages_of(letters, spec)),)
+        return lambda letters, columns: (_expecting(decoder(spec, spark), columns, exactly).decode(messages_of(letters, spec)),)
     from frazil.sources.letters import rows_like
 
-    return lambda letters: (rows_like(letters, open_source(spec, spark)),)
+    return lambda letters, _columns: (rows_like(letters, open_source(spec, spark)),)
+
+
+def _expecting(decoder: Decoder, columns: StructType | None, exactly: bool) -> Decoder:
+    if columns is not None:
+        decoder.expect(columns, exactly=exactly)
+    return decoder
 
 
 def open_source(spec: SourceSpec, spark: SparkSession) -> Source:  # noqa: PLR0911 - one for each case

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from frazil.engine.coerce import Casting, converted
 from frazil.engine.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
 from frazil.engine.shape.expressions import require_sound, understood
+from frazil.engine.shape.odd import cleared, completed, leaves
 from frazil.engine.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
 from frazil.engine.shape.tally import Tally, Watch, unwatched
@@ -21,6 +22,7 @@ from frazil.engine.write.rows import UPDATE, envelopes, from_debezium, keys_told
 from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import CoercionOptions
+from frazil.model.dead_letters import OnError
 from frazil.model.hidden import DELETE, ERROR, HIDDEN, KEY_MARK, LEFT, OP, ORDER, UNCHANGED
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
@@ -51,14 +53,29 @@ _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
 def sink_rows(
-    frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec] = (), tally: Tally | None = None
+    frame: DataFrame,
+    sink: SinkSpec,
+    transforms: Sequence[TransformSpec] = (),
+    tally: Tally | None = None,
+    *,
+    proven: bool = False,
 ) -> DataFrame:
     """The source's rows as the sink's table is to hold them, with what they do to it."""
-    return with_operations(source_rows(frame, sink, transforms, tally), sink)
+    return with_operations(source_rows(frame, sink, transforms, tally, proven=proven), sink, proven=proven)
 
 
-def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], tally: Tally | None = None) -> DataFrame:
-    """The source's rows after all transforms, in order. With a tally the rows are counted that these take away and bring."""
+def source_rows(
+    frame: DataFrame,
+    sink: SinkSpec,
+    transforms: Sequence[TransformSpec],
+    tally: Tally | None = None,
+    *,
+    proven: bool = False,
+) -> DataFrame:
+    """The source's rows after all transforms, in order. With a tally the rows are counted that these take away and bring.
+
+    ``proven``: there is a table, so that these transforms have found their columns before, and a batch that lacks one is odd.
+    """
     watch = unwatched if tally is None else tally.watch
     frame = without_marks(frame, sink)
     relying: UnwrapDebezium | None = None
@@ -71,6 +88,8 @@ def source_rows(frame: DataFrame, sink: SinkSpec, transforms: Sequence[Transform
         else:
             if tells_changes(frame):
                 _require_for_changes(transform, sink)
+            if sink.error_handling is OnError.DEAD_LETTER:
+                frame = cleared(completed(frame, transform) if proven else frame, transform)
             frame = _apply(transform, following(frame, transform), watch)
     if relying is not None and data_columns(frame):
         _require_keys_of_the_sink(relying, frame, sink)
@@ -252,7 +271,7 @@ def _flatten(transform: Flatten, frame: DataFrame, _watch: Watch) -> DataFrame:
         if field.name.startswith(HIDDEN):
             columns.append(functions.col(field.name))
             continue
-        for part in _leaves((field.name,), field.dataType, transform.depth if field.name in chosen else 0):
+        for part in leaves((field.name,), field.dataType, transform.depth if field.name in chosen else 0):
             name = transform.separator.join(part.names)
             if (other := taken.setdefault(name.lower(), part)) is not part:
                 words = f"{other.path!r} and {part.path!r} would both become the column {name!r}"
@@ -275,14 +294,6 @@ def _structs(transform: Flatten, frame: DataFrame) -> set[str]:
         if not isinstance(found.kind, StructType):
             raise refusal(transform, ("fields", number), f"{name!r} is no struct: it is {found.kind.simpleString()}")
     return set(transform.fields)
-
-
-def _leaves(names: tuple[str, ...], kind: DataType, depth: int | None) -> Iterator[Spot]:
-    if not isinstance(kind, StructType) or depth == 0:
-        yield Spot(names, kind)
-        return
-    for field in kind.fields:
-        yield from _leaves((*names, field.name), field.dataType, None if depth is None else depth - 1)
 
 
 @_apply.register

@@ -25,6 +25,7 @@ from frazil.engine.types import iceberg_type
 from frazil.errors import ConfigError, DataError
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import Way, way
+from frazil.model.dead_letters import OnError
 from frazil.model.hidden import (
     CHANGES_MARK,
     DELETE,
@@ -55,6 +56,7 @@ _READS = ("r", "read")
 _IMAGES = ("before", "after", "key", "value")
 # Types of which texts are in the same order as their values, or that have none.
 _COMPARED_AS_TEXT = ("string", "uuid", "struct", "list", "map", "variant")
+_OTHER_NAME = "Give it another name, or a prefix where it comes from the message."
 # What Debezium's envelopes have beside the images of the row. A column of another name was added to the envelope.
 _ENVELOPE = frozenset(["before", "after", "op", "source", "ts_ms", "ts_us", "ts_ns", "transaction"])
 
@@ -64,11 +66,13 @@ def is_extra(frame: DataFrame) -> Column:
     return functions.coalesce(functions.col(EXTRA), functions.lit(False)) if EXTRA in frame.columns else functions.lit(False)
 
 
-def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+def with_operations(frame: DataFrame, sink: SinkSpec, *, proven: bool = False) -> DataFrame:
     """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for.
 
-    Plain rows have gone through :func:`without_marks` before.
+    Plain rows have gone through :func:`without_marks` before. ``proven``: there is a table that has such rows.
     """
+    if proven and sink.error_handling is OnError.DEAD_LETTER:
+        frame = _completed(frame, sink)
     frame = _operations(frame, sink)
     if sink.change_format is not ChangeFormat.ROWS:
         frame = _without_marks(frame, sink)
@@ -76,9 +80,35 @@ def with_operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     new[sink.time_column] = functions.current_timestamp()
     named = {name: column for name, column in new.items() if name is not None}
     for name in named:
-        if name in frame.columns:
-            raise ConfigError("column-exists", f"The column {name!r}, which the sink adds, is in the data already.")
+        for taken in [column for column in data_columns(frame) if column.lower() == name.lower()]:
+            frame = set_aside(frame, sink, taken, f"The column {taken!r}, which the sink adds, is in the data already.")
     return frame.withColumns(named) if named else frame
+
+
+def _completed(frame: DataFrame, sink: SinkSpec) -> DataFrame:
+    """The frame with null for columns that the sink's options need and no record of the batch has."""
+    needed = {ChangeFormat.DEBEZIUM: ("op", "before", "after"), ChangeFormat.TOMBSTONES: ("key", "value")}
+    named = (*needed.get(sink.change_format, ()), *sink.order_by, *([sink.op_field] if sink.op_field else []))
+    if not data_columns(frame) or "payload" in frame.columns:
+        return frame
+    if sink.change_format is ChangeFormat.DEBEZIUM and "op" not in frame.columns:
+        text = functions.lit("the record is no change of Debezium: it has no `op`")
+        frame = with_error(frame, error_of("decode", "debezium-envelope", text))
+    lacking = [name for name in named if name not in frame.columns and name.partition(".")[0] not in frame.columns]
+    return frame.withColumns({name.partition(".")[0]: functions.lit(None).cast("string") for name in lacking})
+
+
+def set_aside(frame: DataFrame, sink: SinkSpec, name: str, why: str, *, fix: str = "") -> DataFrame:
+    """The frame without a column that has the name of another. Rows with a value there are bad, where such are kept apart."""
+    if sink.error_handling is not OnError.DEAD_LETTER:
+        raise ConfigError("column-exists", why, fix=fix)
+    there = functions.col(quoted(name)).isNotNull()
+    return with_error(frame, functions.when(there, error_of("transform", "column-exists", functions.lit(why)))).drop(name)
+
+
+def with_error(frame: DataFrame, wrong: Column) -> DataFrame:
+    """The frame with what is wrong with its rows, unless that is known of something else already."""
+    return frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), wrong) if ERROR in frame.columns else wrong)
 
 
 def without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
@@ -230,7 +260,7 @@ def _with_faults(frame: DataFrame, wrong: Sequence[Column | None]) -> DataFrame:
         return frame
     text = row_error([Aligned("", error, error) for error in errors])
     fault = functions.when(text.isNotNull(), error_of("cast", "value-not-convertible", text))
-    return frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), fault) if ERROR in frame.columns else fault)
+    return with_error(frame, fault)
 
 
 def envelopes(frame: DataFrame) -> DataFrame:
@@ -267,8 +297,8 @@ def from_debezium(
     if missing := [key for key, name in found.items() if name is None]:
         known = ", ".join(fields)
         raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
+    frame = _with_others_apart(frame, sink, fields, added or ())
     others = {name: functions.col(quoted(name)) for name in data_columns(frame) if name not in _ENVELOPE} | dict(added or {})
-    _require_apart(others, fields)
     (before, wrong_before), (after, wrong_after) = (_image(frame, name, fields, sink) for name in ("before", "after"))
     empty = functions.col("op").isNull() & before.isNull() & after.isNull()
     frame = _with_op(frame, functions.col("op"), sink, nothing=empty)
@@ -317,11 +347,22 @@ def from_debezium(
     return frame.select(*rows, *map(quoted, others), *kept, *hidden)
 
 
-def _require_apart(others: Iterable[str], fields: Iterable[str]) -> None:
+def _with_others_apart(frame: DataFrame, sink: SinkSpec, fields: Iterable[str], added: Iterable[str]) -> DataFrame:
+    """The frame without columns beside the envelope that have the name of one in the rows. Those that are added must not."""
+    if both_have := _also_in(fields, added):
+        raise ConfigError("column-exists", _taken(both_have[0]), fix=_OTHER_NAME)
+    for name in _also_in(fields, [name for name in data_columns(frame) if name not in _ENVELOPE]):
+        frame = set_aside(frame, sink, name, _taken(name), fix=_OTHER_NAME)
+    return frame
+
+
+def _also_in(fields: Iterable[str], names: Iterable[str]) -> list[str]:
     taken = {field.lower() for field in fields}
-    if both_have := [name for name in others if name.lower() in taken]:
-        words = f"The column {both_have[0]!r}, which was added to Debezium's envelopes, is in their rows already."
-        raise ConfigError("column-exists", words, fix="Give it another name, or a prefix where it comes from the message.")
+    return [name for name in names if name.lower() in taken]
+
+
+def _taken(name: str) -> str:
+    return f"The column {name!r}, which was added to Debezium's envelopes, is in their rows already."
 
 
 def _wrong_values(before: Mapping[str, Column], after: Mapping[str, Column], keys: Sequence[str], sink: SinkSpec) -> list[Column]:

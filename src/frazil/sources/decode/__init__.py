@@ -19,6 +19,7 @@ from frazil.model.format import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from frazil.model.types import StructType
     from frazil.sources.decode.parts import Format
 
 __all__ = ["Decoder", "decoder"]
@@ -36,6 +37,9 @@ class Decoder(Protocol):
 
     def check(self) -> None:
         """Raises a FrazilError when something that the format needs cannot be had."""
+
+    def expect(self, columns: StructType, *, exactly: bool) -> None:
+        """The columns that the table has, under the names that they have here: they come before those that are found."""
 
 
 def decoder(spec: FormatSpec | MessageOptions, spark: SparkSession) -> Decoder:

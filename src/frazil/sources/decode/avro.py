@@ -21,6 +21,7 @@ from frazil.engine.avro import from_avro
 from frazil.errors import ConfigError
 from frazil.model.format import AvroFormat
 from frazil.model.hidden import HIDDEN
+from frazil.model.types import StructType as TableStruct
 from frazil.sources.decode.branches import Branch, merged_branches
 from frazil.sources.decode.connect import (
     Entries,
@@ -36,8 +37,8 @@ from frazil.sources.decode.connect import (
     without_meaning,
 )
 from frazil.sources.decode.debezium import changes
-from frazil.sources.decode.parts import column, fault, fault_of, field, first_fault
-from frazil.sources.decode.registry import Registry
+from frazil.sources.decode.parts import column, expected_schema, fault, fault_of, field, first_fault, name_trouble
+from frazil.sources.decode.registry import Registry, SchemaBroken
 from frazil.sources.failures import is_sparks, one_line
 
 _ID = f"{HIDDEN}schema_id"
@@ -69,6 +70,7 @@ class Avro:
         self._registry = Registry(spec.schema_registry) if spec.schema_registry is not None else None
         self._long_ids = spec.schema_registry is not None and spec.schema_registry.api == "apicurio"
         self._schemas: dict[int, _Schema] = {}
+        self._expected: StructType | None = None
         self._reader = self._own(spec.reader_schema, "reader_schema") if spec.reader_schema is not None else None
         given = _given_schema(spec)
         self._given = self._own(given, "schema") if given is not None else None
@@ -77,6 +79,10 @@ class Avro:
         """The registry must answer."""
         if self._registry is not None:
             self._registry.check()
+
+    def expect(self, columns: TableStruct, *, exactly: bool) -> None:  # noqa: ARG002 - schemas tell the types
+        """Fields of messages with several schemas have the names of these."""
+        self._expected = expected_schema(columns)
 
     def parse(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """Records become structs; anything else is a column `value`."""
@@ -106,7 +112,7 @@ class Avro:
             if not schema.trouble:
                 frame, branch = self._branch(frame, f"{into}_{one}", schema, body, column(_ID) == one)
                 branches.append(branch)
-        merged, branches = merged_branches(frame, branches, into)
+        merged, branches = merged_branches(frame, branches, into, self._expected)
         told = [
             (given.isNull(), sf.lit(None)),
             (sf.octet_length(given) == 0, fault("avro-empty", "the message is empty")),
@@ -130,7 +136,10 @@ class Avro:
         """The schema with an id, or None when the registry does not know it; that is asked again in the next batch."""
         if number not in self._schemas:
             assert self._registry is not None
-            text = self._registry.avro_schema(number)
+            try:
+                text = self._registry.avro_schema(number)
+            except SchemaBroken as error:
+                return _Schema(trouble=str(error))
             if text is None:
                 return None
             self._schemas[number] = self._prepared(json.loads(text))
@@ -147,7 +156,11 @@ class Avro:
         return schema
 
     def _prepared(self, schema: Any) -> _Schema:
-        text = json.dumps(with_end(narrowed(schema)))
+        try:
+            text = json.dumps(with_end(narrowed(schema)))
+            node = avro_node(schema, {}, truncate=self._truncate)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return _Schema(trouble=f"it is no Avro schema: {error!r}")
         try:
             probe = self._spark.range(0).select(from_avro(sf.lit(b""), text, _PERMISSIVE).alias("one"))
             outer = probe.schema["one"].dataType
@@ -156,7 +169,7 @@ class Avro:
                 raise
             return _Schema(trouble=one_line(error))
         kind = outer["v"].dataType if isinstance(outer, StructType) else None
-        return _Schema(text, kind, avro_node(schema, {}, truncate=self._truncate))
+        return _Schema(text, kind, node, trouble=name_trouble(kind))
 
     def _branch(self, frame: DataFrame, name: str, schema: _Schema, body: Column, when: Column) -> tuple[DataFrame, Branch]:
         reader = self._reader

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from frazil.engine.common_type import common_decimal, common_type
-from frazil.sources.decode.parts import column, fault, field, fields_of, first_fault, packed
+from frazil.sources.decode.parts import column, fault, field, fields_of, first_fault, name_trouble, packed
 
 _EXACT = 2**53
 """Up to here every integer is a double of its own."""
@@ -37,36 +37,67 @@ class Branch:
     fault: Column
 
 
-def merged_branches(frame: DataFrame, branches: Sequence[Branch], into: str) -> tuple[DataFrame, list[Branch]]:
+def merged_branches(
+    frame: DataFrame, branches: Sequence[Branch], into: str, expected: StructType | None = None
+) -> tuple[DataFrame, list[Branch]]:
     """The frame with a struct of all branches' fields. Of a type that differs the wider one counts, or text.
 
-    A value that the wider one has no room for is a fault of its message: the branches come back with it.
+    A value that the wider one has no room for is a fault of its message: the branches come back with it. So is a field that is
+    spelled otherwise than in the table, ``expected``, or in an earlier branch, or that has parts where the table's has none.
     """
     merged: dict[str, DataType] = {}
+    wanted = {one.name: one.dataType for one in expected.fields} if expected is not None else {}
+    spelled = {name.lower(): name for name in wanted}
+    odd: dict[str, list[str]] = {}
     for branch in branches:
         for one in fields_of(frame, branch.name):
-            merged[one.name] = _common(merged[one.name], one.dataType) if one.name in merged else one.dataType
+            common = _common(merged[one.name], one.dataType) if one.name in merged else one.dataType
+            other_name = spelled.setdefault(one.name.lower(), one.name) != one.name
+            if other_name or not _alike(wanted.get(one.name), one.dataType) or name_trouble(common, top=False):
+                odd.setdefault(branch.name, []).append(one.name)
+            else:
+                merged[one.name] = common
     if not merged:
         return frame.withColumn(into, sf.when(sf.lit(False), packed([]))), list(branches)
     whole = sf.lit(None).cast(StructType([StructField(name, kind) for name, kind in merged.items()]))
     told = []
     for branch in reversed(branches):
-        own = {one.name: one.dataType for one in fields_of(frame, branch.name)}
+        strange = odd.get(branch.name, [])
+        own = {one.name: one.dataType for one in fields_of(frame, branch.name) if one.name not in strange}
         value = column(branch.name)
         parts = [
             (as_type(field(value, name), own[name], kind) if name in own else sf.lit(None).cast(kind)).alias(name)
             for name, kind in merged.items()
         ]
         wide = {name: lost for name in own if (lost := _too_wide(field(value, name), own[name], merged[name])) is not None}
-        fits = reduce(Column.__and__, [~lost for lost in wide.values()], value.isNotNull())
+        held = {name: field(value, name).isNotNull() for name in strange}
+        fits = reduce(Column.__and__, [~lost for lost in (*wide.values(), *held.values())], value.isNotNull())
         whole = sf.when(branch.when, sf.when(fits, sf.struct(*parts))).otherwise(whole)
-        told.append(replace(branch, fault=first_fault([(branch.fault.isNotNull(), branch.fault), *_faults(wide)])))
+        told.append(
+            replace(branch, fault=first_fault([(branch.fault.isNotNull(), branch.fault), *_faults(wide), *_strange(held)]))
+        )
     return frame.withColumn(into, whole), told[::-1]
 
 
 def _faults(wide: Mapping[str, Column]) -> list[tuple[Column, Column]]:
     words = "has an integer beyond 2^53, and other messages of the batch have it as a double, which would round it"
     return [(lost, fault("number-rounded", f"the field {name!r} {words}")) for name, lost in wide.items()]
+
+
+def _alike(wanted: DataType | None, own: DataType) -> bool:
+    """Whether values of a type can go where the table has another; a struct, a list or a map goes into a text as well."""
+    match wanted:
+        case StructType() | MapType():
+            return isinstance(own, StructType | MapType)
+        case ArrayType():
+            return isinstance(own, ArrayType)
+        case _:
+            return True
+
+
+def _strange(held: Mapping[str, Column]) -> list[tuple[Column, Column]]:
+    words = "is spelled otherwise, or has other parts, than the table or other messages have it"
+    return [(there, fault("field-differs", f"the field {name!r} {words}")) for name, there in held.items()]
 
 
 def _too_wide(value: Column, own: DataType, kind: DataType) -> Column | None:

@@ -1,37 +1,70 @@
 """Columns found in JSON messages: what a batch has, and how the columns that are known grow by it.
 
-A type that was found once stays, since a table's column keeps its type as well. What comes later and does not fit is a bad
-message. Within the batch that shows a column first, types are merged as Spark merges them: integers and fractions are doubles,
-anything else that differs becomes text.
+What the table has comes first: its spelling of a name is the right one, and its types say as what a value is best read. Of names
+that are new the first spelling counts. A type that was found once stays. What comes later and does not fit is a bad message.
+Within the batch that shows a column first, types are merged as Spark merges them: integers and fractions are doubles, anything
+else that differs becomes text.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
+    DateType,
     DecimalType,
     DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
     NullType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
     VariantType,
 )
 
 from frazil.model.hidden import HIDDEN
+from frazil.model.names import MOST_COLUMNS, NAME_LENGTH
+
+Path = tuple[str | None, ...]
+"""The names that lead to a key; None stands for the elements of a list."""
 
 BIG_INTEGER = DecimalType(38, 0)
+EXACT_NUMBER = DecimalType(38, 18)
+"""What holds every long, and fractions beside them. Of a large integer a double would lose digits."""
+DEEPEST = 30
+"""How many levels of objects and lists become structs and lists. What is below stays JSON, as text."""
 
-_OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
+_PART = re.compile(r"`(?:[^`]|``)*`|OBJECT<|ARRAY<|>|[^`<>OA]+|.", re.DOTALL)
+_NESTED = (StructType, ArrayType, MapType)
+_IN_JSON = (BooleanType, LongType, DoubleType, StringType)
+_MOMENTS = (DateType, TimestampType, TimestampNTZType)
 
 
 def parse_found(text: str) -> DataType:
-    """The type that Spark tells of variants, which calls a struct an object."""
-    return DataType.fromDDL(_OBJECT.sub(lambda match: "STRUCT<" if match[0] == "OBJECT<" else match[0], text))
+    """The type that Spark tells of variants, which calls a struct an object. Below the deepest level all is a variant."""
+    made, depth = [], 0
+    for match in _PART.finditer(text):
+        part = match[0]
+        opens = part in ("OBJECT<", "ARRAY<")
+        if opens and depth == DEEPEST:
+            made.append("VARIANT")
+        elif depth < DEEPEST or (depth == DEEPEST and not opens):
+            made.append("STRUCT<" if part == "OBJECT<" else part)
+        depth += 1 if opens else -1 if part == ">" else 0
+    return DataType.fromDDL("".join(made))
+
+
+def _first_by_name(names: Sequence[str]) -> str:
+    return min(names)
 
 
 @dataclass(frozen=True)
@@ -39,74 +72,167 @@ class Known:
     """The columns that were found so far, and the keys that cannot become columns."""
 
     schema: StructType = field(default_factory=StructType)
-    refused: tuple[str, ...] = ()
+    refused: tuple[Path, ...] = ()
 
-    def grown(self, found: StructType, *, nulls_are_text: bool = False) -> Known:
-        """With what a batch has."""
-        fields = {one.name: one.dataType for one in self.schema.fields}
-        spelled = {name.lower(): name for name in fields}
-        refused = []
+    def grown(
+        self,
+        found: StructType,
+        expected: StructType | None = None,
+        *,
+        first: Callable[[Sequence[str]], str] = _first_by_name,
+        exactly: bool = False,
+        nulls_are_text: bool = False,
+    ) -> Known:
+        """With what a batch has. ``expected`` are the table's columns; ``first`` tells which of several spellings came first.
+
+        ``exactly``: a value must be of the table's type, where JSON has such values.
+        """
+        growth = _Growth(MOST_COLUMNS - _count(self.schema), first, exactly=exactly, nulls_are_text=nulls_are_text)
+        schema = growth.struct(self.schema, expected, found, ())
+        return Known(schema, tuple(growth.refused))
+
+
+class _Growth:
+    """Puts what is known, what the table has and what a batch has together; ``refused`` are the keys that find no place."""
+
+    def __init__(
+        self, room: int, first: Callable[[Sequence[str]], str], *, exactly: bool = False, nulls_are_text: bool = False
+    ) -> None:
+        self.refused: list[Path] = []
+        self._room = room
+        self._first = first
+        self._exactly = exactly
+        self._nulls_are_text = nulls_are_text
+
+    def struct(self, known: StructType | None, expected: StructType | None, found: StructType, path: Path) -> StructType:
+        """The fields that are known, and those that are found."""
+        fields = {one.name: one.dataType for one in known.fields} if known is not None else {}
+        wanted = {one.name: one.dataType for one in expected.fields} if expected is not None else {}
+        spelled = {name.lower(): name for name in (*fields, *wanted)}
+        spellings: dict[str, list[StructField]] = {}
         for one in found.fields:
-            name = one.name
-            if not name or name.lower().startswith(HIDDEN) or spelled.get(name.lower(), name) != name:
-                refused.append(name)
-            elif (kind := _merged(fields.get(name), one.dataType, nulls_are_text=nulls_are_text)) is not None:
-                fields[name] = kind
-                spelled[name.lower()] = name
-        return Known(StructType([StructField(name, kind) for name, kind in fields.items()]), tuple(refused))
-
-
-def _merged(known: DataType | None, found: DataType, *, nulls_are_text: bool) -> DataType | None:
-    match known, found:
-        case None, _:
-            return _settled(found, nulls_are_text=nulls_are_text)
-        case StructType(), StructType():
-            if not _distinct([*known.names, *(name for name in found.names if name not in known.names)]):
-                return known
-            merged = {one.name: one.dataType for one in known.fields}
-            for one in found.fields:
-                kind = _merged(merged.get(one.name), one.dataType, nulls_are_text=nulls_are_text)
+            spellings.setdefault(one.name.lower(), []).append(one)
+        for lower, several in spellings.items():
+            names = [one.name for one in several]
+            right = spelled.get(lower) or (names[0] if len(names) == 1 else self._first(names))
+            for one in several:
+                new = one.name not in fields and one.name not in wanted
+                if one.name != right or not _may_be_a_name(one.name, path) or (new and self._room <= 0):
+                    self.refused.append((*path, one.name))
+                    continue
+                kind = self._kind(fields.get(one.name), wanted.get(one.name), one.dataType, (*path, one.name))
                 if kind is not None:
-                    merged[one.name] = kind
-            return StructType([StructField(name, kind) for name, kind in merged.items()])
-        case ArrayType(), ArrayType():
-            element = _merged(known.elementType, found.elementType, nulls_are_text=nulls_are_text)
-            return ArrayType(element or known.elementType)
+                    self._room -= new
+                    fields[one.name] = kind
+        return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+    def _kind(self, known: DataType | None, expected: DataType | None, found: DataType, path: Path) -> DataType | None:
+        if expected is not None:
+            return self._toward(known, expected, found, path)
+        match known, found:
+            case None, _:
+                return self._settled(found)
+            case StructType(), StructType():
+                return self.struct(known, None, found, path)
+            case ArrayType(), ArrayType():
+                element = self._kind(known.elementType, None, found.elementType, (*path, None))
+                return ArrayType(element or known.elementType)
+            case _:
+                return known
+
+    def _toward(  # noqa: PLR0911 - one for each case
+        self, known: DataType | None, expected: DataType, found: DataType, path: Path
+    ) -> DataType | None:
+        """As what values are read that go into a column of this type: each is then looked at by itself.
+
+        A value that is not like the others of its column must not decide on how these are read.
+        """
+        match expected, found:
+            case _, NullType():
+                return known or self._settled(found)
+            case StructType(), StructType():
+                return self.struct(known if isinstance(known, StructType) else None, expected, found, path)
+            case MapType(), StructType():
+                entries = StructType([StructField(name, expected.valueType) for name in found.names])
+                return self.struct(known if isinstance(known, StructType) else None, entries, found, path)
+            case ArrayType(), ArrayType():
+                before = known.elementType if isinstance(known, ArrayType) else None
+                element = self._kind(before, expected.elementType, found.elementType, (*path, None))
+                return None if element is None else ArrayType(element)
+            case _ if self._exactly and isinstance(expected, _IN_JSON):
+                return expected
+            case _, VariantType() if isinstance(expected, _MOMENTS) and known is not None:
+                return known  # numbers and texts both may tell a moment, and which of them do was seen before
+            case ((IntegerType() | LongType()), (DoubleType() | DecimalType())) if found != BIG_INTEGER:
+                return EXACT_NUMBER
+            case DecimalType(), DoubleType() | DecimalType():
+                return StringType()
+            case _:
+                return self._settled(found)
+
+    def _settled(self, found: DataType) -> DataType | None:  # noqa: PLR0911 - one for each case
+        """The type of a column with such values. None when there was nothing but null, which says nothing."""
+        match found:
+            case NullType():
+                return StringType() if self._nulls_are_text else None
+            case StructType():
+                if not _distinct(found.names) or _count(found) > self._room:
+                    return StringType()
+                fields = {one.name: self._settled(one.dataType) for one in found.fields}
+                made = [StructField(name, kind) for name, kind in fields.items() if kind is not None]
+                self._room -= len(made)
+                return StructType(made) if made else self._settled(NullType())
+            case ArrayType():
+                element = self._settled(found.elementType)
+                return None if element is None else ArrayType(element)
+            case DecimalType():
+                # Fractions have no common scale; as in Spark's own reader they are doubles. Integers stay exact.
+                return BIG_INTEGER if found.scale == 0 else DoubleType()
+            case VariantType():
+                return StringType()
+            case _:
+                return found
+
+
+def _may_be_a_name(name: str, path: Path) -> bool:
+    return 0 < len(name) <= NAME_LENGTH and (bool(path) or not name.lower().startswith(HIDDEN))
+
+
+def _count(kind: DataType) -> int:
+    """How many columns there are, the fields of structs among them."""
+    match kind:
+        case StructType():
+            return sum(1 + _count(one.dataType) for one in kind.fields)
+        case ArrayType():
+            return _count(kind.elementType)
         case _:
-            return known
+            return 0
 
 
 def merged_types(known: DataType, found: DataType) -> DataType:
     """A known type with the fields that another has beside."""
-    return _merged(known, found, nulls_are_text=False) or known
+    return _Growth(MOST_COLUMNS, _first_by_name)._kind(known, None, found, ()) or known
 
 
-def _settled(found: DataType, *, nulls_are_text: bool) -> DataType | None:  # noqa: PLR0911 - one for each case
-    """The type of a column with such values. None when there was nothing but null, which says nothing."""
-    match found:
-        case NullType():
-            return StringType() if nulls_are_text else None
-        case StructType():
-            if not _distinct(found.names):
-                return StringType()
-            fields = {one.name: _settled(one.dataType, nulls_are_text=nulls_are_text) for one in found.fields}
-            made = [StructField(name, kind) for name, kind in fields.items() if kind is not None]
-            return StructType(made) if made else _settled(NullType(), nulls_are_text=nulls_are_text)
-        case ArrayType():
-            element = _settled(found.elementType, nulls_are_text=nulls_are_text)
-            return None if element is None else ArrayType(element)
-        case DecimalType():
-            # Fractions have no common scale; as in Spark's own reader they are doubles. Integers stay exact.
-            return BIG_INTEGER if found.scale == 0 else DoubleType()
-        case VariantType():
-            return StringType()
+def likeness(known: DataType | None, expected: DataType | None) -> DataType | None:
+    """What values of a batch are to be like: the table's type, or the one that is known. A map is an object, as JSON has it."""
+    match expected, known:
+        case StructType(), StructType():
+            kinds = {one.name: one.dataType for one in known.fields}
+            wanted = {one.name: one.dataType for one in expected.fields}
+            both = {name: likeness(kinds.get(name), wanted.get(name)) for name in {**kinds, **wanted}}
+            return StructType([StructField(name, kind) for name, kind in both.items() if kind is not None])
+        case MapType(), _:
+            return StructType([])
+        case None, _:
+            return known
         case _:
-            return found
+            return expected
 
 
 def _distinct(names: list[str]) -> bool:
-    """Whether Spark can tell fields of these names apart."""
-    return all(names) and len({name.lower() for name in names}) == len(names)
+    """Whether Spark can tell fields of these names apart, and all may have them."""
+    return all(0 < len(name) <= NAME_LENGTH for name in names) and len({name.lower() for name in names}) == len(names)
 
 
 def carrier(known: DataType, found: DataType | None) -> DataType:

@@ -27,9 +27,9 @@ from frazil.sources.decode.branches import Branch, merged_branches
 from frazil.sources.decode.connect import Node, carrier_of, connect_node, is_plain, meant, without_meaning
 from frazil.sources.decode.debezium import changes, envelope_columns, with_one_row_type
 from frazil.sources.decode.declared import Declared
-from frazil.sources.decode.infer import Known, carrier
-from frazil.sources.decode.objects import ObjectReader, Reading, found_in, message_text
-from frazil.sources.decode.parts import column, fault, fault_of, first_fault
+from frazil.sources.decode.infer import Known, Path, carrier, likeness
+from frazil.sources.decode.objects import Found, ObjectReader, Reading, first_spelling, found_in, message_text
+from frazil.sources.decode.parts import column, expected_schema, fault, fault_of, first_fault, name_trouble
 
 _PAYLOAD = "payload"
 _SCHEMA = f"{HIDDEN}schema"
@@ -47,6 +47,8 @@ class Json:
         self._spec = spec
         self._root = _PAYLOAD if spec.unwrap else ""
         self._known: Known | None = None
+        self._expected: StructType | None = None
+        self._exactly = False
         self._embedded: dict[str, Node | None] = {}
         self._objects = ObjectReader()
         self._settled: tuple[StructType, Declared] | None = None
@@ -74,27 +76,47 @@ class Json:
     def check(self) -> None:
         """Nothing is needed."""
 
+    def expect(self, columns: TableStruct, *, exactly: bool) -> None:
+        """The columns that are found have the names of these, and are read as what fits their types."""
+        self._expected, self._exactly = expected_schema(columns), exactly
+
     def _found(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         sampling = self._spec.inference is Inference.SAMPLE
-        found = StructType([])
+        found = Found(StructType([]))
         if self._known is None or not sampling:
-            before = self._known or Known()
-            found = found_in(frame, source, self._root, before.schema)
-            known = before.grown(found, nulls_are_text=sampling)
+            found, known = self._grown(frame, source, nulls_are_text=sampling)
             if self._spec.envelope:
                 known = Known(with_one_row_type(known.schema), known.refused)
             # A batch without a single object teaches nothing.
             if known.schema.fields or not sampling:
                 self._known = known
         known = self._known or Known()
-        types = {one.name: one.dataType for one in found.fields}
+        types = {one.name: one.dataType for one in found.schema.fields}
         reading = StructType([StructField(f.name, carrier(f.dataType, types.get(f.name))) for f in known.schema.fields])
-        frame = self._objects.read(frame, source, into, Reading(reading, known.schema, self._root, known.refused))
+        frame = self._objects.read(frame, source, into, Reading(reading, known.schema, self._root, known.refused, found.deep))
         if not known.schema.fields:
             return frame
         if self._settled is None or self._settled[0] != known.schema:
             self._settled = (known.schema, Declared.of(iceberg_schema(known.schema).fields))
         return self._settled[1].convert(frame, into, _CODE)
+
+    def _grown(self, frame: DataFrame, source: str, *, nulls_are_text: bool) -> tuple[Found, Known]:
+        """What the batch has, and what is known with it. Messages that are refused for their keys bring no columns."""
+        before, root = self._known or Known(), self._root
+        like = likeness(before.schema, self._expected)
+        refused: tuple[Path, ...] = ()
+        while True:
+            found = found_in(frame, source, root, like, refused)
+            known = before.grown(
+                found.schema,
+                self._expected,
+                first=lambda names: first_spelling(frame, source, root, names),
+                exactly=self._exactly,
+                nulls_are_text=nulls_are_text,
+            )
+            if not known.refused:
+                return found, Known(known.schema, refused)
+            refused += known.refused
 
     def _told(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """Each message is read by the schema inside it. Few differ, so that their texts are collected first."""
@@ -110,7 +132,7 @@ class Json:
             frame, branch = self._branch(frame, source, name, node, sf.col(_SCHEMA) == told)
             branches.append(branch)
             spare += [name, fault_of(name)]
-        own, branches = merged_branches(frame, branches, into)
+        own, branches = merged_branches(frame, branches, into, self._expected)
         unknown = first_fault(
             [
                 (column(source).isNull(), sf.lit(None)),
@@ -145,9 +167,11 @@ class Json:
     def _node(self, text: str) -> Node | None:
         if text not in self._embedded:
             try:
-                self._embedded[text] = connect_node(json.loads(text), truncate=self._spec.nanoseconds == "truncate")
-            except (ValueError, KeyError, TypeError, AttributeError):
+                node = connect_node(json.loads(text), truncate=self._spec.nanoseconds == "truncate")
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 self._embedded[text] = None
+            else:
+                self._embedded[text] = None if name_trouble(carrier_of(node)) else node
         return self._embedded[text]
 
 

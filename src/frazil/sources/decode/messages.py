@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, MapType, NumericType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StructField, StructType
 
 from frazil.engine.coerce import JSON_OPTIONS
 from frazil.errors import ConfigError
 from frazil.model.format import BytesFormat, MessageOptions, Metadata, RawFormat, StringFormat
 from frazil.model.hidden import CHANGES_MARK, ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
-from frazil.sources.decode.parts import Format, column, fault, fault_of, field, fields_of, first_fault, utf8
+from frazil.model.types import StructType as TableStruct
+from frazil.sources.decode.parts import Expecting, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
 
 _VALUE, _KEY = f"{HIDDEN}value_read", f"{HIDDEN}key_read"
 _NESTED = (StructType, ArrayType, MapType)
@@ -35,6 +36,14 @@ class Messages:
             if one is not None:
                 one.check()
 
+    def expect(self, columns: TableStruct, *, exactly: bool) -> None:
+        """The table's columns; those of a value are inside it where a row is a key and a value."""
+        if not isinstance(self._value, Expecting):
+            return
+        kind = next((one.type for one in columns.fields if one.name == "value"), None) if self._options.key_and_value else columns
+        if isinstance(kind, TableStruct):
+            self._value.expect(kind, exactly=exactly)
+
     def decode(self, frame: DataFrame) -> DataFrame:
         """The rows of a frame of records, one each. Hidden columns are kept; a bad record has its fault in one of them."""
         hidden = [name for name in frame.columns if name.startswith(HIDDEN)]
@@ -46,7 +55,9 @@ class Messages:
         if self._key is not None:
             frame = self._key.parse(frame, "key", _KEY)
         frame = frame.withColumn(ERROR, self._error(frame, hidden))
-        for name in (_VALUE, _KEY) if self._key is not None else ():
+        clashes = not self._options.key_and_value and self._clashing(frame)
+        fallible = [_VALUE, _KEY] if self._key is not None else [_VALUE] if clashes else []
+        for name in fallible:
             frame = frame.withColumn(name, sf.when(column(ERROR).isNull(), column(name)))
         columns = self._pair() if self._options.key_and_value else self._flat(frame)
         if columns:
@@ -84,6 +95,8 @@ class Messages:
                 nobody = column("value").isNull() & column("key").isNull()
                 told.append(first_fault([(nobody, fault("message-empty", "the record has neither a key nor a value"))]))
             told.append(first_fault(self._misfits(frame)))
+        if not self._options.key_and_value:
+            told.append(first_fault(self._clashes(frame)))
         if not self._enveloped and not self._options.key_and_value and self._tombstones == "error":
             absent = column(_VALUE).isNull() & column(fault_of(_VALUE)).isNull()
             told.append(first_fault([(absent, fault("message-empty", "the record has no value"))]))
@@ -93,7 +106,8 @@ class Messages:
         return {"key": column(_KEY), "value": column(_VALUE)}
 
     def _flat(self, frame: DataFrame) -> dict[str, Column]:
-        columns = {one.name: field(column(_VALUE), one.name) for one in fields_of(frame, _VALUE)}
+        clashing = self._clashing(frame)
+        columns = {one.name: field(column(_VALUE), one.name) for one in fields_of(frame, _VALUE) if one.name not in clashing}
         for one in self._key_fields(frame):
             name = (self._options.key_prefix or "") + one.name
             if name not in columns:
@@ -111,16 +125,47 @@ class Messages:
         made: dict[str, tuple[Column, Column]] = {}
         for one in self._key_fields(frame):
             name = (self._options.key_prefix or "") + one.name
-            if name not in kinds:
+            if name not in kinds or self._is_apart(one, kinds[name]):
                 continue
-            # Only a key with fields can be a part of the value: `value` of a text is the name of nothing.
-            alone = isinstance(self._options.key_format, StringFormat | BytesFormat)
-            nested = one.dataType != kinds[name] and any(isinstance(kind, _NESTED) for kind in (one.dataType, kinds[name]))
-            if self._options.key_prefix or alone or nested:
-                raise _exists(name, "key_prefix")
             given = field(column(_KEY), one.name)
             made[name] = (given, given if one.dataType == kinds[name] else given.try_cast(kinds[name]))
         return made
+
+    def _is_apart(self, key: StructField, value: DataType) -> bool:
+        """Whether a field of the key cannot stand in for the value's field of its name."""
+        # Only a key with fields can be a part of the value: `value` of a text is the name of nothing.
+        alone = isinstance(self._options.key_format, StringFormat | BytesFormat)
+        nested = key.dataType != value and any(isinstance(kind, _NESTED) for kind in (key.dataType, value))
+        return bool(self._options.key_prefix) or alone or nested
+
+    def _clashing(self, frame: DataFrame) -> dict[str, str]:
+        """The fields of the value that have the name of a column beside it, each with the option that names that one.
+
+        Where the fields are declared that is a mistake in the declaration; where messages bring them, one of the message.
+        """
+        prefix = self._options.key_prefix or ""
+        keys = {f"{prefix}{one.name}".lower(): one for one in self._key_fields(frame)}
+        found: dict[str, str] = {}
+        for one in fields_of(frame, _VALUE):
+            key = keys.get(one.name.lower())
+            if key is not None and (f"{prefix}{key.name}" != one.name or self._is_apart(key, one.dataType)):
+                found[one.name] = "key_prefix"
+            if one.name.lower() in self._metadata_names:
+                found[one.name] = "metadata_prefix"
+        if found and not self._options.finds_columns:
+            raise _exists(*next(iter(found.items())))
+        return found
+
+    def _clashes(self, frame: DataFrame) -> Iterator[tuple[Column, Column]]:
+        for name, option in self._clashing(frame).items():
+            error = _exists(name, option)
+            yield field(column(_VALUE), name).isNotNull(), fault("column-exists", f"{error.message} {error.fix}")
+
+    @property
+    def _metadata_names(self) -> dict[str, Metadata]:
+        """The columns of what a record has beside its value, in lower case."""
+        prefix = "kafka_" if self._options.metadata_prefix is None else self._options.metadata_prefix
+        return {f"{prefix}{one.value}".lower(): one for one in self._options.metadata}
 
     def _misfits(self, frame: DataFrame) -> Iterator[tuple[Column, Column]]:
         """Keys whose fields are to stand in for the value's, and are no values of their types."""

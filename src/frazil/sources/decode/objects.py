@@ -9,7 +9,7 @@ That is slow, and nearly all messages are plain: a quick reader takes those firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -32,11 +32,11 @@ from pyspark.sql.types import (
 
 from frazil.engine.json_rows import json_rows
 from frazil.model.hidden import HIDDEN
-from frazil.sources.decode.infer import parse_found
+from frazil.sources.decode.infer import Path, parse_found
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, utf8
 
 _PLAIN, _REST = (f"{HIDDEN}{name}" for name in ("plain", "rest"))
-_TEXT, _READ, _DOCUMENT, _FOUND = (f"{HIDDEN}{name}" for name in ("text", "read", "document", "found"))
+_TEXT, _READ, _DOCUMENT, _FOUND, _DEEP = (f"{HIDDEN}{name}" for name in ("text", "read", "document", "found", "deep"))
 _VALUE, _END, _CORRUPT = "v", f"{HIDDEN}end", f"{HIDDEN}corrupt"
 _OPTIONS = {
     "mode": "PERMISSIVE",
@@ -44,6 +44,8 @@ _OPTIONS = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
+MOST_LEVELS = 200
+"""How many levels of objects and lists a message may have whose columns are to be found."""
 _BOM = "\ufeff"
 _INFERENCE = ("spark.sql.variant.allowDuplicateKeys", "spark.sql.caseSensitive")
 
@@ -60,12 +62,22 @@ class Reading:
     """How objects are read: ``carrier`` is what Spark's parser makes, ``wanted`` what it is for.
 
     ``root`` is the key of the object that counts, or empty for the message itself; ``refused`` are keys that cannot be columns.
+    ``deep``: some messages may be nested so deeply that nothing was found out about them.
     """
 
     carrier: StructType
     wanted: StructType
     root: str = ""
-    refused: tuple[str, ...] = ()
+    refused: tuple[Path, ...] = ()
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """The fields that objects have, and whether some are nested too deeply to be looked into."""
+
+    schema: StructType
+    deep: bool = False
 
 
 def message_text(source: Column) -> Column:
@@ -83,21 +95,80 @@ def document(text: Column, root: str) -> Column:
 
 
 def _path(root: str) -> str:
-    return f"$.{_VALUE}[0]" + (path_of(root)[1:] if root else "")
+    return f"$.{_VALUE}[0]" + (f"['{root}']" if root else "")
 
 
-def path_of(name: str) -> str:
-    """The JSON path of a key. Spark has no way to write one with both kinds of quotes."""
-    return f"$['{name}']" if "'" not in name else f'$["{name}"]'
-
-
-def found_in(frame: DataFrame, source: str, root: str, known: StructType) -> StructType:
-    """The fields that the objects of a frame have, merged. Reads the whole frame."""
-    text = message_text(column(source))
-    objects = frame.where(column(source).isNotNull()).where(text.startswith("{")).select(document(text, root).alias("v"))
+def found_in(frame: DataFrame, source: str, root: str, like: DataType | None, but: Sequence[Path] = ()) -> Found:
+    """The fields that the objects of a frame have, merged, but for objects with one of some keys. Reads the whole frame."""
     with _as_written(frame):
-        kind = _examined(objects if not root else objects.where(_is("OBJECT<")), known)
-    return kind if isinstance(kind, StructType) else StructType([])
+        objects = _objects(frame, source, root)
+        if root:
+            objects = objects.withColumn("v", sf.when(_is("OBJECT<"), sf.col("v")))
+        if but:
+            objects = objects.where(~_has_any(_entries(sf.col("v")), but))
+        row = objects.agg(sf.schema_of_variant_agg("v").alias("found"), sf.max("deep").alias("deep")).first()
+        assert row is not None, "an aggregate has a row"
+        kind = _resolved(objects, parse_found(row["found"]), like)
+    return Found(kind if isinstance(kind, StructType) else StructType([]), bool(row["deep"]))
+
+
+def _too_deep(text: Column) -> Column:
+    """Whether a message has so many levels of objects and lists that Spark cannot write their type down."""
+    several = sf.char_length(text) - sf.char_length(sf.translate(text, "{[", "")) > MOST_LEVELS
+    bare = sf.replace(sf.replace(text, sf.lit("\\\\"), sf.lit("")), sf.lit('\\"'), sf.lit(""))
+    brackets = sf.regexp_replace(sf.regexp_replace(bare, '"[^"]*"', ""), r"[^\[\]{}]", "")
+    start = sf.struct(sf.lit(0).alias("now"), sf.lit(0).alias("most"))
+
+    def step(levels: Column, bracket: Column) -> Column:
+        now = levels["now"] + sf.when(bracket.isin("{", "["), 1).otherwise(-1)
+        return sf.struct(now.alias("now"), sf.greatest(levels["most"], now).alias("most"))
+
+    levels = sf.aggregate(sf.split(brackets, ""), start, step, lambda levels: levels["most"])
+    return sf.coalesce(sf.when(several, levels > MOST_LEVELS), sf.lit(False))
+
+
+def first_spelling(frame: DataFrame, source: str, root: str, names: Sequence[str]) -> str:
+    """Which of several names came first. Reads the whole frame."""
+    known = ("timestamp", "topic", "partition", "offset")
+    place = [sf.col(name) for name in known if name in frame.columns] or [sf.lit(0).alias("nowhere")]
+    with _as_written(frame):
+        objects = _objects(frame, source, root, *place)
+        keys = sf.map_keys(_entries(sf.col("v")))
+        at = sf.struct(*place)
+        each = [sf.min(sf.when(sf.array_contains(keys, name), at)).alias(f"n{n}") for n, name in enumerate(names)]
+        row = objects.agg(*each).first()
+    assert row is not None, "an aggregate has a row"
+    return min(names, key=lambda name: (row[names.index(name)] is None, tuple(row[names.index(name)] or ()), name))
+
+
+def _objects(frame: DataFrame, source: str, root: str, *beside: Column) -> DataFrame:
+    text = message_text(column(source))
+    readable = text.startswith("{") & ~_half_characters(text)
+    whole = frame.where(column(source).isNotNull()).where(readable).withColumn(_DEEP, _too_deep(text))
+    return whole.select(sf.when(~sf.col(_DEEP), document(text, root)).alias("v"), sf.col(_DEEP).alias("deep"), *beside)
+
+
+def _entries(value: Column) -> Column:
+    """An object's keys, each with its value. Unlike paths these take any name, also one with quotes of both kinds."""
+    return sf.try_variant_get(value, "$", "map<string, variant>")
+
+
+def _has_any(entries: Column, paths: Sequence[Path]) -> Column:
+    """Whether an object has one of several keys."""
+    names = [path[0] for path in paths if len(path) == 1]
+    several = [sf.arrays_overlap(sf.map_keys(entries), sf.array(*map(sf.lit, names)))] if names else []
+    each = [*several, *(_has(sf.try_element_at(entries, sf.lit(path[0])), path[1:]) for path in paths if len(path) > 1)]
+    return reduce(Column.__or__, [sf.coalesce(one, sf.lit(False)) for one in each], sf.lit(False))
+
+
+def _has(value: Column, path: Path) -> Column:
+    """Whether there is something at the end of a path."""
+    if not path:
+        return value.isNotNull()
+    if path[0] is None:
+        items = sf.try_variant_get(value, "$", "array<variant>")
+        return sf.exists(items, lambda item: sf.coalesce(_has(item, path[1:]), sf.lit(False)))
+    return _has(sf.try_element_at(_entries(value), sf.lit(path[0])), path[1:])
 
 
 def _is(kind: str) -> Column:
@@ -118,10 +189,12 @@ def _resolved(variants: DataFrame, found: DataType, known: DataType | None) -> D
         case ArrayType(), VariantType():
             return _examined(variants.where(_is("ARRAY<")), known)
         case StructType(), StructType():
-            kinds = {one.name: one.dataType for one in known.fields}
+            kinds = {one.name: one.dataType for one in known.fields if isinstance(one.dataType, StructType | ArrayType)}
             return StructType(
                 [
-                    StructField(one.name, _resolved(_below(variants, one.name), one.dataType, kinds.get(one.name)))
+                    StructField(one.name, _resolved(_below(variants, one.name), one.dataType, kinds[one.name]))
+                    if one.name in kinds
+                    else one
                     for one in found.fields
                 ]
             )
@@ -133,7 +206,7 @@ def _resolved(variants: DataFrame, found: DataType, known: DataType | None) -> D
 
 
 def _below(variants: DataFrame, name: str) -> DataFrame:
-    return variants.select(sf.try_variant_get("v", path_of(name), "variant").alias("v"))
+    return variants.select(sf.try_element_at(_entries(sf.col("v")), sf.lit(name)).alias("v"))
 
 
 @contextmanager
@@ -172,7 +245,7 @@ class ObjectReader:
 def plain_rows(spark: SparkSession, source: str, reading: Reading) -> Column | None:
     """What the quick reader makes of messages, null where it leaves them. None where it cannot be used."""
     # It looks neither for keys that are refused nor into what stays a variant.
-    if reading.refused or has_variants(reading.wanted):
+    if reading.refused or reading.deep or has_variants(reading.wanted):
         return None
     return json_rows(spark, column(source), reading.carrier, reading.root)
 
@@ -247,18 +320,32 @@ def _faults(source: str, into: str, reading: Reading) -> Iterator[tuple[Column, 
     invalid = fault("json-malformed", sf.concat(sf.lit("not valid JSON: "), shown))
     yield _broken() & ~_well_formed(whole), invalid
     yield ~text.startswith("{"), fault("json-not-object", sf.concat(sf.lit("not a JSON object: "), shown))
+    if reading.deep:
+        yield _too_deep(text), fault("json-deep", f"objects and lists are nested more than {MOST_LEVELS} levels deep")
     yield _broken(), fault("json-type", _wrong_columns(into, reading))
     if reading.root:
         absent = sf.try_variant_get(whole, _path(reading.root), "variant").isNull()
         yield value.isNull() & absent, fault("json-envelope", f"the message has no {reading.root!r}")
     if reading.refused:
-        names = sf.array_intersect(sf.map_keys(found), sf.array(*map(sf.lit, reading.refused)))
-        words = sf.lit("keys that are empty, reserved, or another in upper case cannot be columns: ")
-        yield sf.size(names) > 0, fault("json-key", sf.concat(words, sf.array_join(names, ", ")))
+        yield _has_any(found, reading.refused), fault("json-key", _refused_keys(found, reading.refused))
     yield _half_characters(text), fault("json-unicode", "a text has half of a character (an unpaired surrogate)")
     if _floating(reading):
         told = _inexact(into, reading)
         yield _large(into, reading) & told.isNotNull(), fault("json-type", told)
+
+
+def _refused_keys(found: Column, refused: Sequence[Path]) -> Column:
+    """Those of the keys that a message has."""
+    words = sf.lit("keys that are empty, too long, too many, reserved, or another in upper case cannot be columns: ")
+    names = [path[0] for path in refused if len(path) == 1]
+    own = sf.array_intersect(sf.map_keys(found), sf.array(*map(sf.lit, names))) if names else sf.array().cast("array<string>")
+    inner = [
+        sf.when(_has_any(found, [path]), ".".join("element" if part is None else part for part in path))
+        for path in refused
+        if len(path) > 1
+    ]
+    shown = sf.array_compact(sf.concat(own, sf.array(*inner).cast("array<string>")))
+    return sf.concat(words, excerpt(sf.array_join(shown, ", ")))
 
 
 def _well_formed(whole: Column) -> Column:

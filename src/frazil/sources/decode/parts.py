@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from frazil.engine.schema import quoted, require_data
+from frazil.engine.types import is_writable, spark_type
 from frazil.model.hidden import ERROR_TYPE, HIDDEN
+from frazil.model.types import StructType as TableStruct
 
 STAGE = "decode"
 NOTHING = f"{HIDDEN}nothing"
@@ -31,6 +33,19 @@ class Format(Protocol):
 
     def check(self) -> None:
         """Raises a FrazilError when something that the format needs cannot be had."""
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A format that finds the columns of messages in them, or in what they name."""
+
+    def expect(self, columns: TableStruct, *, exactly: bool) -> None:
+        """The table's columns, under the names that they have here: they come before those that are found."""
+
+
+def expected_schema(columns: TableStruct) -> StructType:
+    """The table's columns as Spark has them, as far as it has such types."""
+    return StructType([StructField(one.name, spark_type(one.type)) for one in columns.fields if is_writable(one.type)])
 
 
 def fault_of(into: str) -> str:
@@ -84,6 +99,24 @@ def fields_of(frame: DataFrame, into: str) -> list[StructField]:
     found = [one for one in kind.fields if one.name != NOTHING] if isinstance(kind, StructType) else []
     require_data((one.name for one in found), "A message")
     return found
+
+
+def name_trouble(kind: DataType | None, *, top: bool = True) -> str:
+    """What is wrong with the names in a schema that a message brings; empty when nothing is."""
+    match kind:
+        case StructType():
+            names = [one.name.lower() for one in kind.fields]
+            if twice := [one.name for one in kind.fields if names.count(one.name.lower()) > 1]:
+                return f"fields have the same name, but for upper and lower case: {', '.join(twice)}"
+            if top and (taken := [one.name for one in kind.fields if one.name.lower().startswith(HIDDEN)]):
+                return f"names that begin with {HIDDEN} are frazil's own: {', '.join(taken)}"
+            return next(filter(None, (name_trouble(one.dataType, top=False) for one in kind.fields)), "")
+        case ArrayType():
+            return name_trouble(kind.elementType, top=False)
+        case MapType():
+            return name_trouble(kind.valueType, top=False)
+        case _:
+            return ""
 
 
 def utf8(source: Column) -> Column:

@@ -20,6 +20,12 @@ _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _APICURIO = "/apis/registry/v2"
 # What the other side of an encrypted connection says when it ends it, in the reasons of OpenSSL.
 _ALERT = "_ALERT_"
+# A message may have any number for an id: one that is out of range is as unknown as one that was never given out.
+_UNKNOWN = (400, 404, 422)
+
+
+class SchemaBroken(Exception):
+    """The registry has a schema under an id, and no message can be read by it, as things are."""
 
 
 class Registry:
@@ -35,7 +41,10 @@ class Registry:
         self._schemas: dict[int, str] = {}
 
     def avro_schema(self, number: int) -> str | None:
-        """The schema with an id, with everything that it refers to inside. None when the registry does not know it."""
+        """The schema with an id, with everything that it refers to inside. None when the registry does not know it.
+
+        Raises :class:`SchemaBroken` where something of it is missing: that may be put right, and is asked for again.
+        """
         if number not in self._schemas:
             found = self._by_apicurio(number) if self._own_calls else self._by_confluent(number)
             if found is None:
@@ -74,8 +83,11 @@ class Registry:
         if kind != "AVRO":
             return _unreadable(kind)
         known: dict[str, Any] = {}
-        self._collect(found, known)
-        return json.dumps(inlined(json.loads(found["schema"]), known))
+        try:
+            self._collect(found, known)
+            return json.dumps(inlined(json.loads(found["schema"]), known))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise SchemaBroken(f"it is no Avro schema: {error!r}") from error
 
     def _collect(self, found: Mapping[str, Any], known: dict[str, Any]) -> None:
         """The schemas that one refers to, by the name that it uses, those that they refer to first."""
@@ -84,11 +96,7 @@ class Registry:
                 continue
             version = self._ask(f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}")
             if version is None:
-                raise Retryable(
-                    "registry-reference",
-                    f"The registry has a schema that refers to {one['subject']!r}, version {one['version']}, and not that one.",
-                    fix="Register the schema that is referred to.",
-                )
+                raise SchemaBroken(f"it refers to {one['subject']!r}, version {one['version']}, which the registry does not have")
             self._collect(version, known)
             known[one["name"]] = json.loads(version["schema"])
 
@@ -106,7 +114,7 @@ class Registry:
                 return str(answer.read().decode())
         except HTTPError as error:
             with error:
-                if error.code == 404:
+                if error.code in _UNKNOWN:
                     return None
                 raise self._refusal(error.code) from error
         except (OSError, HTTPException, ValueError) as error:

@@ -15,6 +15,7 @@ from frazil.errors import FrazilError, Halted, Retryable
 from frazil.model.commit import Position
 from frazil.model.discovery import OfferedTopic
 from frazil.model.source import KafkaSource
+from frazil.model.types import StructType
 from frazil.sources.base import Lag, Slice
 from frazil.sources.decode import Decoder
 from frazil.sources.failures import asking_spark, one_line
@@ -52,6 +53,7 @@ class KafkaTopics:
         self._spark = spark
         self._make_decoder = decoders
         self._decoders: dict[str | None, Decoder] = {}
+        self._expected: tuple[StructType, bool] | None = None
         self._clock = clock
         # Consumers that Spark keeps under one name must have the same settings, and another source's may be others.
         self._readers = f"{spec.consumer_group or 'frazil'}-{uuid.uuid4().hex[:12]}"
@@ -199,11 +201,19 @@ class KafkaTopics:
             decoder = self._decoder(topic)
             return raw if decoder is None else decoder.decode(raw)
 
+    def expect(self, columns: StructType, *, exactly: bool) -> None:
+        """The table's columns come before those that are found in messages."""
+        self._expected = (columns, exactly)
+
     def _decoder(self, topic: str | None) -> Decoder | None:
         """The decoder of a topic, or of all: it remembers what it has met."""
         if self._make_decoder is not None and topic not in self._decoders:
             self._decoders[topic] = self._make_decoder()
-        return self._decoders.get(topic)
+        found = self._decoders.get(topic)
+        if found is not None and self._expected is not None:
+            columns, exactly = self._expected
+            found.expect(columns, exactly=exactly)
+        return found
 
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: offsets are counted as if each were a message."""

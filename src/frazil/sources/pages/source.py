@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frazil.errors import ConfigError, FrazilError, Halted
 from frazil.model.commit import Position
 from frazil.model.source import PagesSource
+from frazil.model.types import StructType
 from frazil.sources.base import Slice
 from frazil.sources.decode import decoder
 from frazil.sources.pages.frame import messages_in
@@ -73,6 +74,10 @@ class Pages:
     def poll_seconds(self) -> float:
         """As the source says."""
         return self._spec.poll_interval_secs
+
+    def expect(self, columns: StructType, *, exactly: bool) -> None:
+        """The table's columns come before those that are found in records."""
+        self._decoder.expect(columns, exactly=exactly)
 
     @property
     def _pager(self) -> Pager:
