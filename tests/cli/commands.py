@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,6 +62,16 @@ def frazil_process(*arguments: str | Path, cwd: Path, env: dict[str, str] | None
     """The installed command as a process of its own."""
     done = subprocess.run([FRAZIL, *map(str, arguments)], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def without_java(folder: Path) -> tuple[dict[str, str], Path]:
+    """An environment in which whoever starts a JVM, or looks for one, fails, and leaves a file."""
+    java, started = folder / "java-home" / "bin" / "java", folder / "java-started"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ntouch '{started}'\nexit 1\n")
+    java.chmod(0o755)
+    path = os.pathsep.join([str(java.parent), os.environ["PATH"]])
+    return {**os.environ, "JAVA_HOME": str(java.parent.parent), "PATH": path}, started
 
 
 def sql_pipeline(folder: Path, *options: str, rows: int = 1000, name: str = "frazil.yaml") -> Path:

@@ -9,8 +9,9 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog as PyIcebergRest
 
 from cli.answering import S3_DENIED, answering
-from cli.commands import Frazil, Outcome, everything_in, sink_file, sql_pipeline
+from cli.commands import Frazil, Outcome, everything_in, frazil_process, sink_file, sql_pipeline, without_java
 from cli.tables import make_table, sqlite_catalog
+from services.kafka import Kafka
 from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
 
@@ -229,6 +230,55 @@ def test_a_source_folder_that_is_none(frazil: Frazil, tmp_path: Path, path: str,
     file.write_text(text.replace("{rows: 1000, rows_per_second: 1000}", f"{{path: '{tmp_path / path}', format: json}}"))
     told = frazil("check", "--source", "numbers", "--json")
     assert (told.code, failures(told)["source"]["code"]) == (78, code)
+
+
+def without_jvm(folder: Path) -> str:
+    """What a check in a process of its own says, which must not start a JVM."""
+    environment, started = without_java(folder)
+    told = frazil_process("check", cwd=folder, env=environment)
+    assert not started.exists(), told.text
+    assert told.code == 0, told.text
+    return told.out
+
+
+def test_tables_of_a_database_are_checked_without_a_jvm(frazil: Frazil, tmp_path: Path, postgres: Postgres) -> None:
+    postgres.create_database("cli_checked")
+    login = f"host: {postgres.host}, port: {postgres.port}, user: {postgres.user}, password: '{postgres.password}'"
+    file = tmp_path / "frazil.yaml"
+    file.write_text(
+        'version: "1.0"\nsources:\n  db:\n    connector: postgres-cdc\n'
+        f"    config: {{{login}, database: cli_checked}}\n    streams: [{{name: orders}}]\n"
+    )
+    assert failures(frazil("check", "--json"))["source"]["code"] == "table-missing"
+    opened = postgres.connect("cli_checked")
+    with opened.cursor() as cursor:
+        cursor.execute("create table orders (id int primary key)")
+    opened.close()
+    assert "the postgres-cdc source can be read" in without_jvm(tmp_path)
+    # A cluster's executors need a folder that all see, which the file tells without a Spark.
+    file.write_text(file.read_text() + "settings: {spark: {master: 'spark://127.0.0.1:9'}}\n")
+    assert failures(frazil("check", "--json"))["source"]["code"] == "spool-path-missing"
+
+
+def test_topics_are_checked_without_a_jvm(frazil: Frazil, tmp_path: Path, kafka: Kafka) -> None:
+    topic = kafka.create_topic()
+
+    def write(topics: str, more: str = "") -> None:
+        config = f"{{bootstrap_servers: '{kafka.address()}', topics: [{topics}]{more}}}"
+        text = f'version: "1.0"\nsources:\n  topics:\n    connector: kafka\n    config: {config}\n'
+        (tmp_path / "frazil.yaml").write_text(text)
+
+    write(f"{topic}, missing-topic")
+    missing = failures(frazil("check", "--json"))["source"]
+    assert (missing["code"], "missing-topic" in missing["message"], topic in missing["message"]) == (
+        "source-missing",
+        True,
+        False,
+    )
+    write(topic, ", format: {type: avro, schema_registry: {url: 'http://127.0.0.1:9'}}")
+    assert failures(frazil("check", "--json"))["source"]["code"] == "registry-unreachable"
+    write(topic)
+    assert "the kafka source can be read" in without_jvm(tmp_path)
 
 
 def test_a_source_folder_that_is_there(frazil: Frazil, tmp_path: Path) -> None:

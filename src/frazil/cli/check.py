@@ -66,7 +66,7 @@ def _told(one: Check, pipelines: Sequence[PipelineSpec]) -> Check:
 
 
 def check_source(name: str, source: SourceSpec, project: ProjectSpec) -> Check:
-    """One source. What is not on this machine is looked at with Spark."""
+    """One source. Spark is started for tables, queries, and folders that are not on this machine."""
     from frazil.observe.check import Check
 
     subject = f"source {name}"
@@ -77,10 +77,10 @@ def check_source(name: str, source: SourceSpec, project: ProjectSpec) -> Check:
 
 
 def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
-    from frazil.model.source import FilesSource, GeneratorSource, PagesSource
+    from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PagesSource, PostgresCdcSource
     from frazil.observe.check import check_folder
     from frazil.observe.lake import local_path
-    from frazil.sources.registry import check_pages
+    from frazil.sources.registry import check_pages, check_tables, check_topics
 
     if isinstance(source, GeneratorSource):
         return "the generator needs nothing"
@@ -89,7 +89,10 @@ def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
     if isinstance(source, PagesSource):
         check_pages(source)
         return f"the stream {source.stream} of {source.name} can be read"
-    _check_with_spark(name, source, project)
+    if isinstance(source, PostgresCdcSource):
+        check_tables(source, project.settings.spark.master or "local[*]")
+    elif not (isinstance(source, KafkaSource) and check_topics(source)):
+        _check_with_spark(name, source, project)
     return f"the {source.connector} source can be read"
 
 

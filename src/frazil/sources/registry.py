@@ -9,6 +9,7 @@ from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.source import (
     FilesSource,
     GeneratorSource,
+    KafkaCluster,
     KafkaSource,
     PagesSource,
     PostgresCdcSource,
@@ -119,6 +120,40 @@ def check_pages(spec: PagesSource) -> None:
         pager.check()
     finally:
         pager.close()
+
+
+def check_tables(spec: PostgresCdcSource, master: str) -> None:
+    """Database, rights, tables, publication and slot must be as a run on that Spark needs them. No Spark is started."""
+    with _package_of_postgres():
+        from frazil.sources.postgres import slot
+        from frazil.sources.postgres.connection import Login
+    slot.require_shared_spool(spec, master)
+    with Login.of(spec).connect() as connection:
+        slot.check(connection, spec)
+
+
+def check_topics(spec: KafkaSource) -> bool:
+    """Looks for the topics, and for what their formats need. False when only Kafka's Java client knows how to connect."""
+    from frazil.sources.decode import check_formats
+    from frazil.sources.kafka.probe import can_probe
+    from frazil.sources.kafka.probe import check_topics as look
+
+    if not can_probe(spec):
+        return False
+    look(spec)
+    check_formats(spec)
+    return True
+
+
+def check_cluster(spec: KafkaCluster) -> bool:
+    """Whether a Kafka cluster answers. False when only Kafka's Java client knows how to connect."""
+    from frazil.sources.kafka.probe import can_probe
+    from frazil.sources.kafka.probe import check_cluster as look
+
+    if not can_probe(spec):
+        return False
+    look(spec)
+    return True
 
 
 def check_database(spec: PostgresCdcSource) -> str:

@@ -54,8 +54,12 @@ def _kafka(world: World, connection: CreateConnection, settings: Settings) -> st
     """Any topic will do, and none, too: what counts is that the cluster answers."""
     from frazil.engine.runner import start_spark
     from frazil.sources import open_source
+    from frazil.sources.registry import check_cluster
 
     brokers = cluster(world, connection)
+    connected = f"connected to the Kafka cluster at {brokers.bootstrap_servers}"
+    if check_cluster(brokers):
+        return connected
     spec = KafkaSource.model_validate({name: getattr(brokers, name) for name in type(brokers).model_fields} | {"topics": ("*",)})
     source = open_source(spec, start_spark((), settings, [spec]))
     try:
@@ -65,7 +69,7 @@ def _kafka(world: World, connection: CreateConnection, settings: Settings) -> st
             raise
     finally:
         source.close()
-    return f"connected to the Kafka cluster at {brokers.bootstrap_servers}"
+    return connected
 
 
 def _postgres(world: World, connection: CreateConnection) -> str:

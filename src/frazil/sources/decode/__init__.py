@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from frazil.model.types import StructType
     from frazil.sources.decode.parts import Format
 
-__all__ = ["Decoder", "decoder"]
+__all__ = ["Decoder", "check_formats", "decoder"]
 
 
 class Decoder(Protocol):
@@ -49,6 +49,22 @@ def decoder(spec: FormatSpec | MessageOptions, spark: SparkSession) -> Decoder:
     options = spec if isinstance(spec, MessageOptions) else MessageOptions(format=spec)
     key = None if options.key_format is None else _format(options.key_format, spark)
     return Messages(options, _format(options.format, spark), key)
+
+
+def check_formats(options: MessageOptions) -> None:
+    """What the formats of messages need beside them must be there: a registry that answers, files with schemas.
+
+    Whether Spark can read an Avro schema is seen when there is a Spark.
+    """
+    for spec in filter(None, (options.format, options.key_format)):
+        if isinstance(spec, AvroFormat):
+            from frazil.sources.decode.avro import check_avro
+
+            check_avro(spec)
+        elif isinstance(spec, ProtobufFormat):
+            from frazil.sources.decode.protobuf import Protobuf
+
+            Protobuf(spec)
 
 
 def _format(spec: FormatSpec, spark: SparkSession) -> Format | None:  # noqa: PLR0911 - one for each case

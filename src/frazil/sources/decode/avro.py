@@ -147,10 +147,7 @@ class Avro:
 
     def _own(self, text: str, option: str) -> _Schema:
         """A schema of the user's own, which must be right."""
-        try:
-            schema = self._prepared(json.loads(text))
-        except ValueError as error:
-            raise ConfigError("avro-schema", f"{option} is not valid JSON: {error}") from error
+        schema = self._prepared(_as_json(text, option))
         if schema.trouble:
             raise ConfigError("avro-schema", f"{option}: {schema.trouble}", fix="Correct the Avro schema.")
         return schema
@@ -197,6 +194,22 @@ class Avro:
         frame = frame.withColumn(wrong_name, sf.when(when, told))
         frame = frame.withColumn(name, sf.when(when & body.isNotNull() & column(wrong_name).isNull(), value)).drop(read)
         return frame, Branch(when, name, column(wrong_name))
+
+
+def check_avro(spec: AvroFormat) -> None:
+    """The registry must answer, and a schema that is given must be there, and be JSON."""
+    for text, option in ((_given_schema(spec), "schema"), (spec.reader_schema, "reader_schema")):
+        if text is not None:
+            _as_json(text, option)
+    if spec.schema_registry is not None:
+        Registry(spec.schema_registry).check()
+
+
+def _as_json(text: str, option: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError("avro-schema", f"{option} is not valid JSON: {error}") from error
 
 
 def _given_schema(spec: AvroFormat) -> str | None:

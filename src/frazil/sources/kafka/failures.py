@@ -34,24 +34,34 @@ def explain_kafka(error: Exception, servers: str) -> FrazilError | None:
     """What an error of the cluster means, or None when it is not the cluster's."""
     text = whole_text(error)
     if found := _first(text, _LOGIN):
-        return ConfigError(
-            "source-not-readable",
-            f"Kafka at {servers} refused the login: {found}",
-            fix="Check security.user, security.password and security.mechanism.",
-        )
+        return login_refused(servers, found)
     if found := _first(text, _TLS):
         return tls_failed(servers, found)
     if found := _first(text, _FORBIDDEN):
-        return ConfigError(
-            "source-not-readable",
-            f"Kafka at {servers} does not allow it: {found}",
-            fix="The user needs DESCRIBE and READ of the topics, and READ of the consumer_group where one is given.",
-        )
+        return not_allowed(servers, found)
     if _first(text, _AWAY):
         return unreachable(servers, _why_not(servers))
     if found := _first(text, _REFUSED):
         return ConfigError("source-option", f"Kafka's client refuses a setting: {found}", fix="Check `options` and `tls`.")
     return None
+
+
+def login_refused(servers: str, reason: str) -> ConfigError:
+    """The error for a user whom the cluster does not let in."""
+    return ConfigError(
+        "source-not-readable",
+        f"Kafka at {servers} refused the login: {reason}",
+        fix="Check security.user, security.password and security.mechanism.",
+    )
+
+
+def not_allowed(servers: str, reason: str) -> ConfigError:
+    """The error for a user who may not see a topic or a group."""
+    return ConfigError(
+        "source-not-readable",
+        f"Kafka at {servers} does not allow it: {reason}",
+        fix="The user needs DESCRIBE and READ of the topics, and READ of the consumer_group where one is given.",
+    )
 
 
 def _why_not(servers: str) -> str:

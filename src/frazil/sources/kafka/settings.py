@@ -80,12 +80,7 @@ def _tls(tls: KafkaTls, servers: str) -> dict[str, str]:
 def _shown_by(server: str, tls: KafkaTls) -> str:
     """The certificate that a server shows, verified under the name that is asked for unless nothing is to be verified."""
     host, _, port = server.strip().rpartition(":")
-    context = ssl.create_default_context(cafile=tls.ca_path)
-    if tls.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if tls.cert_path is not None:
-        context.load_cert_chain(tls.cert_path, tls.key_path)
+    context = tls_context(tls)
     try:
         with (
             socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as plain,
@@ -98,6 +93,20 @@ def _shown_by(server: str, tls: KafkaTls) -> str:
     except (OSError, ValueError) as error:
         raise unreachable(server.strip(), str(error)) from error
     return ssl.DER_cert_to_PEM_cert(shown) if shown else ""
+
+
+def tls_context(tls: KafkaTls) -> ssl.SSLContext:
+    """The same for a connection of Python's own."""
+    for path, option in ((tls.ca_path, "ca_path"), (tls.cert_path, "cert_path"), (tls.key_path, "key_path")):
+        if path is not None:
+            _file(path, option)
+    context = ssl.create_default_context(cafile=tls.ca_path)
+    if tls.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_path is not None:
+        context.load_cert_chain(tls.cert_path, tls.key_path)
+    return context
 
 
 def _file(path: str, option: str) -> str:

@@ -72,6 +72,16 @@ def waits_for_log(connection: Connection, name: str) -> bool:
     return row is not None and bool(row[0])
 
 
+def require_shared_spool(spec: PostgresCdcSource, master: str) -> None:
+    """Executors on other machines must see the files of changes that were read."""
+    if spec.spool_path is None and not master.startswith("local"):
+        raise ConfigError(
+            "spool-path-missing",
+            f"Spark runs on {master}, whose executors cannot read this machine's temporary folder.",
+            fix="Set spool_path to a folder that the driver and all executors see, such as a network file system.",
+        )
+
+
 def check(connection: Connection, spec: PostgresCdcSource, own_reader: int | None = None) -> None:
     """Raises a FrazilError for the first thing that keeps a source from following its tables. Changes nothing."""
     with asking(f"Looking at the database {spec.database}"):

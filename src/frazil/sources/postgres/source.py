@@ -90,18 +90,9 @@ class PostgresCdc:
 
     def check(self) -> None:
         """Database, rights, tables, publication and slot must be as they are needed."""
-        self._require_shared_spool()
+        slot.require_shared_spool(self._spec, self._spark.sparkContext.master or "")
         own = self._reader.stream.reader if self._reader is not None else None
         self._database.ask(lambda database: slot.check(database, self._spec, own))
-
-    def _require_shared_spool(self) -> None:
-        master = self._spark.sparkContext.master or ""
-        if self._spec.spool_path is None and not master.startswith("local"):
-            raise ConfigError(
-                "spool-path-missing",
-                f"Spark runs on {master}, whose executors cannot read this machine's temporary folder.",
-                fix="Set spool_path to a folder that the driver and all executors see, such as a network file system.",
-            )
 
     @cached_property
     def streams(self) -> tuple[CdcStream, ...]:
