@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.commands import Frazil, everything_in, sink_file, sql_pipeline
 from cli.tables import add_rows, commit, make_table, sqlite_catalog
-from frazil.model.commit import state_property
+from frazil.model.commit import position, state_property
 
 
 def test_a_pipeline_that_never_ran(frazil: Frazil, tmp_path: Path) -> None:
@@ -59,6 +60,18 @@ def test_an_old_commit_and_a_rolled_back_table_are_pointed_out(frazil: Frazil, t
     assert len(hints) == 2
     assert "rolled back" in hints[0]
     assert "2 h ago" in hints[1]
+
+
+def test_values_that_the_source_cannot_send_are_pointed_out(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path)
+    table = make_table(sqlite_catalog(tmp_path))
+    state = commit(table, 1)
+    lacking = replace(state, end=position({"row": 10, "unfilled": {"public.orders": ["c", "d"]}}))
+    with table.transaction() as change:
+        change.set_properties({state_property("load/lake"): lacking.to_json()})
+    [hint] = frazil("status", "--json").json["pipelines"][0]["hints"]
+    assert "rows of public.orders may lack values in c, d" in hint
+    assert "Values that are not in the log" in frazil("status").out
 
 
 def test_rows_of_another_catalog_name_are_not_seen(frazil: Frazil, tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ def look(pipeline: PipelineSpec) -> Status:
 
 def hints(one: Status) -> Iterator[str]:
     """What a person should know of it."""
+    from frazil.model.commit import unfilled_columns
+
     if one.error is not None:
         return
     if not one.pipeline.enabled:
@@ -85,6 +87,11 @@ def hints(one: Status) -> Iterator[str]:
         return
     if one.facts.was_rolled_back(state):
         yield "the table was rolled back behind the last commit of this pipeline: a run will stop and say so"
+    for origin, columns in unfilled_columns(state.end).items():
+        yield (
+            f"rows of {origin} may lack values in {', '.join(columns)} that the database has and its log does not carry: "
+            "see docs/postgres.md, Values that are not in the log"
+        )
     age = seconds_since(state.at_ms) or 0
     interval = one.pipeline.sink.flush_interval_secs
     if age > max(OLD_INTERVALS * interval, OLD_SECONDS):

@@ -23,9 +23,9 @@ from frazil.engine.writer import SinkWriter
 from frazil.errors import ConfigError, FrazilError, Retryable
 from frazil.model.commit import Position
 from frazil.model.dead_letters import OnError
-from frazil.model.events import Lagged, Listener, SourceFailed, Started, Stopped, Waiting
+from frazil.model.events import Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import Behind, Inferring, Several, Slice, Source, is_away
+from frazil.sources.base import Behind, Inferring, ReadsAgain, Several, Slice, Source, is_away
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
@@ -91,6 +91,8 @@ class Pump:
 
     def _open(self, once: bool) -> None:
         self._source.check()
+        if isinstance(self._source, ReadsAgain):
+            self._source.read_again_where(self._writer.sink.replaces_rows_of)
         state = self._writer.open()
         if state is not None and state.end is not None:
             require_same_source(state, self._source.fingerprint, self._writer.sink_id)
@@ -205,6 +207,8 @@ class Pump:
         self._position = part.end
         self._source.observed(part, written.counts.read)
         self._source.committed(part.end)
+        for notice in part.notices:
+            self._listen(SourceNoticed(self._name, notice.code, notice.message, notice.gap))
         if not written.skipped:
             if written.counts.read and written.bytes:
                 self._row_bytes = written.bytes / written.counts.read

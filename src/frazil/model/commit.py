@@ -26,6 +26,17 @@ Position = str
 """Where a source is: canonical JSON, compared for equality only."""
 
 
+UNFILLED = "unfilled"
+"""The part of a position that names columns, by table of the source, in which rows of the target lack values of the source."""
+
+
+def unfilled_columns(end: Position | None) -> dict[str, list[str]]:
+    """What a position says of values that the target lacks and the source will not send."""
+    value = json.loads(end) if end else None
+    found = value.get(UNFILLED, {}) if isinstance(value, dict) else {}
+    return {str(table): list(columns) for table, columns in found.items()}
+
+
 def position(value: Any) -> Position:
     """The canonical text of a position."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -90,6 +90,16 @@ class SourceFailed:
 
 
 @dataclass(frozen=True)
+class SourceNoticed:
+    """The source has found something that an operator should know. ``gap``: only a person can mend what the table lacks."""
+
+    pipeline: str
+    code: str
+    message: str
+    gap: bool
+
+
+@dataclass(frozen=True)
 class Lagged:
     """How far the table is behind the source, as far as the source can say: rows, bytes, and the age of the oldest change."""
 
@@ -170,6 +180,7 @@ Event = (
     | Committed
     | CommitFailed
     | SourceFailed
+    | SourceNoticed
     | Lagged
     | Restarting
     | Settled

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator,
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.biglake import BigLakeSpec
 from frazil.model.catalog import CatalogSpec
-from frazil.model.changes import ChangeOptions, change_problems, unmet_by
+from frazil.model.changes import ChangeOptions, CommitMode, change_problems, unmet_by
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
@@ -286,6 +286,19 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         names = {column.name for column in declared}
         added = [column for column in self.change_columns if column.name not in names]
         return with_error_columns(StructType((*declared, *added)), self)
+
+    def replaces_rows_of(self, origin: str) -> bool:
+        """Whether rows of one of the source's tables replace those with their keys, so that reading them again doubles none."""
+        if self.route is None:
+            owners = [self]
+        elif self.route.source:
+            name = self.route.table_of(origin)
+            owners = [] if name is None else [self.routed(name)]
+        else:
+            names = [self.route.table_of(value) for value in self.route.tables]
+            owners = [self, *(self.routed(name) for name in names if name is not None)]
+        replacing = [one.commit_mode is CommitMode.UPSERT and one.when_matched_update_all for one in owners]
+        return bool(replacing) and all(replacing)
 
 
 def sink_problems(sink: SinkSpec) -> list[Problem]:

@@ -26,6 +26,7 @@ from frazil.model.events import (
     Restarting,
     Settled,
     SourceFailed,
+    SourceNoticed,
     Staged,
     Started,
     Stopped,
@@ -213,6 +214,8 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for 
             return logging.WARNING if event.will_retry else logging.ERROR, "commit_failed"
         case SourceFailed():
             return logging.WARNING if event.will_retry else logging.ERROR, "source_failed"
+        case SourceNoticed():
+            return logging.WARNING if event.gap else logging.INFO, "source_notice"
         case Lagged():
             return logging.DEBUG, "source_lag"
         case Restarting():

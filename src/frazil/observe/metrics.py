@@ -26,6 +26,7 @@ from frazil.model.events import (
     Restarting,
     Settled,
     SourceFailed,
+    SourceNoticed,
     Staged,
     Started,
     Stopped,
@@ -152,7 +153,7 @@ class Metrics:
                     unfinished.settle()
                 case Settled():
                     self._settled.labels(event.pipeline, event.table, event.kind).inc()
-                case Published():
+                case Published() | SourceNoticed():
                     pass
                 case PublishFailed():
                     self._unpublished.labels(event.pipeline, unfinished.table).inc()

@@ -30,6 +30,7 @@ from frazil.model.events import (
     Restarting,
     Settled,
     SourceFailed,
+    SourceNoticed,
     Staged,
     Started,
     Stopped,
@@ -87,6 +88,8 @@ class Line:
             case SourceFailed():
                 then = "trying again" if event.will_retry else "given up"
                 self.trouble = f"the source did not answer (attempt {event.attempt}), {then}: {_one_line(event.message)}"
+            case SourceNoticed():
+                self.trouble = _one_line(event.message) if event.gap else self.trouble
             case Restarting():
                 again = f"restart {event.attempt} in {event.seconds:.0f} s"
                 self.trouble = f"{again}: {_one_line(event.error)}"
@@ -203,6 +206,8 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
             done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
+        case SourceNoticed():
+            return f"{event.pipeline}: {event.message}"
         case CommitFailed() | SourceFailed() | Restarting() | PublishFailed() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"
         case Stopped():

@@ -6,7 +6,7 @@ the last committed slice stands in the table's ledger, so that a source keeps no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -35,7 +35,7 @@ class Slice:
     """A part of a source. ``rows`` is exact, an estimate, or None when only reading tells.
 
     ``full`` says that more was there than the limit allowed, so that a batch is due now whatever its estimate says.
-    ``detail`` is the source's own: what to read.
+    ``detail`` is the source's own: what to read. ``notices`` are for the operator, once the slice is committed.
     """
 
     start: Position | None
@@ -43,6 +43,16 @@ class Slice:
     rows: int | None
     full: bool = False
     detail: Any = None
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What an operator should know of the source. ``gap``: the table lacks something that only a person can mend."""
+
+    code: str
+    message: str
+    gap: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,14 @@ class OnceARun(Protocol):
 
     def run_began(self, position: Position | None) -> None:
         """Tells where the run began that has opened this source anew, having failed since: what comes after is its own work."""
+
+
+@runtime_checkable
+class ReadsAgain(Protocol):
+    """A source that reads a table whole once more when the log of its changes lacks some."""
+
+    def read_again_where(self, replaces: Callable[[str], bool]) -> None:
+        """Tells for which of its tables rows that are read again replace those that are there, instead of doubling them."""
 
 
 @runtime_checkable

@@ -17,12 +17,13 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a table as it is now."""
+    """A column of a table as it is now. One that is ``generated`` is in the log only where a publication names it."""
 
     number: int
     name: str
     type_oid: int
     type_modifier: int
+    generated: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,35 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = 
 """
 
 _COLUMNS = """
-select attnum, attname::text, atttypid::bigint, atttypmod from pg_attribute
-where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum
+select attnum, attname::text, atttypid::bigint, atttypmod, attgenerated <> '' from pg_attribute
+where attrelid = %s and attnum > 0 and not attisdropped order by attnum
 """
 
 _ATTRIBUTES = """
-select attnum, case when attisdropped then '' else attname::text end, atttypid::bigint, not attisdropped and attgenerated = ''
-from pg_attribute where attrelid = %s and attnum > 0 order by attnum
+select attnum, case when attisdropped then '' else attname::text end, atttypid::bigint,
+  not attisdropped and (attgenerated = '' or {published}), atttypmod
+from pg_attribute where attrelid = %(oid)s and attnum > 0 order by attnum
+"""
+
+# From version 18 on a publication can let stored generated columns through.
+_PUBLISHES_GENERATED = 180000
+_GENERATED_TOO = """exists (
+  select 1 from pg_publication_tables p join pg_class c on c.oid = %(oid)s join pg_namespace n on n.oid = c.relnamespace
+  where p.pubname = %(publication)s and p.schemaname = n.nspname and p.tablename = c.relname and attname = any(p.attnames))
+"""
+
+_LEAVES = """
+select %(oid)s::oid as oid union select relid::oid from pg_partition_tree(%(oid)s::oid::regclass) where isleaf
+"""
+
+# Rows that were there before such a column was added have its value without being written.
+_PREFILLED = f"""
+select distinct attname::text from pg_attribute
+where attrelid in ({_LEAVES}) and attname = any(%(names)s) and atthasmissing and not attisdropped
+"""
+
+_FILES = f"""
+select left(md5(string_agg(concat(oid, ':', pg_relation_filenode(oid)), ',' order by oid)), 6) from ({_LEAVES}) leaves
 """
 
 _CHOSEN = """
@@ -119,14 +142,30 @@ def table(connection: Connection, namespace: str, name: str) -> Table | None:
     if row is None:
         return None
     oid, kind, identity, readable, last, key, index, index_columns = row
-    columns = tuple(TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
+    found = (TableColumn(*column) for column in connection.execute(_COLUMNS, (oid,)))
+    # Earlier versions list generated columns among those of a publication, too, and never let them through.
+    newer = connection.info.server_version >= _PUBLISHES_GENERATED
+    columns = tuple(column for column in found if newer or not column.generated)
     told = (tuple(key), readable, last, columns, index, tuple(index_columns))
     return Table(oid, namespace, name, kind, identity, *told)
 
 
-def attributes(connection: Connection, oid: int) -> tuple[Attribute, ...]:
+def attributes(connection: Connection, publication: str, oid: int) -> tuple[Attribute, ...]:
     """All columns that a table has or had."""
-    return tuple(Attribute(*row) for row in connection.execute(_ATTRIBUTES, (oid,)))
+    newer = connection.info.server_version >= _PUBLISHES_GENERATED
+    query = _ATTRIBUTES.format(published=_GENERATED_TOO if newer else "false")
+    return tuple(Attribute(*row) for row in connection.execute(query.encode(), {"oid": oid, "publication": publication}))
+
+
+def prefilled(connection: Connection, oid: int, names: Collection[str]) -> frozenset[str]:
+    """Which of a table's columns were added with a constant default that is not null, unless the table was rewritten since."""
+    return frozenset(name for (name,) in connection.execute(_PREFILLED, {"oid": oid, "names": list(names)}))
+
+
+def files(connection: Connection, oid: int) -> str:
+    """A sum of the files that hold a table and its partitions: another one after the table was rewritten."""
+    row = connection.execute(_FILES, {"oid": oid}).fetchone()
+    return str(row[0]) if row is not None else ""
 
 
 def chosen(connection: Connection, publication: str, oid: int) -> tuple[int, ...] | None:

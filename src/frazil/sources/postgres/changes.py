@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from frazil.errors import FrazilError, Halted
+from frazil.sources.base import Notice
 from frazil.sources.postgres import protocol
 from frazil.sources.postgres.numbering import Shape, united
 from frazil.sources.postgres.position import Place
@@ -29,13 +30,15 @@ _STILL_ANSWERS = 5
 class Described:
     """A table that the log tells of: its columns, those of them that are its key, and what is known if all of them are.
 
-    ``untold`` are columns of the primary key that its updates and deletes do not tell.
+    ``untold`` are columns of the primary key that its updates and deletes do not tell, ``unlogged`` those in which rows have got
+    values that are not in the log, since the table was known last.
     """
 
     columns: Columns
     keys: tuple[str, ...]
     shape: Shape | None
     untold: tuple[str, ...] = ()
+    unlogged: tuple[str, ...] = ()
 
 
 Describe = Callable[[Relation, Shape | None], Described]
@@ -46,7 +49,7 @@ Describe = Callable[[Relation, Shape | None], Described]
 class Filled:
     """What was read so far after a place: whole transactions up to ``end``. ``blocked``: nothing more will come.
 
-    ``shapes`` are the columns that tables have there.
+    ``shapes`` are the columns that tables have there, ``unlogged`` those in which rows have got values that are not in the log.
     """
 
     end: int
@@ -54,6 +57,7 @@ class Filled:
     oldest_us: int | None
     blocked: bool
     shapes: Mapping[str, str]
+    unlogged: Mapping[str, tuple[str, ...]]
 
 
 class _Stillness:
@@ -98,6 +102,7 @@ class ChangeReader:
         self._names: dict[int, str] = {}
         self._untold: dict[int, tuple[str, ...]] = {}
         self._shapes = {name: Shape.from_text(text) for name, text in start.shapes.items()}
+        self._unlogged: dict[str, tuple[str, ...]] = {}
         self._unseen: list[bytes] = []
         self._transaction: Begin | None = None
         self._skipped: frozenset[str] = frozenset()
@@ -125,7 +130,7 @@ class ChangeReader:
         if self._blocked is not None and not self._rows.total():
             raise self._blocked
         shapes = {name: shape.to_text() for name, shape in self._shapes.items()}
-        return Filled(self._end, Counter(self._rows), self._oldest_us, blocked=self.blocked, shapes=shapes)
+        return Filled(self._end, Counter(self._rows), self._oldest_us, self.blocked, shapes, dict(self._unlogged))
 
     def _read(self, limit: int, target: int, exactly: int | None) -> None:
         still = _Stillness()
@@ -224,6 +229,9 @@ class ChangeReader:
             return
         if found.shape is not None:
             self._shapes[relation.full_name] = found.shape
+        if found.unlogged:
+            known = self._unlogged.get(relation.full_name, ())
+            self._unlogged[relation.full_name] = tuple(dict.fromkeys([*known, *found.unlogged]))
         self._names[relation.oid] = relation.full_name
         self._untold[relation.oid] = found.untold
         self._spool.describe(relation, found.columns, found.keys)
@@ -248,6 +256,7 @@ class ChangeReader:
         """The slice up to this place is committed."""
         self._spool.clear()
         self._rows = Counter()
+        self._unlogged = {}
         self._oldest_us = None
         self.start = place
 
@@ -255,6 +264,22 @@ class ChangeReader:
         """Ends the stream and removes the files."""
         self.stream.close()
         self._folder.cleanup()
+
+
+def unlogged_values(table: str, columns: Sequence[str], *, read_again: bool) -> Notice:
+    """What is told of values that the log does not carry."""
+    names = ", ".join(columns)
+    what = (
+        f"Rows of {table} have values in {names} that are not in the log: a column was added with a default, or changed its type."
+    )
+    if read_again:
+        return Notice("table-read-again", f"{what} The table is read whole once more.")
+    return Notice(
+        "values-not-in-log",
+        f"{what} Rows that are in the target already lack them, and only an upsert of a source with snapshot: initial reads the "
+        "table again. Update these rows in the target, or read the table anew with a new sink id and an empty target.",
+        gap=True,
+    )
 
 
 def _unfollowable(table: str, untold: tuple[str, ...], transaction: Begin) -> Halted:

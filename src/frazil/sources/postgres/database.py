@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from frazil.sources.postgres.catalog import Connection, Published, Table, TableC
 from frazil.sources.postgres.changes import Described
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.frames import is_among
-from frazil.sources.postgres.numbering import Shape, numbered
+from frazil.sources.postgres.numbering import Attribute, NewValues, Shape, Storage, numbered
 from frazil.sources.postgres.position import Member, Place
 from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
 from frazil.sources.postgres.spool import Column, Columns
@@ -126,7 +127,9 @@ class Database:
     def describe(self, relation: Relation, before: Shape | None) -> Described:
         """What a table that the log speaks of was like there. ``before``: what it was known to be like until then."""
         listed = [(column.name, column.type_oid) for column in relation.columns]
-        attributes = self.ask(lambda database: catalog.attributes(database, relation.oid))
+        # First the files: a change of the columns that rewrites the table and is not seen below has not touched them yet.
+        files = self.files(relation.oid)
+        attributes = self.ask(lambda database: catalog.attributes(database, self._spec.publication_name, relation.oid))
         chosen = self.ask(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
         found = numbered(relation.oid, listed, attributes, before, chosen)
         columns = tuple(
@@ -142,7 +145,33 @@ class Database:
         key_names = tuple(column.name for column in columns if is_among(column, keys))
         told = {column.name for column in relation.columns if column.is_key or relation.identity != "i"}
         untold = tuple(name for name in key_names if name not in told)
-        return Described(columns, key_names or tuple(column.name for column in columns), found.shape, untold)
+        shape = found.shape
+        unlogged: tuple[str, ...] = ()
+        if shape is not None:
+            storage = Storage.of(files, [column.type_modifier for column in relation.columns])
+            known = before if before is not None and before.oid == relation.oid else None
+            if known is not None:
+                unlogged = self._unlogged(known, shape, storage, attributes)
+            # When the table has other columns by now, its files may have been rewritten for these, which the log is yet to tell.
+            now = [one for one in attributes if one.listed and (chosen is None or one.number in chosen)]
+            current = [(one.name, one.type_oid, one.modifier) for one in now] == [
+                (column.name, column.type_oid, column.type_modifier) for column in relation.columns
+            ]
+            shape = replace(shape, storage=storage if current else None if known is None else known.storage)
+        return Described(columns, key_names or tuple(column.name for column in columns), shape, untold, unlogged)
+
+    def _unlogged(self, before: Shape, now: Shape, storage: Storage, attributes: Sequence[Attribute]) -> tuple[str, ...]:
+        """The columns, by their names of today, in which rows have values that the log did not and will not carry."""
+        names = {one.number: one.name for one in attributes if one.listed}
+        found = NewValues.between(before, now, storage)
+        added = {names[number] for number in found.added if number in names}
+        prefilled = self.ask(lambda database: catalog.prefilled(database, now.oid, added)) if added else frozenset()
+        others = found.revealed | found.rewritten
+        return tuple(name for number, name in names.items() if number in others or (number in found.added and name in prefilled))
+
+    def files(self, oid: int) -> str:
+        """A sum of the files that hold a table: another one after it was rewritten."""
+        return self.ask(lambda database: catalog.files(database, oid))
 
     def close(self) -> None:
         """Ends the connection."""
@@ -155,9 +184,9 @@ class Database:
 
 
 def passed(table: Table, published: Published | None) -> tuple[TableColumn, ...]:
-    """The columns that the publication lets through."""
+    """The columns that the publication lets through; of those that are generated, the ones that it names."""
     names = None if published is None else published.columns
-    return tuple(column for column in table.columns if names is None or column.name in names)
+    return tuple(column for column in table.columns if (not column.generated if names is None else column.name in names))
 
 
 def _id(oid: int, number: int) -> str:

@@ -15,7 +15,7 @@ def digest(connection: Connection, table: Table, published: Published | None) ->
 
     The sum is None where the texts of the keys depend on who writes them.
     """
-    types = {column.name: column.type_oid for column in table.columns}
+    types = {column.name: column.type_oid for column in table.columns if not column.generated}
     alike = bool(table.primary_key) and all(types.get(key) in _ALIKE for key in table.primary_key)
     hashed: sql.Composable = sql.SQL("null")
     if alike:

@@ -34,18 +34,36 @@ class Attribute:
     name: str
     type_oid: int
     listed: bool
+    modifier: int = -1
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How the rows of a table are stored: a sum of its files, which are others after it was rewritten, and one of the modifiers
+    of its columns' types, such as the digits of a number.
+    """
+
+    files: str
+    modifiers: str
+
+    @classmethod
+    def of(cls, files: str, modifiers: Sequence[int]) -> Storage:
+        """Of a table whose columns have these modifiers."""
+        return cls(files, _short_sum(",".join(map(str, modifiers))))
 
 
 @dataclass(frozen=True)
 class Shape:
     """The columns that a table had when it was last looked at: of which table, their numbers, and sums of their names and types.
 
-    ``last`` is the highest number that is known to have been given by then.
+    ``last`` is the highest number that is known to have been given by then. ``storage`` tells how its rows are stored, where
+    that is known.
     """
 
     oid: int
     last: int
     sums: Mapping[int, str]
+    storage: Storage | None = None
 
     @classmethod
     def of(cls, oid: int, columns: Mapping[int, Named], last: int = 0) -> Shape:
@@ -56,14 +74,16 @@ class Shape:
     def from_text(cls, text: str) -> Shape:
         """Reads what ``to_text`` wrote."""
         oid, last, ranges, sums = text.split(":")
+        sums, _, stored = sums.partition("=")
         numbers: list[int] = []
         for one in filter(None, ranges.split(",")):
             low, _, high = one.partition("-")
             numbers += range(int(low), int(high or low) + 1)
-        return cls(int(oid), int(last), {number: sums[at * _SUM : (at + 1) * _SUM] for at, number in enumerate(numbers)})
+        by_number = {number: sums[at * _SUM : (at + 1) * _SUM] for at, number in enumerate(numbers)}
+        return cls(int(oid), int(last), by_number, Storage(*stored.split(".")) if stored else None)
 
     def to_text(self) -> str:
-        """Short, since it is part of every position: `16385:6:1-3,5:t7-D6Le-0Kt1w2Ry`."""
+        """Short, since it is part of every position: `16385:6:1-3,5:t7-D6Le-0Kt1w2Ry=3f09aa.9xQa`."""
         ranges: list[tuple[int, int]] = []
         for number in self.sums:
             if ranges and ranges[-1][1] == number - 1:
@@ -71,16 +91,48 @@ class Shape:
             else:
                 ranges.append((number, number))
         texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
-        return f"{self.oid}:{self.last}:{','.join(texts)}:{''.join(self.sums.values())}"
+        stored = f"={self.storage.files}.{self.storage.modifiers}" if self.storage is not None else ""
+        return f"{self.oid}:{self.last}:{','.join(texts)}:{''.join(self.sums.values())}{stored}"
 
     def may_have(self, number: int) -> bool:
         """Whether a column can have been there since: it was, or is younger."""
         return number in self.sums or number > self.last
 
 
+@dataclass(frozen=True)
+class NewValues:
+    """Columns in which rows may have got values that the log does not carry.
+
+    ``revealed``: those that were there before and were not in the log. ``added``: those that are new. ``rewritten``: those that
+    are new, or may have another type, when the whole table was written anew since.
+    """
+
+    revealed: frozenset[int]
+    added: frozenset[int]
+    rewritten: frozenset[int]
+
+    @classmethod
+    def between(cls, before: Shape, now: Shape, storage: Storage) -> NewValues:
+        """By what a table had, what it has, and how its rows are stored now."""
+        new = now.sums.keys() - before.sums.keys()
+        known = before.storage
+        changed = {number for number, sum_ in now.sums.items() if before.sums.get(number) != sum_}
+        if not changed and known is not None and known.modifiers != storage.modifiers:
+            changed = set(now.sums)  # one of them has other digits
+        return cls(
+            frozenset(number for number in new if number <= before.last),
+            frozenset(number for number in new if number > before.last),
+            frozenset(changed if known is None or known.files != storage.files else ()),
+        )
+
+
 def _sum(column: Named) -> str:
     name, type_oid = column
-    return base64.urlsafe_b64encode(zlib.crc32(f"{type_oid} {name}".encode()).to_bytes(4))[:_SUM].decode()
+    return _short_sum(f"{type_oid} {name}")
+
+
+def _short_sum(text: str) -> str:
+    return base64.urlsafe_b64encode(zlib.crc32(text.encode()).to_bytes(4))[:_SUM].decode()
 
 
 @dataclass(frozen=True)

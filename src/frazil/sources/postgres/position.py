@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from frazil.model.commit import Position, position
+from frazil.model.commit import UNFILLED, Position, position
 from frazil.sources.positions import fields_of, unknown_position
 from frazil.sources.postgres.protocol import lsn_number, lsn_text
 
@@ -62,7 +62,8 @@ class Place:
     ``streams`` are the tables whose snapshot is behind this place, ``seen`` what the snapshots saw of the log that is still
     to come, ``refreshed`` how often each table that is read whole was read, ``shapes`` the columns that tables had there.
     ``timeline`` is the branch of the server's history that ``lsn`` is on, ``members`` how the publication has the tables;
-    positions of earlier versions do not tell them.
+    positions of earlier versions do not tell them. ``again`` are tables that are read whole once more before the log is read on,
+    ``unfilled`` columns of tables that are not: rows have values there that neither the log nor the target has.
     """
 
     system: str
@@ -73,6 +74,8 @@ class Place:
     shapes: Mapping[str, str] = field(default_factory=dict)
     timeline: int | None = None
     members: Mapping[str, Member] = field(default_factory=dict)
+    again: frozenset[str] = frozenset()
+    unfilled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def only(self, followed: Collection[str]) -> Place:
         """Without the tables that are not followed: their changes after this place are passed over, so that one which is
@@ -84,6 +87,8 @@ class Place:
             seen={name: seen for name, seen in self.seen.items() if name in followed},
             shapes={name: shape for name, shape in self.shapes.items() if name in followed},
             members={name: member for name, member in self.members.items() if name in followed},
+            again=self.again.intersection(followed),
+            unfilled={name: columns for name, columns in self.unfilled.items() if name in followed},
         )
 
     def published(self, members: Mapping[str, Member]) -> Place:
@@ -107,7 +112,21 @@ class Place:
         known = {name: one for name, one in self.seen.items() if name != stream}
         if seen is not None:
             known[stream] = seen
-        return replace(self, streams=self.streams | {stream}, seen=known)
+        return replace(self.without_gaps(stream), streams=self.streams | {stream}, seen=known)
+
+    def with_again(self, stream: str) -> Place:
+        """When a followed table must be read whole once more."""
+        return replace(self, again=self.again | {stream})
+
+    def with_unfilled(self, stream: str, columns: Collection[str]) -> Place:
+        """When a table has values that will be missing in the target."""
+        known = self.unfilled.get(stream, ())
+        return replace(self, unfilled={**self.unfilled, stream: tuple(dict.fromkeys([*known, *columns]))})
+
+    def without_gaps(self, stream: str) -> Place:
+        """When a table was read whole."""
+        unfilled = {name: columns for name, columns in self.unfilled.items() if name != stream}
+        return replace(self, again=self.again - {stream}, unfilled=unfilled)
 
     def with_refresh(self, stream: str) -> Place:
         """When a table was read whole once more."""
@@ -134,6 +153,10 @@ class Place:
             value["timeline"] = self.timeline
         if self.members:
             value["members"] = {name: [member.number, member.choice] for name, member in sorted(self.members.items())}
+        if self.again:
+            value["again"] = sorted(self.again)
+        if self.unfilled:
+            value[UNFILLED] = {name: list(columns) for name, columns in sorted(self.unfilled.items())}
         return position(value)
 
     @classmethod
@@ -147,6 +170,8 @@ class Place:
             timeline = int(raw["timeline"]) if "timeline" in raw else None
             members = {name: Member(int(number), str(choice)) for name, (number, choice) in raw.get("members", {}).items()}
             streams = frozenset(raw.get("streams", ()))
-            return cls(str(raw["system"]), lsn, streams, seen, refreshed, shapes, timeline, members)
+            again = frozenset(raw.get("again", ()))
+            unfilled = {name: tuple(columns) for name, columns in raw.get(UNFILLED, {}).items()}
+            return cls(str(raw["system"]), lsn, streams, seen, refreshed, shapes, timeline, members, again, unfilled)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unknown_position(text, _WHAT) from error

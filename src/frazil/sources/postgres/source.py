@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import psycopg
@@ -16,15 +16,16 @@ from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.commit import Position
 from frazil.model.secrets import scrub
 from frazil.model.source import CdcStream, PostgresCdcSource
-from frazil.sources.base import INTERRUPTED, Lag, Slice
+from frazil.sources.base import INTERRUPTED, Lag, Notice, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
-from frazil.sources.postgres.changes import ChangeReader
+from frazil.sources.postgres.catalog import Published
+from frazil.sources.postgres.changes import ChangeReader, Filled, unlogged_values
 from frazil.sources.postgres.connection import Login
 from frazil.sources.postgres.database import Database, passed
 from frazil.sources.postgres.digest import digest
 from frazil.sources.postgres.frames import change_frame, snapshot_frame
-from frazil.sources.postgres.numbering import Shape
+from frazil.sources.postgres.numbering import Shape, Storage
 from frazil.sources.postgres.position import Place
 from frazil.sources.postgres.protocol import lsn_text
 from frazil.sources.postgres.snapshot import ExportedSnapshot, PageRange, SnapshotRead, await_writers, dealt, page_ranges
@@ -77,6 +78,7 @@ class PostgresCdc:
         self._oldest_us: int | None = None
         self._refreshed_before: Mapping[str, int] | None = None
         self._timeline = 0
+        self._replaces: Callable[[str], bool] = lambda _: False
 
     @property
     def fingerprint(self) -> str:
@@ -121,6 +123,10 @@ class PostgresCdc:
         """A table that was read whole after this position was read by this run."""
         self._refreshed_before = {} if position is None else Place.from_position(position).refreshed
 
+    def read_again_where(self, replaces: Callable[[str], bool]) -> None:
+        """Tells in which tables rows that are read again replace those that are there."""
+        self._replaces = replaces
+
     def _still_there(self) -> bool:
         return self._exported is not None and self._exported.alive
 
@@ -149,7 +155,7 @@ class PostgresCdc:
     def _next_snapshot(self, place: Place) -> CdcStream | None:
         before = self._refreshed_before or {}
         for name, stream in ((stream.full_name, stream) for stream in self.streams):
-            if stream.sync_mode == "incremental" and name not in place.streams:
+            if stream.sync_mode == "incremental" and (name not in place.streams or name in place.again):
                 return stream
             if stream.sync_mode == "full_refresh" and place.refreshed.get(name, 0) <= before.get(name, 0):
                 return stream
@@ -159,26 +165,41 @@ class PostgresCdc:
         self._let_go()
         spec, name = self._spec, stream.full_name
         follows = stream.sync_mode == "incremental"
+        again = name in place.again
         published = self._database.published(name) if follows else None
         if follows:
             place = self._database.located(place)
             members = self._database.members()
             self._database.ask(lambda database: await_writers(database, spec.snapshot_wait_secs))
-        table = self._database.table(stream)
+        files = self._database.files(self._database.table(stream).oid)
+        before = self._database.table(stream)
         self._exported = exported = ExportedSnapshot(self._login)
-        before, table = table, self._database.table(stream)
+        part, rows = self._snapshot_part(exported, stream, published, place.lsn or 0)
+        end = place.with_refresh(name)
+        if again:
+            # All changes after the place are applied to what was read, also those that are in it: the last one of a row counts,
+            # and a delete that was left out would leave its row in the target. Columns are those of the place.
+            end = place.without_gaps(name).published(members)
+        elif follows:
+            # The columns of before the snapshot: what the log tells of them is younger.
+            known = passed(before, published)
+            shape = Shape.of(before.oid, {one.number: (one.name, one.type_oid) for one in known}, before.last)
+            shape = replace(shape, storage=Storage.of(files, [one.type_modifier for one in known]))
+            end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()}).published(members)
+        return Slice(start, end.to_position(), rows, full=True, detail=part)
+
+    def _snapshot_part(
+        self, exported: ExportedSnapshot, stream: CdcStream, published: Published | None, lsn: int
+    ) -> tuple[SnapshotPart, int | None]:
+        """How a table is read as of a snapshot, and about how many rows it has."""
+        table = self._database.table(stream)
         leaves = self._database.ask(lambda database: catalog.leaves(database, table))
         rows = self._database.ask(lambda database: catalog.estimated_rows(database, [leaf for leaf, _ in leaves]))
         columns = self._database.columns(table, published)
         row_filter = published.row_filter if published is not None else None
-        job = SnapshotRead(self._login, exported.name, name, columns, row_filter, place.lsn or 0)
-        hands = dealt(page_ranges(leaves, spec.snapshot_chunk_mb), spec.snapshot_connections or self._cores())
-        end = place.with_refresh(name)
-        if follows:
-            # The columns of before the snapshot: what the log tells of them is younger.
-            shape = Shape.of(before.oid, {one.number: (one.name, one.type_oid) for one in passed(before, published)}, before.last)
-            end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()}).published(members)
-        return Slice(start, end.to_position(), rows, full=True, detail=SnapshotPart(job, tuple(hands)))
+        job = SnapshotRead(self._login, exported.name, stream.full_name, columns, row_filter, lsn)
+        ranges = page_ranges(leaves, self._spec.snapshot_chunk_mb)
+        return SnapshotPart(job, tuple(dealt(ranges, self._spec.snapshot_connections or self._cores()))), rows
 
     def _cores(self) -> int:
         return self._spark.sparkContext.defaultParallelism
@@ -206,9 +227,20 @@ class PostgresCdc:
             if end - (place.lsn or 0) < IDLE_BYTES:
                 return None
         detail = ChangesPart(end, filled.rows)
-        full = rows >= limit or filled.blocked
         behind = place.after(end).on(self._timeline).with_shapes(filled.shapes)
-        return Slice(start, behind.to_position(), rows, full=full, detail=detail)
+        for table, columns in filled.unlogged.items():
+            behind = behind.with_again(table) if self._reads_again(table) else behind.with_unfilled(table, columns)
+        full = rows >= limit or filled.blocked or bool(behind.again)
+        return Slice(start, behind.to_position(), rows, full=full, detail=detail, notices=self._notices(filled))
+
+    def _reads_again(self, table: str) -> bool:
+        return self._spec.snapshot == "initial" and self._replaces(table)
+
+    def _notices(self, filled: Filled) -> tuple[Notice, ...]:
+        """What is told of values that are not in the log."""
+        return tuple(
+            unlogged_values(table, columns, read_again=self._reads_again(table)) for table, columns in filled.unlogged.items()
+        )
 
     def _reader_at(self, place: Place, following: Mapping[str, CdcStream]) -> ChangeReader:
         """The reader that goes on from a place: the one that is there, or a new one."""
@@ -267,7 +299,7 @@ class PostgresCdc:
         detail = ChangesPart(lsn, filled.rows)
         if filled.end > lsn or filled.blocked:
             raise Halted("slice-gone", f"No transaction ends at {lsn_text(lsn)}.", fix=slot.START_OVER)
-        self._planned = Slice(start, end, filled.rows.total(), full=True, detail=detail)
+        self._planned = Slice(start, end, filled.rows.total(), full=True, detail=detail, notices=self._notices(filled))
         return self._planned
 
     def committed(self, position: Position) -> None:
@@ -297,7 +329,7 @@ class PostgresCdc:
         """Whether there are changes after a position. Reads the log up to the first: it grows without changes, too."""
         following = self._following()
         place = self._place(position).only(following)
-        if place.streams < set(following):
+        if place.streams < set(following) or place.again:
             return True
         return bool(following) and self._reader_at(place, following).fill(1, self._database.log_end()).rows.total() > 0
 
