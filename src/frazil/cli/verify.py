@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from frazil.cli.call import Call, for_each, pipelines_named
@@ -9,14 +11,20 @@ from frazil.cli.output import facts, table
 from frazil.cli.run import Names
 
 
-def verify(call: Call, names: Names = None) -> None:
+def verify(
+    call: Call,
+    names: Names = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="Compare every value with the source's, and name the keys of rows that differ.")
+    ] = False,
+) -> None:
     """Compare the source, the ledger, the history and the table, and name every gap. Changes nothing."""
     call, chosen = call.with_file_among(names or [])
     project = call.project()
     pipelines = pipelines_named(project, chosen)
     from frazil.engine.verify import verify as compare
 
-    done = for_each(pipelines, lambda pipeline: compare(pipeline, project.settings))
+    done = for_each(pipelines, lambda pipeline: compare(pipeline, project.settings, values=values))
     if call.output.json:
         call.output.document({"pipelines": done})
     else:
@@ -27,6 +35,8 @@ def verify(call: Call, names: Names = None) -> None:
                 ("batches", str(one.batches)),
                 ("rows read", str(one.rows)),
             ]
+            if values:
+                pairs.append(("values compared", ", ".join(one.compared) or "none"))
             call.output.show(
                 facts([*pairs, ("result", f"{len(one.findings)} problems" if one.findings else "nothing is missing")])
             )

@@ -8,15 +8,17 @@ from typing import Protocol, runtime_checkable
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.engine.catalogs import catalog_settings
+from frazil.engine.compare import compared
 from frazil.engine.iceberg import IcebergTable, Lake
 from frazil.engine.runner import start_spark
 from frazil.engine.schema import quoted, table_name
 from frazil.engine.session import session_for
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, DataError, Halted
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Position, SinkState, short_range
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
 from frazil.model.verify import Finding, Record, Verified, chain_findings, count_findings, expired
 from frazil.sources import open_source
 from frazil.sources.base import Behind, Source
@@ -41,6 +43,9 @@ class Comparable(Protocol):
     def table_names(self) -> Sequence[str]:
         """Its tables, by the names that routes know them by."""
 
+    def rows(self, table: str) -> DataFrame:
+        """The rows of a table as they are now, like those of a slice. They can be read until those of another are asked for."""
+
     def digest(self, table: str) -> tuple[int, int | None, Sequence[str]]:
         """How many rows a table has, a number that all their keys make unless they cannot be compared, and the keys' columns."""
 
@@ -54,18 +59,18 @@ def key_digest(frame: DataFrame, keys: Sequence[str]) -> tuple[int, int]:
     return int(row["rows"]), int(row["keys"] or 0)
 
 
-def verify(pipeline: PipelineSpec, settings: Settings) -> Verified:
-    """Looks for gaps and for rows that are there twice."""
+def verify(pipeline: PipelineSpec, settings: Settings, *, values: bool = False) -> Verified:
+    """Looks for gaps and for rows that are there twice; with ``values`` for other values in the rows, too."""
     spark = start_spark([pipeline], settings)
     session = session_for(spark, catalog_settings(pipeline.sink))
     source = open_source(pipeline.source, session)
     try:
-        return _verify(pipeline, session, source)
+        return _verify(pipeline, session, source, values=values)
     finally:
         source.close()
 
 
-def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source) -> Verified:
+def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source, *, values: bool) -> Verified:
     sink = pipeline.sink
     lake = Lake(session, sink.catalog.name, sink.catalog.address)
     home = lake.load(sink.namespace_levels, sink.home_table or "")
@@ -83,14 +88,18 @@ def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source) -> Ve
     findings += [one for name in dict.fromkeys([home_name, *state.followers]) for one in _held(lake, pipeline, name)]
     source.check()
     notes += _behind(source, state)
+    by_value: tuple[str, ...] = ()
     if isinstance(source, Comparable):
-        if state.end is None or source.waiting(state.end):
-            notes.append("There are changes that are not in the table yet: its rows were not compared with the database's.")
-        else:
-            found, told = _compared(session, pipeline, source, state)
-            findings, notes = findings + found, notes + told
+        comparison = _Comparison(session, pipeline, source, state, lake)
+        by_value = comparison.run(values=values)
+        findings, notes = findings + comparison.findings, notes + comparison.notes
+    elif values:
+        notes.append(
+            f"No values were compared: a {pipeline.source.connector} source cannot be asked for its rows as they are now."
+        )
     batches = [one.counts for one in records if one.counts is not None]
-    return Verified(pipeline.name, sink.full_name, len(batches), sum(one.read for one in batches), tuple(findings), tuple(notes))
+    rows = sum(one.read for one in batches)
+    return Verified(pipeline.name, sink.full_name, len(batches), rows, tuple(findings), tuple(notes), by_value)
 
 
 def _records(table: IcebergTable, sink_id: str) -> list[Record]:
@@ -132,23 +141,82 @@ def _behind(source: Source, state: SinkState) -> list[str]:
     return [f"{rows} rows of the source are not in the table yet."] if rows else []
 
 
-def _compared(
-    session: SparkSession, pipeline: PipelineSpec, source: Comparable, state: SinkState
-) -> tuple[list[Finding], list[str]]:
-    sink, findings, notes = pipeline.sink, [], []
-    for origin in source.table_names:
-        name = sink.table if sink.route is None else sink.route.table_of(origin)
+class _Comparison:
+    """The rows of upserts' tables beside those of the source as they are now."""
+
+    def __init__(self, session: SparkSession, pipeline: PipelineSpec, source: Comparable, state: SinkState, lake: Lake) -> None:
+        self._session = session
+        self._pipeline = pipeline
+        self._source = source
+        self._state = state
+        self._lake = lake
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+
+    def run(self, *, values: bool) -> tuple[str, ...]:
+        """Compares all tables, and returns those whose values were compared."""
+        if self._waits():
+            self.notes.append("There are changes that are not in the table yet: its rows were not compared with the database's.")
+            return ()
+        compared = tuple(name for name in map(self._by_value if values else self._by_keys, self._source.table_names) if name)
+        if self.findings and self._waits():
+            self.findings = []
+            self.notes.append("Rows were changed in the database while they were compared, which says nothing: do it again.")
+            return ()
+        return compared
+
+    def _waits(self) -> bool:
+        return self._state.end is None or self._source.waiting(self._state.end)
+
+    def _target(self, origin: str, *, transformed: bool) -> SinkSpec | None:
+        """The table of one of the source's, when it can be compared with it."""
+        sink = self._pipeline.sink
+        name = sink.table if sink.route is None else sink.route.table_of(origin) if sink.route.source else None
         own = None if name is None else sink if sink.route is None else sink.routed(name)
-        if name is None or own is None or own.commit_mode is not CommitMode.UPSERT or pipeline.transforms:
-            notes.append(f"{origin}: its rows were not compared: only an upsert without transforms holds the same.")
-            continue
-        there, theirs, keys = source.digest(origin)
-        full = f"{sink.namespace}.{name}"
-        here, ours = 0, 0
-        if sink.route is None or full in state.followers:
-            here, ours = key_digest(session.table(table_name(sink.catalog.name, sink.namespace_levels, name)), keys)
+        if own is None or own.commit_mode is not CommitMode.UPSERT or (self._pipeline.transforms and not transformed):
+            kind = "an upsert" if transformed else "an upsert without transforms"
+            self.notes.append(f"{origin}: its rows were not compared: only {kind} holds the same.")
+            return None
+        return own
+
+    def _frame(self, own: SinkSpec) -> DataFrame | None:
+        """The rows of a table; None when it was not made yet."""
+        if self._pipeline.sink.route is not None and own.full_name not in self._state.followers:
+            return None
+        return self._session.table(table_name(own.catalog.name, own.namespace_levels, own.table or ""))
+
+    def _by_keys(self, origin: str) -> None:
+        own = self._target(origin, transformed=False)
+        if own is None:
+            return
+        there, theirs, keys = self._source.digest(origin)
+        frame = self._frame(own)
+        here, ours = (0, 0) if frame is None else key_digest(frame, keys)
         if here != there:
-            findings.append(Finding(full, f"it holds {here} rows, and {origin} has {there}"))
+            self.findings.append(Finding(own.full_name, f"it holds {here} rows, and {origin} has {there}"))
         elif theirs is not None and ours != theirs:
-            findings.append(Finding(full, f"it holds as many rows as {origin}, but with other keys"))
-    return findings, notes
+            self.findings.append(Finding(own.full_name, f"it holds as many rows as {origin}, but with other keys"))
+
+    def _by_value(self, origin: str) -> str | None:
+        own = self._target(origin, transformed=True)
+        if own is None:
+            return None
+        frame = self._frame(own)
+        table = None if frame is None else self._lake.load(own.namespace_levels, own.table or "")
+        if frame is None or table is None:
+            self._by_keys(origin)
+            return None
+        pipeline = self._pipeline
+        try:
+            found = compared(
+                frame, self._source.rows(origin), table, own, sink_id=pipeline.sink_id, transforms=pipeline.transforms
+            )
+        except (DataError, Halted) as error:
+            self.findings.append(Finding(own.full_name, f"its values cannot be compared with those of {origin}: {error.message}"))
+            return None
+        self.findings += [Finding(own.full_name, one.told(origin)) for one in found.differences]
+        if found.unreadable:
+            self.notes.append(f"{origin}: {found.unreadable} rows cannot be written to the table, and were not compared.")
+        if found.unknown:
+            self.notes.append(f"{own.full_name}: not compared, since {origin} has no such columns: {', '.join(found.unknown)}.")
+        return own.full_name

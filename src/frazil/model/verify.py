@@ -54,7 +54,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was looked at, and what was found. No findings: nothing is missing, and nothing is there twice."""
+    """What was looked at, and what was found. No findings: nothing is missing, and nothing is there twice.
+
+    ``compared`` are the tables whose rows were compared with the source's value by value.
+    """
 
     pipeline: str
     table: str
@@ -62,6 +65,7 @@ class Verified:
     rows: int
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
+    compared: tuple[str, ...] = ()
 
 
 def chain_findings(records: Sequence[Record], end: str) -> list[Finding]:

@@ -385,6 +385,14 @@ class PostgresCdc:
         """The tables that are read."""
         return tuple(stream.full_name for stream in self.streams)
 
+    def rows(self, table: str) -> DataFrame:
+        """The rows of a table as they are now, which can be read until the next snapshot is taken."""
+        stream = next(one for one in self.streams if one.full_name == table)
+        self._let_go()
+        self._exported = exported = ExportedSnapshot(self._login)
+        part, _ = self._snapshot_part(exported, stream, self._database.published(table), 0)
+        return snapshot_frame(self._spark, part.job, part.hands, self._database.key_columns(self._database.table(stream)))
+
     def digest(self, table: str) -> tuple[int, int | None, tuple[str, ...]]:
         """How many rows a table has now, a number that all their keys make, and the columns of the key."""
         now = self._database.table(next(one for one in self.streams if one.full_name == table))
