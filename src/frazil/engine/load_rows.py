@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 
 import pyarrow
 import pyarrow.parquet
@@ -15,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions
 from pyspark.sql import types as spark
 
 from frazil.engine.common_type import common_decimal, common_type
+from frazil.engine.load_keys import keys_differ
 from frazil.engine.schema import hidden_columns, quoted, require_data, table_name
 from frazil.errors import DataError
 from frazil.model.hidden import DELETE, HIDDEN, OP
@@ -62,23 +62,53 @@ class LoadRows:
         self._session = session
         self._load = load
         self._read_frames: dict[str, DataFrame] = {}
+        self._differ: dict[str, bool] = {}
 
-    def of(self, table: TableLoad) -> DataFrame:
-        """The frame of one table."""
+    def of(self, table: TableLoad, *, empty: bool = False) -> DataFrame:
+        """The frame of one table. From an ``empty`` table nothing has to be taken away."""
         load = self._load
         if not load.disposition.merges:
-            return self._read(table)
+            return self._read(table) if self._all_count else self._unmarked(table)
         if table is load.root:
             self._warn_of_scattered_keys()
-        frame = self._merged_root() if table is load.root else self._merged_nested(table)
-        if load.rows_a_task is not None:
-            frame = frame.repartition(max(1, math.ceil(table.rows / load.rows_a_task)))
+        frame = self._merged_root() if table is load.root else self._merged_nested(table, empty=empty)
         return frame.drop(_FILE_TIME, _FILE, _ROW)
+
+    def keys_differ(self, table: TableLoad) -> bool:
+        """Whether each key of a table is known to come once: the root's primary key, and the name of a nested row.
+
+        Rows need not be compared then to find the one that counts.
+        """
+        load = self._load
+        if not load.disposition.merges:
+            return False
+        name = table.sink.full_name
+        if name not in self._differ:
+            nested = () if table.row_key is None else (table.row_key,)
+            self._differ[name] = keys_differ(table.files, load.primary_key if table is load.root else nested)
+        return self._differ[name]
+
+    @cached_property
+    def _all_count(self) -> bool:
+        """Whether every row of the root counts: no key comes twice, and no row is marked as gone."""
+        load = self._load
+        marked = load.delete_mark is not None and load.delete_mark.column in self._read(load.root).columns
+        return not marked and (not load.primary_key or load.deduplicated or self.keys_differ(load.root))
+
+    @cached_property
+    def _has_places(self) -> bool:
+        """Whether rows are read with their places in the files, by which those of one key are told apart."""
+        load = self._load
+        by_name = load.tables if load.disposition is not Disposition.DELETE_INSERT else (load.root,)
+        compared = any(table.files and not self.keys_differ(table) for table in by_name)
+        return load.disposition.merges and bool(load.primary_key) and compared
 
     def _warn_of_scattered_keys(self) -> None:
         """Tells of keys whose rows are in several files, which need not have been written in the order in which the rows came."""
         load = self._load
         if len(load.root.files) < 2 or not load.primary_key or load.deduplicated or load.newest is not None:
+            return
+        if self.keys_differ(load.root):
             return
         files = self._read(load.root).groupBy(*[quoted(name) for name in load.primary_key])
         scattered = files.agg(functions.min(_FILE).alias(_FILE), functions.max(_FILE).alias(_RANK))
@@ -98,7 +128,7 @@ class LoadRows:
         load = self._load
         nested = [table for table in load.tables[1:] if table.files]
         named_by_key = load.disposition in (Disposition.UPSERT, Disposition.INSERT_ONLY)
-        if not named_by_key or not nested or load.deduplicated:
+        if not named_by_key or not nested or load.deduplicated or self.keys_differ(load.root):
             return
         if self._marked_root().where(functions.col(_RANK) > 1).isEmpty():
             return
@@ -134,9 +164,17 @@ class LoadRows:
                 return ", ".join(f"{name} = {row[name]}" for name in self._load.primary_key)
             parent = row[_parent_key(at)]
 
+    def _unmarked(self, table: TableLoad) -> DataFrame:
+        """The rows that are not marked as gone, nor belong to one that is."""
+        if table is not self._load.root:
+            return self._counting(table)
+        return self._marked_root().where(functions.col(OP) == _INSERT).drop(_RANK, OP)
+
     def _merged_root(self) -> DataFrame:
         """The rows of the root: those that count are inserted, the others only take away what has their keys."""
         load = self._load
+        if self._all_count:
+            return self._read(load.root)
         marked = self._marked_root()
         if load.disposition is Disposition.DELETE_INSERT:
             return marked.drop(_RANK)
@@ -148,7 +186,7 @@ class LoadRows:
         load = self._load
         rows = self._read(load.root)
         rank = functions.lit(1)
-        if load.primary_key and not load.deduplicated:
+        if load.primary_key and not load.deduplicated and not self.keys_differ(load.root):
             newest = [] if load.newest is None else [_ordered(load.newest.column, load.newest.order)]
             # Of rows that nothing else tells apart, the one that was written last.
             same_key = Window.partitionBy(*[functions.col(quoted(name)) for name in load.primary_key])
@@ -160,17 +198,19 @@ class LoadRows:
             gone |= functions.coalesce(mark, functions.lit(False)) if load.delete_mark.flag else mark.isNotNull()
         return rows.withColumn(OP, functions.when(gone, DELETE).otherwise(_INSERT))
 
-    def _merged_nested(self, table: TableLoad) -> DataFrame:
+    def _merged_nested(self, table: TableLoad, *, empty: bool) -> DataFrame:
         """The rows that belong to rows of the root that count, and a delete for each row of the root that is replaced."""
         load = self._load
         if load.disposition is Disposition.INSERT_ONLY:
-            return _one_of_each(self._counting(table), table)
+            return self._one_of_each(self._counting(table), table)
         rows = self._read(table)
         root_key, row_key = _required(table.root_key, table, "root_key"), _row_key(load.root)
-        if load.primary_key or load.delete_mark is not None:
+        if not self._all_count:
             rows = rows.join(self._counting_names(), functions.col(quoted(root_key)) == functions.col(_RANK), "left_semi")
         if load.disposition is Disposition.UPSERT:
-            rows = _one_of_each(rows, table)
+            rows = self._one_of_each(rows, table)
+        if empty:
+            return rows
         replaced = functions.col(quoted(row_key)).alias(root_key)
         gone = self._replaced_roots(row_key).select(replaced, functions.lit(DELETE).alias(OP))
         return rows.withColumn(OP, functions.lit(_INSERT)).unionByName(gone, allowMissingColumns=True)
@@ -179,10 +219,12 @@ class LoadRows:
         """The names of the root's rows that count."""
         row_key, key = _row_key(self._load.root), self._load.primary_key
         counting = self._marked_root().where(functions.col(OP) == _INSERT)
-        if self._load.disposition is Disposition.INSERT_ONLY and set(key) <= set((there := self._there()).columns):
-            # A row whose key is there is not added, and neither are those nested in it. A load that is repeated finds the keys of
-            # its own rows only when all that is nested in them is there: the root comes last.
-            counting = counting.alias("new").join(there.alias("old"), reduce(Column.__and__, _same(key)), "left_anti")
+        if self._load.disposition is Disposition.INSERT_ONLY and {*key, row_key} <= set((there := self._there()).columns):
+            # A row that is there under the same name takes new nested rows. Under another name, as rows have it that were not
+            # merged by their keys, nothing in the load belongs to it.
+            renamed = ~functions.col(f"old.{quoted(row_key)}").eqNullSafe(functions.col(f"new.{quoted(row_key)}"))
+            same_row = reduce(Column.__and__, [*_same(key), renamed])
+            counting = counting.alias("new").join(there.alias("old"), same_row, "left_anti")
         return counting.select(functions.col(quoted(row_key)).alias(_RANK))
 
     def _counting(self, table: TableLoad) -> DataFrame:
@@ -193,6 +235,13 @@ class LoadRows:
             above = self._load.tables[table.parent]
             mine, names = _parent_key(table), self._counting(above).select(functions.col(quoted(_row_key(above))).alias(_RANK))
         return self._read(table).join(names, functions.col(quoted(mine)) == functions.col(_RANK), "left_semi")
+
+    def _one_of_each(self, rows: DataFrame, table: TableLoad) -> DataFrame:
+        """One row of each name. Rows that came more than once have nested rows of the same names, which are the same."""
+        if table.row_key is None or self.keys_differ(table):
+            return rows
+        rank = functions.row_number().over(Window.partitionBy(quoted(table.row_key)).orderBy(*_last_written()))
+        return rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)
 
     def _replaced_roots(self, row_key: str) -> DataFrame:
         """The keys of the root's rows that the load replaces: those that are there, and those that it brings."""
@@ -222,7 +271,7 @@ class LoadRows:
     def _rows_of(self, table: TableLoad) -> DataFrame:
         """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
         if not table.files:
-            hidden = (_FILE_TIME, _FILE, _ROW) if self._load.disposition.merges else ()
+            hidden = (_FILE_TIME, _FILE, _ROW) if self._has_places else ()
             none = self._session.table(name_of(table.sink)).limit(0)
             return none.select("*", *[functions.lit(None).alias(name) for name in hidden])
         if len(table.files) == 1:
@@ -241,7 +290,7 @@ class LoadRows:
         rows = self._session.read.option("mergeSchema", "true").parquet(*paths)
         require_data(rows.columns, f"Table {table.sink.table}")
         columns = [_column_as(field, wider) for field in rows.schema.fields]
-        if self._load.disposition.merges:
+        if self._has_places:
             places = {_FILE_TIME: "file_modification_time", _FILE: "file_name", _ROW: "row_index"}
             # The data may have a column of this name, too.
             metadata = rows.metadataColumn("_metadata")
@@ -296,14 +345,6 @@ def _wider_of(table: TableLoad, column: str, one: spark.DataType, other: spark.D
             fix="Bring the column in one type: cast it at the source.",
         )
     return wider
-
-
-def _one_of_each(rows: DataFrame, table: TableLoad) -> DataFrame:
-    """One row of each name. Rows that came more than once have nested rows of the same names, which are the same."""
-    if table.row_key is None:
-        return rows
-    rank = functions.row_number().over(Window.partitionBy(quoted(table.row_key)).orderBy(*_last_written()))
-    return rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)
 
 
 def _last_written() -> list[Column]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 import pyarrow
@@ -49,6 +50,49 @@ T = TypeVar("T")
 
 _lakes: dict[tuple[tuple[str, str], ...], Lake] = {}
 _opening = Lock()
+_start: Future[SparkSession] | None = None
+
+
+def start_ahead(sink: SinkSpec, settings: SparkSettings) -> None:
+    """Starts the process's Spark in the background, with what the sink needs, unless it runs or is being started.
+
+    What keeps it from starting is raised where Spark is needed.
+    """
+    global _start  # noqa: PLW0603 - a process has one Spark
+    with _opening:
+        if _start is not None or _runs():
+            return
+        components = catalog_settings(sink).components
+        _start = Future()
+        # A daemon: a pipeline that fails while Spark is starting ends at once.
+        Thread(target=_begin, args=(_start, settings, components), name="spark-start", daemon=True).start()
+
+
+def _begin(start: Future[SparkSession], settings: SparkSettings, components: Sequence[str]) -> None:
+    try:
+        start.set_result(spark_session(settings, components))
+    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        start.set_exception(error)
+
+
+def is_starting() -> bool:
+    """Whether Spark is being started in the background, so that whoever asks for it must wait."""
+    start = _start
+    return start is not None and not start.done()
+
+
+def _runs() -> bool:
+    running = SparkSession._instantiatedSession
+    return running is not None and running.sparkContext._jsc is not None
+
+
+def _started(settings: SparkSettings, components: Sequence[str]) -> SparkSession:
+    """The process's Spark, which is waited for when it is being started."""
+    global _start
+    ahead, _start = _start, None
+    if ahead is not None:
+        ahead.result()
+    return spark_session(settings, components)
 
 
 def load_lake(sink: SinkSpec, settings: SparkSettings, retry: RetrySettings, listen: Listener) -> Lake:
@@ -71,8 +115,8 @@ def _tell(listen: Listener, what: str, error: Retryable, failures: int, final: b
 def _session(catalog: CatalogSettings, settings: SparkSettings) -> SparkSession:
     if file := sqlite_file(catalog):
         file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
-    session = with_settings(spark_session(settings, catalog.components).newSession(), settings)
-    session = session_for(session, catalog)
+    spark = _started(settings, catalog.components)
+    session = session_for(with_settings(spark.newSession(), settings), catalog)
     # Files of others have times of day, which are read to be kept as text.
     session.conf.set("spark.sql.timeType.enabled", "true")
     return session
@@ -92,7 +136,7 @@ class Loader:
         try:
             with _visible(load) as seen:
                 ready = self._ready(seen)
-                return tuple(self._write(one.sink, load.sink_id, one.frame, load.key) for one in ready)
+                return tuple(self._write(one.sink, load.sink_id, one.frame, load.key, one.keys_differ) for one in ready)
         except FrazilError:
             raise
         except Exception as error:
@@ -119,17 +163,20 @@ class Loader:
             if not table.files:
                 return None  # there is nothing to write, and nothing to take away
             if sink.declared_schema is None:
-                return _Ready(sink, rows.of(table))
+                return _Ready(sink, rows.of(table), keys_differ=rows.keys_differ(table))
             there = self._patiently(sink, lambda: created(self._lake, sink, sink.declared_schema or StructType(())))
+        elif not table.files and load.disposition.merges and there.holds_no_files:
+            return None
         sink = _in_its_own_order(sink)
         if load.disposition is Disposition.UPSERT and table is load.root:
             sink = _keeping_others_columns(sink, there.schema)
-        frame = rows.of(table)
+        frame = rows.of(table, empty=there.holds_no_files)
         _require_complete(sink, there.schema, frame)
         if table.root_key is not None and load.disposition in (Disposition.DELETE_INSERT, Disposition.UPSERT):
             self._require_rooted(sink, there, table.root_key, load.root)
         shaped = Stager(sink, load.sink_id, ()).shaped(frame)
-        return _Ready(sink, frame, fit_of(there, sink, load.sink_id, shaped))
+        fit = fit_of(there, sink, load.sink_id, shaped)
+        return _Ready(sink, frame, fit, rows.keys_differ(table) and _keeps_keys(fit, sink))
 
     def _require_rooted(self, sink: SinkSpec, there: IcebergTable, root_key: str, root: TableLoad) -> None:
         """Rows of a nested table that do not tell to which row of the root they belong would outlive that row unseen."""
@@ -189,6 +236,10 @@ class Loader:
         """Whether the sink's namespace is there."""
         return not self._patiently(sink, lambda: self._lake.missing_namespaces(sink.namespace_levels))
 
+    def has_tables(self, sink: SinkSpec) -> bool:
+        """Whether any table is in the sink's namespace."""
+        return self._patiently(sink, lambda: self._lake.has_tables(sink.namespace_levels))
+
     def drop_namespace(self, sink: SinkSpec) -> None:
         """Drops the namespace when nothing is left in it."""
         self._patiently(sink, lambda: self._lake.drop_empty_namespace(sink.namespace_levels))
@@ -213,10 +264,10 @@ class Loader:
         """A call to the catalog that does the same when it is made again."""
         return patiently(call, self._retry, partial(_tell, self._listen, sink.full_name))
 
-    def _write(self, sink: SinkSpec, sink_id: str, frame: DataFrame, key: str | None) -> Committed:
+    def _write(self, sink: SinkSpec, sink_id: str, frame: DataFrame, key: str | None, keys_differ: bool = False) -> Committed:
         for tries in count(1):
             try:
-                return write_once(self._writer(sink, sink_id), frame, key)
+                return write_once(self._writer(sink, sink_id), frame, key, keys_differ=keys_differ)
             except Halted as halted:
                 # A load that replaces all rows replaces those, too, that somebody else has added meanwhile: it looks again.
                 if halted.code != "overwrite-conflict":
@@ -236,6 +287,13 @@ class _Ready:
     sink: SinkSpec
     frame: DataFrame
     fit: Fit | None = None
+    keys_differ: bool = False
+
+
+def _keeps_keys(fit: Fit, sink: SinkSpec) -> bool:
+    """Whether keys are written as they come. Texts that differ may be one number."""
+    have = {column.name: column.type for column in fit.met.data.fields}
+    return all(have.get(column.name) == column.type for column in fit.schema.fields if column.name in sink.key_fields)
 
 
 def _in_its_own_order(sink: SinkSpec) -> SinkSpec:

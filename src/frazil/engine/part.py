@@ -14,7 +14,7 @@ SINGLE_WRITES = "python"
 class Part:
     """The part of a source that a data frame holds. ``lead``: the batch's number at home, for a table that follows another.
 
-    ``named``: a user has named it, and may give it again.
+    ``named``: a user has named it, and may give it again. ``keys_differ``: each key is known to come once in it.
     """
 
     source: str
@@ -23,6 +23,7 @@ class Part:
     rows: int | None = None
     lead: int | None = None
     named: bool = False
+    keys_differ: bool = False
 
     def following(self, state: SinkState | None, lead: int) -> Part:
         """The same part for a table that follows and whose ledger says this; ``lead`` is the batch's number at home.

@@ -115,7 +115,7 @@ class Stager:
         frame = self._filled(self.shaped(frame, tally), table)
         fit = fitted = self._fitted(table, frame)
         self._seen = self._seen or table.base
-        ground = Ground(table, self._sink, fit.schema, fit.partition, self._seen, part.rows)
+        ground = Ground(table, self._sink, fit.schema, fit.partition, self._seen, part.rows, part.keys_differ)
         wrong = None
         if fit.error is not None:
             applied = _together(fit.applied(frame)) if whole else fit.applied(frame)

@@ -84,10 +84,11 @@ def stream_position(batch_id: int) -> Position:
     return position({"batch": batch_id})
 
 
-def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
+def write_once(writer: Writer, frame: DataFrame, key: str | None, *, keys_differ: bool = False) -> Committed:
     """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again.
 
     Writes at the same time, from whatever process, all count: one that finds another before it goes behind that.
+    ``keys_differ``: each key of a row is known to come once.
     """
     end = position({"write": key if key is not None else f"#{uuid.uuid4().hex}"})
     state = writer.open(claim=False) or writer.ensure(frame, claim=False)
@@ -101,7 +102,8 @@ def write_once(writer: Writer, frame: DataFrame, key: str | None) -> Committed:
     maybe_there = key is not None
     while state is None or not (maybe_there and (state.end == end or writer.committed_before(end))):
         try:
-            return writer.write(frame, Part(SINGLE_WRITES, state.end if state else None, end, named=key is not None))
+            start = state.end if state else None
+            return writer.write(frame, Part(SINGLE_WRITES, start, end, named=key is not None, keys_differ=keys_differ))
         except Halted as halted:
             if halted.code != "gap-or-overlap":
                 raise

@@ -58,7 +58,6 @@ class TableLoad(Model):
 
     sink: SinkSpec
     files: tuple[str, ...] = ()
-    rows: int = 0
     row_key: str | None = None
     root_key: str | None = None
     parent_key: str | None = None
@@ -77,7 +76,6 @@ class Load(Model):
     newest: Newest | None = None
     delete_mark: DeleteMark | None = None
     deduplicated: bool = False
-    rows_a_task: int | None = Field(None, ge=1)
 
     @property
     def root(self) -> TableLoad:

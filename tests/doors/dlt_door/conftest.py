@@ -8,6 +8,8 @@ import pytest
 from dlt_lakes import DltLake
 from pyspark.sql import SparkSession
 
+from frazil.engine import loads
+
 
 @pytest.fixture(autouse=True)
 def _dlt_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +17,8 @@ def _dlt_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt-data"))
     monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
     monkeypatch.setenv("LOAD__RAISE_ON_MAX_RETRIES", "1")
+    # A test that needs Spark asks for that of the tests.
+    monkeypatch.setattr(loads, "start_ahead", lambda *_: None)
 
 
 @pytest.fixture

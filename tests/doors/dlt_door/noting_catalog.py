@@ -41,6 +41,8 @@ class NotingCatalog:
         self.requests.append(noted)
         if noted.path == "/v1/config":
             return {"defaults": {}, "overrides": {}}
+        if noted.path.endswith("/tables"):
+            return {"identifiers": []}
         return {"namespaces": [["default"]]} if noted.path == "/v1/namespaces" else {"namespace": ["default"], "properties": {}}
 
 

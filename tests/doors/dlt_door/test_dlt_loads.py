@@ -8,6 +8,7 @@ from typing import Any
 
 import dlt
 import pytest
+from dlt.common import logger
 from dlt.common.libs.pyiceberg import get_iceberg_tables
 from dlt.common.pendulum import pendulum
 from dlt_lakes import DltLake, loaded, resource
@@ -93,7 +94,7 @@ MERGED = {
     "insert-only": (
         [(1, "a"), (2, "b"), (3, "c"), (4, "D"), (5, "E")],
         [(1, 1), (1, 2), (2, 3), (5, 13), (5, 14)],
-        [(1, 1), (3, 2)],
+        [(1, 1), (1, 9), (3, 2)],  # the second of a list that had one
     ),
 }
 
@@ -139,9 +140,15 @@ def test_merge_key_replaces_whole_days_and_primary_key_single_rows(lake: DltLake
     assert of_roots(lake, "both") == [(2, 2), (3, 3), (4, 4)]  # the last of the two rows 10 has no parts
 
 
-def test_a_merge_without_keys_appends_and_rows_are_marked_as_gone_by_the_destination_s_column(lake: DltLake) -> None:
+def test_a_merge_without_keys_appends_and_rows_are_marked_as_gone_by_the_destination_s_column(
+    lake: DltLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(logger, "warning", lambda text, *_: warned.append(text))
     pipeline = lake.pipeline()
     merge = {"write_disposition": "merge"}
+    gone = {"gone": {"data_type": "bool", "hard_delete": True}}
+    marked = [{"id": n, "gone": n == 2, "parts": [{"n": n}]} for n in (1, 2, 3)]
     sorted_up = {"v": {"dedup_sort": "asc"}}
     loaded(pipeline.run([resource(ROWS, "plain", **merge), resource(ROWS, "keyed", primary_key="id", **merge)]))
     now = pendulum.now()
@@ -151,7 +158,10 @@ def test_a_merge_without_keys_appends_and_rows_are_marked_as_gone_by_the_destina
         {"id": 2, "_dlt_deleted_at": now},
     ]
     keyed = resource(changes, "keyed", primary_key="id", columns=sorted_up, **merge)
-    loaded(pipeline.run([resource([{"id": 1, "v": "z"}], "plain", **merge), keyed]))
+    keyless = resource(marked, "keyless", columns=gone, **merge)
+    loaded(pipeline.run([resource([{"id": 1, "v": "z"}], "plain", **merge), keyed, keyless]))
+    assert (lake.rows("keyless", "id"), of_roots(lake, "keyless")) == ([(1,), (3,)], [(1, 1), (3, 3)])
+    assert any("Table 'keyless': without a primary_key or a merge_key" in text for text in warned)
     assert lake.rows("plain", "id", "v") == [(1, "a"), (1, "z"), (2, "b"), (3, "c")]
     assert lake.rows("keyed", "id", "v", "_dlt_deleted_at") == [(1, "k", None), (3, "c", None)]
 

@@ -221,7 +221,6 @@ def partitioned(column: str, transform: str, **more: Any) -> dict[str, Any]:
             "column 'day': a timestamp has no precision 10",
         ),
         ({"primary_key": "price", **merge()}, "the primary_key 'price' is a double"),
-        ({"columns": {"gone": {"hard_delete": True}}, **merge()}, "the hard_delete hint of column 'gone' needs a primary_key"),
         (merge(strategy="upsert"), "No primary key defined for table `t`"),
         ({"primary_key": "id", **merge(strategy="delete-insert", source_filter="id > 1")}, "does not support `source_filter`"),
     ],

@@ -289,14 +289,20 @@ def test_contracts_are_dlt_s(lake: DltLake) -> None:
     assert "new_one" not in lake.table("t").schema().column_names
 
 
-def test_the_size_of_a_merge_s_batches_is_that_of_its_tasks(lake: DltLake) -> None:
+def test_merge_batch_size_makes_neither_tasks_nor_files_and_says_that_it_has_no_effect(
+    lake: DltLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(logger, "warning", lambda text, *_: warned.append(text))
     hints = {"write_disposition": "merge", "primary_key": "id"}
-    rows = [{"id": n} for n in range(64)]
-    loaded(lake.pipeline(merge_batch_size=16).run([resource(rows, "small", **hints)]))
-    loaded(lake.pipeline("q").run([resource(rows, "large", **hints)]))
-    files = {name: int(lake.snapshots(name)[0]["added-data-files"]) for name in ("small", "large")}
-    assert files["small"] == 4
-    assert files["large"] < 4
+    pipeline = lake.pipeline(merge_batch_size=1)
+    loaded(pipeline.run(resource([{"id": n, "v": 0} for n in range(64)], **hints)))
+    loaded(pipeline.run(resource([{"id": n, "v": 1} for n in range(32, 96)], **hints)))
+    assert lake.rows("t", "id", "v") == sorted(((n, int(n >= 32)) for n in range(96)), key=repr)
+    assert [int(summary["added-data-files"]) <= 3 for summary in lake.snapshots("t")] == [True, True]
+    told = [text for text in warned if "merge_batch_size" in text]
+    assert len(told) == 1
+    assert "merge_batch_size=1: it has no effect" in told[0]
 
 
 def test_settings_of_a_spark_that_runs_already_are_set_or_refused(lake: DltLake) -> None:

@@ -82,6 +82,20 @@ def test_the_command_drops_resources_with_their_tables_and_state(lake: DltLake) 
     assert lake.rows("orders", "id") == [(1,)]
 
 
+def test_a_dataset_that_was_dropped_is_noticed_beside_tables_of_others(lake: DltLake) -> None:
+    pipeline = lake.pipeline()
+    loaded(pipeline.run(shop(2)))
+    lake.catalog.create_table("analytics.theirs", pyarrow.schema([("id", pyarrow.int64())]))
+    with pipeline.destination_client() as client:
+        assert client.is_storage_initialized()
+        client.drop_storage()
+        assert not client.is_storage_initialized()
+    assert lake.tables() == {"theirs"}
+    # With the state of before nothing would be loaded.
+    loaded(lake.pipeline().run(shop(2)))
+    assert lake.rows("orders", "id") == [(1,), (2,)]
+
+
 def test_contracts_decide_about_rows_values_tables_and_types(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(resource([{"id": 1, "n": 1}])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -36,16 +36,17 @@ from dlt.destinations.utils import (
 )
 
 from frazil.doors.dlt import hints
-from frazil.doors.dlt.configuration import IcebergRestConfiguration
+from frazil.doors.dlt.configuration import IcebergRestConfiguration, warn_once
 from frazil.doors.dlt.errors import dlt_errors
 from frazil.doors.dlt.jobs import CommitJob, FileJob
 from frazil.doors.dlt.opened import OpenTables
+from frazil.doors.dlt.quick_look import QuickLook, quick_look
 from frazil.doors.dlt.reading import SparkSqlClient, answer, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
 from frazil.doors.dlt.stored import columns_of
-from frazil.engine.loads import Loader, load_lake
+from frazil.engine.loads import Loader, is_starting, load_lake
 from frazil.model.events import CommitFailed, Event
-from frazil.model.load import Disposition, Load, TableLoad
+from frazil.model.load import DeleteMark, Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
 
 if TYPE_CHECKING:
@@ -87,9 +88,18 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                 self._loader.remove(self._sink(name), self._sink_id, "true")
 
     def is_storage_initialized(self) -> bool:
-        """Whether the namespace is there."""
+        """Whether the namespace is there, and the dataset in it has not been dropped.
+
+        A namespace may hold tables of others, and stays when the dataset is dropped. In one that is not empty a dataset is there
+        when one of its tables is.
+        """
         with dlt_errors(f"namespace {self.config.namespace}"):
-            return self._loader.has_namespace(self._sink("any"))
+            if not self._loader.has_namespace(self._sink("any")):
+                return False
+            if not self._loader.has_tables(self._sink("any")):
+                return True
+        own = self.schema.version_table_name
+        return not all(self._missing(name) for name in (own, *(name for name in self.schema.tables if name != own)))
 
     def drop_storage(self) -> None:
         """Drops the tables of the schema and dlt's own, and the namespace when nothing else is in it."""
@@ -221,16 +231,23 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     def get_stored_schema(self, schema_name: str | None = None) -> StorageSchemaInfo | None:
         """The newest schema of a name, or of all."""
-        where = "" if schema_name is None else f" WHERE {quoted(self._named('schema_name'))} = {text(schema_name)}"
-        return self._schema_row(where)
+        return self._schema_row({} if schema_name is None else {self._named("schema_name"): schema_name})
 
     def get_stored_schema_by_hash(self, version_hash: str) -> StorageSchemaInfo | None:  # type: ignore[override]
         """The schema with a hash."""
-        return self._schema_row(f" WHERE {quoted(self._named('version_hash'))} = {text(version_hash)}")
+        return self._schema_row({self._named("version_hash"): version_hash})
 
     def get_stored_state(self, pipeline_name: str) -> StateInfo | None:
         """The state of a pipeline that its last complete load has left."""
         state, loads = self.schema.state_table_name, self.schema.loads_table_name
+
+        def find(look: QuickLook) -> dict[str, Any] | None:
+            complete = look.values(loads, self._named("load_id"), {self._named("status"): 0})
+            by = self._named("_dlt_load_id")
+            return look.newest(state, by, by, {self._named("pipeline_name"): pipeline_name}, among=set(complete))
+
+        if (found := self._quickly(find)) is not None:
+            return StateInfo.from_normalized_mapping(found[0], self.schema.naming) if found else None
         for name in (state, loads):
             if self._missing(name):
                 raise DestinationUndefinedEntity(name)
@@ -243,12 +260,33 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         )
         return StateInfo.from_normalized_mapping(rows[0], self.schema.naming) if rows else None
 
-    def _schema_row(self, where: str) -> StorageSchemaInfo | None:
-        name = self.schema.version_table_name
+    def _schema_row(self, equal: Mapping[str, str]) -> StorageSchemaInfo | None:
+        name, by = self.schema.version_table_name, self._named("inserted_at")
+        try:
+            found = self._quickly(lambda look: look.newest(name, by, self._named("version_hash"), equal))
+        except DestinationUndefinedEntity:
+            return None
+        if found is not None:
+            return StorageSchemaInfo.from_normalized_mapping(found[0], self.schema.naming) if found else None
         if self._missing(name):
             return None
-        rows = self._rows(f"SELECT * FROM {self._table(name)}{where} ORDER BY {quoted(self._named('inserted_at'))} DESC LIMIT 1")
+        where = " AND ".join(f"{quoted(column)} = {text(value)}" for column, value in equal.items()) or "true"
+        rows = self._rows(f"SELECT * FROM {self._table(name)} WHERE {where} ORDER BY {quoted(by)} DESC LIMIT 1")
         return StorageSchemaInfo.from_normalized_mapping(rows[0], self.schema.naming) if rows else None
+
+    def _quickly(self, find: Callable[[QuickLook], dict[str, Any] | None]) -> list[dict[str, Any]] | None:
+        """The row that is found in dlt's own tables, if any, while Spark is starting; None where Spark has to be asked."""
+        if not is_starting():
+            return None
+        try:
+            with quick_look(self.config) as look:
+                row = find(look)
+        except DestinationUndefinedEntity:
+            raise
+        except Exception as error:  # noqa: BLE001 - Spark says what is wrong if it cannot read them either
+            logger.debug(f"{self.config}: PyIceberg cannot read dlt's own tables, and Spark is waited for: {error}")
+            return None
+        return [] if row is None else [row]
 
     def _store_schema(self) -> None:
         row = {
@@ -337,14 +375,18 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             primary_key=hints.keys_of(root, "primary_key") if merges else (),
             merge_key=hints.keys_of(root, "merge_key") if disposition is Disposition.DELETE_INSERT else (),
             newest=hints.newest_of(root) if merges else None,
-            delete_mark=hints.delete_mark(root, self.config.hard_delete_column) if merges else None,
+            delete_mark=self._delete_mark(root, merges=merges),
             deduplicated=bool(root.get("x-stage-data-deduplicated", False)),
-            rows_a_task=self.config.merge_batch_size,
         )
 
+    def _delete_mark(self, root: PreparedTableSchema, *, merges: bool) -> DeleteMark | None:
+        """The column that marks rows which are gone. Where a merge has no keys and appends, only a hint makes it one."""
+        if merges:
+            return hints.delete_mark(root, self.config.hard_delete_column)
+        return hints.delete_mark(root, None) if root["write_disposition"] == "merge" else None
+
     def _table_load(self, chain: Sequence[PreparedTableSchema], table: PreparedTableSchema, files: Sequence[Path]) -> TableLoad:
-        looks = [pyarrow.parquet.read_metadata(path) for path in files]
-        schemas = [look.schema.to_arrow_schema() for look in looks]
+        schemas = [pyarrow.parquet.read_schema(path) for path in files]
         options: dict[str, Any] = {"columns": hints.declared_columns(table, self.capabilities, schemas)}
         if fields := hints.partition_fields(self.schema.name, table, self.capabilities):
             options["partition_by"] = fields
@@ -355,7 +397,6 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         return TableLoad(
             sink=self.config.sink(hints.name_of(table), **options),
             files=tuple(str(path) for path in files),
-            rows=sum(look.num_rows for look in looks),
             row_key=hints.first_with(table, "row_key"),
             root_key=hints.root_key(chain, table) if hints.is_nested(table) else None,
             parent_key=hints.first_with(table, "parent_key"),
@@ -369,10 +410,9 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         named = [(hint, name) for hint in ("primary_key", "merge_key") for name in hints.keys_of(table, hint)]
         deletes = hints.first_with(table, "hard_delete")
         if deletes is not None and not named:
-            raise SchemaCorruptedException(
-                self.schema.name,
-                f"Table {table['name']!r}: the hard_delete hint of column {deletes!r} needs a primary_key or a merge_key, by "
-                "which the rows are found that are gone.",
+            warn_once(
+                f"Table {table['name']!r}: without a primary_key or a merge_key nothing tells which rows are gone. Rows that the "
+                f"hard_delete hint of column {deletes!r} marks are left out, and those that they mean stay in the table."
             )
         for hint, name in named:
             if table["columns"][name]["data_type"] == "double":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -76,7 +77,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     retry_backoff_base: float = 2.0
     """Growth of the wait between tries."""
     merge_batch_size: int | None = None
-    """Rows that one task of Spark writes in a merge; Spark decides when left out."""
+    """For files that were written for dlt-iceberg, where it bounds the memory of a merge. It has no effect: Spark does that."""
     strict_casting: bool = False
     """Whether conversions are refused that could lose something."""
 
@@ -116,6 +117,11 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         if self.token and self.credential:
             unused = "token" if self._by_credential else "credential"
             logger.warning(f"{unused}: it is not used. With oauth2_server_uri it is the credential, without it the token.")
+        if self.merge_batch_size is not None:
+            warn_once(
+                f"merge_batch_size={self.merge_batch_size}: it has no effect. Spark bounds the memory of a merge by itself, and "
+                "divides the work by the size of the rows."
+            )
 
     @classmethod
     def own(cls) -> list[str]:
@@ -316,6 +322,12 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         for name in names:
             if getattr(self, name):
                 raise ConfigurationValueError(f"{name}: it has no meaning for a SQL catalog, and would be ignored.")
+
+
+@cache
+def warn_once(text: str) -> None:
+    """dlt reads the settings anew for each client that it makes."""
+    logger.warning(text)
 
 
 def hide_secrets_in_traces() -> None:

@@ -9,6 +9,7 @@ from dlt.common.destination.configuration import ParquetFormatConfiguration
 
 from frazil.doors.dlt.configuration import IcebergRestConfiguration, hide_secrets_in_traces
 from frazil.doors.dlt.known import require_known
+from frazil.doors.dlt.runs import listen_to_runs
 from frazil.model.secrets import mask_uri
 
 if TYPE_CHECKING:
@@ -86,3 +87,5 @@ def _literal(value: Any) -> Any:
 
 # The name under which a pipeline remembers its destination.
 iceberg_rest.__module__ = "frazil.dlt"
+
+listen_to_runs()

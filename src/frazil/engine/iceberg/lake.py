@@ -61,6 +61,11 @@ class Lake:
             prefixes = [levels[: depth + 1] for depth in range(len(levels))]
             return tuple(".".join(p) for p in prefixes if not self._catalog.namespaceExists(self._namespace(p)))
 
+    def has_tables(self, levels: tuple[str, ...]) -> bool:
+        """Whether any table is in the innermost namespace."""
+        with java_errors(self.address):
+            return not self._catalog.listTables(self._namespace(levels)).isEmpty()
+
     def ensure_namespace(self, levels: tuple[str, ...]) -> None:
         """Makes the nested namespaces that are missing; one that somebody else made meanwhile is as good."""
         with java_errors(self.address):

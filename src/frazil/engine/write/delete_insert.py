@@ -35,21 +35,24 @@ _NEW, _OLD = "frazil_new", Scratch.NAME
 def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and what takes away those that they replace."""
     _require_comparable(ground, frame, fit)
+    choice = _choice(ground, fit)
+    applied = fit.applied(frame)
+    if choice.way == APPEND:
+        return _replaced(ground, applied, fit, choice)  # read once, for the rows alone
     # Read for the rows and for what they replace: both must be of the same rows, also where a frame is not the same each time.
-    whole = fit.applied(frame).persist()
+    whole = applied.persist()
     try:
-        return _replaced(ground, whole, fit)
+        return _replaced(ground, whole, fit, choice)
     finally:
         whole.unpersist()
 
 
-def _replaced(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
+def _replaced(ground: Ground, applied: DataFrame, fit: Fit, choice: Choice) -> Written:
     op = functions.col(OP) if OP in applied.columns else functions.lit("")
     gone, ignored = op == DELETE, op == IGNORE
     seen = Counted(applied, functions.count_if(gone).alias("deletes"), functions.count_if(ignored).alias("ignored"))
     applied = applied.where(~ignored)
     rows = seen.frame.where(~gone & ~ignored).select(*_with_required(ground, fit))
-    choice = _choice(ground, fit)
     change, added = (_in_copy if choice.way == MERGE else _by_values)(ground, rows, applied, fit, choice)
     told = seen.get() if OP in applied.columns else None
     deleted, filtered = (int(told["deletes"]), int(told["ignored"])) if told is not None else (0, 0)

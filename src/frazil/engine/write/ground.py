@@ -29,6 +29,7 @@ U = TypeVar("U")
 class Ground:
     """The table and the sink of a batch, the columns and partitions that its rows are written under, and about how many it has.
 
+    ``keys_differ``: each key is known to come once, so that no row has to be compared with another one of the batch.
     ``seen`` is the table as it was when the batch was staged first: what came after that, the batch knows nothing of.
     """
 
@@ -38,6 +39,7 @@ class Ground:
     partition: Partition
     seen: Base
     rows: int | None = None
+    keys_differ: bool = False
 
     @property
     def options(self) -> dict[str, str]:

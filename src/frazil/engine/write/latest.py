@@ -56,13 +56,16 @@ class Survey:
 
 
 @contextmanager
-def latest(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> Iterator[tuple[DataFrame, Survey]]:
+def latest(
+    frame: DataFrame, keys: Sequence[str], options: ChangeOptions, *, keys_differ: bool = False
+) -> Iterator[tuple[DataFrame, Survey]]:
     """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
 
     With ``combine`` the changes of a key become one instead. Where known rows are left as they are, the first row of a key is
     known to those after it: that one counts, unless it was deleted again.
 
     A value that it lacks because it did not change is taken from the changes before it, as far as they have it.
+    Where ``keys_differ`` each change is the last of its key.
 
     Raises where the last one cannot be told, or where a key has no value.
     """
@@ -77,7 +80,10 @@ def latest(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> Ite
     changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
     if OP in frame.columns:
         changes = changes.where(functions.col(OP) != IGNORE)
-    one = _one_of_each(changes, keys, options) if options.combine else _last(changes, keys, options)
+    if keys_differ:
+        one = _alone(changes)
+    else:
+        one = _one_of_each(changes, keys, options) if options.combine else _last(changes, keys, options)
     last = one.persist()
     try:
         yield last.drop(_TIED, _APART), _survey(last, keys, seen)
@@ -90,7 +96,12 @@ def _op(frame: DataFrame) -> Column:
 
 
 def _one_of_each(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
-    return combined(frame, keys, options).withColumns({_TIED: functions.lit(False), _APART: functions.lit(False)})
+    return _alone(combined(frame, keys, options))
+
+
+def _alone(frame: DataFrame) -> DataFrame:
+    """Rows that have no other of their key beside them."""
+    return frame.withColumns({_TIED: functions.lit(False), _APART: functions.lit(False)})
 
 
 def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
@@ -274,15 +285,12 @@ def _holds_unhashable(kind: DataType) -> bool:
 def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
     key_columns = [functions.col(quoted(key)) for key in keys]
     tied, apart = functions.col(_TIED), functions.col(_APART)
-    without_key = key_columns[0].isNull()
-    for column in key_columns[1:]:
-        without_key |= column.isNull()
     key_text = functions.to_json(functions.struct(*key_columns))
     is_delete = _op(last) == DELETE
     row = last.agg(
         _count_if(~is_delete).alias("upserts"),
         _count_if(is_delete).alias("deletes"),
-        _count_if(without_key).alias("without_key"),
+        _count_if(without_key(keys)).alias("without_key"),
         _count_if(tied).alias("tied"),
         functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
         _count_if(apart).alias("apart"),
@@ -291,12 +299,7 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         *[f(_bounded(last, key)).alias(f"{f.__name__}{n}") for n, key in enumerate(keys) for f in (functions.min, functions.max)],
     ).first()
     assert row is not None, "an aggregate has one row"
-    if row["without_key"]:
-        raise DataError(
-            "key-null",
-            f"{row['without_key']} rows of the batch have no value in a key column ({', '.join(keys)}).",
-            fix="Correct the data, or leave the rows out with a filter.",
-        )
+    require_keys(int(row["without_key"]), keys)
     if row["apart"]:
         raise DataError(
             "duplicate-keys",
@@ -324,6 +327,21 @@ def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
         lowest=tuple(row[f"min{n}"] for n in range(len(keys))),
         highest=tuple(row[f"max{n}"] for n in range(len(keys))),
     )
+
+
+def without_key(keys: Sequence[str]) -> Column:
+    """Which rows lack a value in one of the key columns."""
+    return reduce(Column.__or__, (functions.col(quoted(key)).isNull() for key in keys))
+
+
+def require_keys(lacking: int, keys: Sequence[str]) -> None:
+    """Refuses a batch in which so many rows lack a key."""
+    if lacking:
+        raise DataError(
+            "key-null",
+            f"{lacking} rows of the batch have no value in a key column ({', '.join(keys)}).",
+            fix="Correct the data, or leave the rows out with a filter.",
+        )
 
 
 def _bounded(last: DataFrame, key: str) -> Column:

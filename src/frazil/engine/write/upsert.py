@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, functions
 
+from frazil.engine.counting import Counted
 from frazil.engine.fit import Fit
 from frazil.engine.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
 from frazil.engine.schema import quoted
 from frazil.engine.write.choose import APPEND, MERGE, Choice, Facts, choose, misread, unfit_for_duckdb
 from frazil.engine.write.ground import Ground, Written, together
-from frazil.engine.write.latest import Survey, latest
+from frazil.engine.write.latest import Survey, latest, require_keys, without_key
 from frazil.engine.write.merge import merge
 from frazil.model.changes import UpsertStrategy
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec, TableChange
-from frazil.model.hidden import DELETE, OP
+from frazil.model.hidden import DELETE, IGNORE, OP
 
 # Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
 ROWS_A_TASK = 250_000
@@ -25,7 +26,9 @@ ROWS_A_TASK = 250_000
 def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
     table, sink = ground.table, ground.sink
-    with latest(fit.applied(frame), fit.keys, sink) as (last, survey):
+    if ground.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
+        return _into_empty(ground, fit.applied(frame), fit)
+    with latest(fit.applied(frame), fit.keys, sink, keys_differ=ground.keys_differ) as (last, survey):
         facts = Facts(
             empty=table.holds_no_files,
             disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
@@ -40,6 +43,28 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
         if choice.way == MERGE:
             return merge(ground, last, survey, fit, choice)
         return _by_key(ground, last, survey, fit, choice)
+
+
+def _into_empty(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
+    """Rows of which each has a key of its own, into a table that has none: they are read once, and written as they come."""
+    base = ground.table.base
+    op = functions.col(OP) if OP in applied.columns else functions.lit("")
+    numbers = {
+        "changes": functions.count(functions.lit(1)),
+        "deletes": functions.count_if(op == DELETE),
+        "ignored": functions.count_if(op == IGNORE),
+        "keyless": functions.count_if(without_key(fit.keys)),
+    }
+    seen = Counted(applied, *[number.alias(name) for name, number in numbers.items()])
+    rows = seen.frame.where(~op.isin(DELETE, IGNORE)).select(*[quoted(name) for name in fit.names])
+    staged = ground.stage(rows, fit.evolution)
+    told = seen.get()
+    require_keys(int(told["keyless"]), fit.keys)
+    counts = RowCounts(
+        read=int(told["changes"]), written=staged.rows, deleted=int(told["deletes"]), filtered=int(told["ignored"])
+    )
+    summary = Choice(APPEND, "the table is empty").summary
+    return Written(Change(Delta(staged, StagedFiles(), Fits.HEAD), base, fit.evolution, summary=summary), counts)
 
 
 def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
