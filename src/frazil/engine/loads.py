@@ -32,7 +32,7 @@ from frazil.engine.iceberg import IcebergTable, Lake, active, fault_of
 from frazil.engine.load_rows import LoadRows, name_of
 from frazil.engine.running_java import java_died
 from frazil.engine.schema import quoted
-from frazil.engine.session import session_for, spark_session, with_settings
+from frazil.engine.session import give_components, session_for, spark_session, with_settings
 from frazil.engine.stager import Stager
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
@@ -116,6 +116,8 @@ def _session(catalog: CatalogSettings, settings: SparkSettings) -> SparkSession:
     if file := sqlite_file(catalog):
         file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
     spark = _started(settings, catalog.components)
+    # Another destination may have started it, whose tables are in another store.
+    give_components(spark, catalog.components)
     session = session_for(with_settings(spark.newSession(), settings), catalog)
     # Files of others have times of day, which are read to be kept as text.
     session.conf.set("spark.sql.timeType.enabled", "true")

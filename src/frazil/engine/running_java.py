@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 # What spark-submit tells the Python program that it runs.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _SUBMITTED_SECRET = "PYSPARK_GATEWAY_SECRET"
+
+
+# The option of Java by which it can be given jars when it runs already.
+LATE_JARS = "--add-opens=java.base/jdk.internal.loader=ALL-UNNAMED"
 
 
 class _Names:
@@ -175,6 +179,28 @@ def forget_dead_java() -> bool:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     end_java_now(gateway.proc)  # it has; what is left of the line to it is closed
+    return True
+
+
+def extend_class_path(spark: SparkSession, jars: Iterable[Path]) -> bool:
+    """Lets the Java that runs look for classes in these jars, too; whether it can.
+
+    Java's own class loader has a method for that, whose name the specification of its agents promises. It is open to a Java that
+    was started with :data:`LATE_JARS`.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    names = java_names(spark._jvm).java.lang
+    loader = names.ClassLoader.getSystemClassLoader()
+    types, values = gateway.new_array(names.Class, 1), gateway.new_array(names.Object, 1)
+    types[0] = names.Class.forName("java.lang.String")
+    try:
+        append = loader.getClass().getDeclaredMethod("appendToClassPathForInstrumentation", types)
+        append.setAccessible(True)
+        for jar in jars:
+            values[0] = str(jar)
+            append.invoke(loader, values)
+    except Py4JJavaError:
+        return False
     return True
 
 

@@ -26,7 +26,9 @@ from frazil.engine.jars import needed_jars
 from frazil.engine.java import java_home, quiet_java_home
 from frazil.engine.java_process import JAVA_OPTIONS
 from frazil.engine.running_java import (
+    LATE_JARS,
     SUBMITTED,
+    extend_class_path,
     forget_dead_java,
     java_class,
     java_died,
@@ -128,7 +130,7 @@ def _started(settings: SparkSettings, components: Sequence[str]) -> SparkSession
 
     if SUBMITTED in os.environ:
         return _submitted(settings, components)
-    jars = needed_jars(components, report=lambda text: print(f"frazil: {text}", file=sys.stderr))  # noqa: T201
+    jars = needed_jars(components, report=_report)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -271,6 +273,7 @@ def launch_conf(settings: SparkSettings, jars: Sequence[Path]) -> dict[str, str]
         conf[JAVA_OPTIONS] += f" -Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     if _one_process(master) and not USERS_OWN & conf.keys():
         conf[CLASS_PATH] = class_path(jars)
+        conf[JAVA_OPTIONS] += f" {LATE_JARS}"
         # Known to a process from its beginning only; executors of their own get the jar when they run already.
         conf.setdefault(LOCAL_FILES, "frazil.LocalFiles")
         conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {sharing_options(conf[JAVA_OPTIONS])}".strip()
@@ -311,10 +314,26 @@ def require_iceberg(spark: SparkSession) -> None:
         )
 
 
+def give_components(spark: SparkSession, components: Iterable[str]) -> None:
+    """Gives a Spark of one process that runs already the jars of components that it was started without, where it takes them."""
+    lacking = _lacking(spark, components)
+    if not lacking or not _one_process(spark.sparkContext.master or ""):
+        return
+    there = needed_jars()
+    extend_class_path(spark, [jar for jar in needed_jars(lacking, report=_report) if jar not in there])
+
+
+def _report(text: str) -> None:
+    print(f"frazil: {text}", file=sys.stderr)  # noqa: T201
+
+
+def _lacking(spark: SparkSession, components: Iterable[str]) -> list[str]:
+    return [name for name in components if name in _CLASSES and java_class(spark, _CLASSES[name]) is None]
+
+
 def require_components(spark: SparkSession, components: Iterable[str]) -> None:
     """Refuses a Spark that was started without the jars of these components, and cannot be given them any more."""
-    lacking = [name for name in components if name in _CLASSES and java_class(spark, _CLASSES[name]) is None]
-    if lacking:
+    if lacking := _lacking(spark, components):
         raise EnvironmentFault(
             "jars-missing",
             f"Spark runs in this process already, without the jars of {' and '.join(lacking)}.",

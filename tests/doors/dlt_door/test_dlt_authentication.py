@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,18 +80,6 @@ def test_of_a_token_and_a_credential_one_is_sent(spark: SparkSession, catalog: N
 def test_nobody_is_named_where_nothing_is_given(spark: SparkSession, catalog: NotingCatalog) -> None:
     assert client(catalog.uri).is_storage_initialized()
     assert (seen(catalog), catalog.logins) == ({None}, [])
-
-
-def test_requests_are_signed(catalog: NotingCatalog) -> None:
-    """In a process of its own, whose Spark gets Amazon's library because the catalog needs it."""
-    options = {"sigv4_enabled": True, "signing_region": "eu-west-1", "signing_name": "glue"}
-    code = f"from test_dlt_authentication import client\nassert client({catalog.uri!r}, **{options}).is_storage_initialized()"
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    keys = {"AWS_ACCESS_KEY_ID": "AKEY", "AWS_SECRET_ACCESS_KEY": "skey", "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | keys, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    signature = re.compile(r"AWS4-HMAC-SHA256 Credential=AKEY/\d{8}/eu-west-1/glue/aws4_request, SignedHeaders=.*, Signature=\w+")
-    assert all(signature.match(value or "") for value in seen(catalog)), seen(catalog)
 
 
 def test_a_signed_catalog_has_the_library_that_signs() -> None:

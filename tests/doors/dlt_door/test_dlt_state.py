@@ -9,6 +9,7 @@ from typing import Any
 import dlt
 import pyarrow
 import pytest
+from dlt.common import logger
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt.pipeline.helpers import pipeline_drop
 from dlt_lakes import DltLake, loaded, resource
@@ -94,6 +95,19 @@ def test_a_dataset_that_was_dropped_is_noticed_beside_tables_of_others(lake: Dlt
     # With the state of before nothing would be loaded.
     loaded(lake.pipeline().run(shop(2)))
     assert lake.rows("orders", "id") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("namespace", ["analytics", "{dataset_name}"])
+def test_dev_mode_in_a_namespace_that_runs_share_is_told(lake: DltLake, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(logger, "warning", lambda text, *_: warned.append(text))
+    destination, folder = lake.destination(namespace=namespace), str(lake.folder / "dlt")
+    pipeline = dlt.pipeline("p", destination=destination, dataset_name="ds", pipelines_dir=folder, dev_mode=True)
+    loaded(pipeline.run(resource([{"id": 1}])))
+    assert pipeline.dataset().t.df()["id"].to_list() == [1]
+    told = [text for text in warned if "dev_mode" in text]
+    assert len(told) == (namespace == "analytics")
+    assert all('With namespace="{dataset_name}" each has' in text for text in told)
 
 
 def test_contracts_decide_about_rows_values_tables_and_types(lake: DltLake) -> None:

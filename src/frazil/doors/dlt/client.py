@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet
 from dlt.common import json, logger
+from dlt.common.configuration.container import Container
 from dlt.common.destination import DestinationCapabilitiesContext
 from dlt.common.destination.client import (
     FollowupJobRequest,
@@ -22,6 +23,7 @@ from dlt.common.destination.client import (
 )
 from dlt.common.destination.exceptions import DestinationUndefinedEntity
 from dlt.common.destination.typing import PreparedTableSchema
+from dlt.common.pipeline import PipelineContext
 from dlt.common.schema import Schema, TSchemaTables
 from dlt.common.schema.exceptions import SchemaCorruptedException
 from dlt.common.schema.typing import TLoaderReplaceStrategy, TTableSchemaColumns
@@ -79,6 +81,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     def initialize_storage(self, truncate_tables: Iterable[str] | None = None) -> None:
         """Makes the namespace, and empties tables."""
+        self._warn_of_shared_namespace()
         with dlt_errors(f"namespace {self.config.namespace}"):
             self._loader.ensure_namespace(self._sink("any"))
             if self.config.register_new_tables:
@@ -463,6 +466,17 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                     f"Table {table['name']!r}: with internal_table_prefix={self.config.internal_table_prefix!r} it has the name "
                     f"of dlt's own table {own!r} in the catalog. Rename the resource, or choose another prefix.",
                 )
+
+    def _warn_of_shared_namespace(self) -> None:
+        """With `dev_mode` each run has a dataset of its own, which is empty: so its users believe."""
+        active = Container()[PipelineContext]
+        if not active.is_active() or not getattr(active.pipeline(), "dev_mode", False):
+            return
+        if self.config.any_namespace == self.config.namespace:
+            warn_once(
+                f"dev_mode: all runs share the namespace {self.config.namespace!r}, whatever their datasets are called, so that "
+                'this one finds the rows of those before it. With namespace="{dataset_name}" each has a namespace of its own.'
+            )
 
     def _register_new_tables(self) -> None:
         for name, metadata in newest_metadata(self.config.searched()):
