@@ -6,7 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from frazil.errors import UsageError
+from frazil.errors import ConfigError, UsageError
+from frazil.model.arguments import functions, located_at_caller
 from frazil.model.events import Listener
 from frazil.model.pipeline import ProjectSpec
 from frazil.reading.file import text_of
@@ -29,6 +30,7 @@ def load(file: str | Path, env: Mapping[str, str] | None = None, *, custom_sourc
     return yaml.load_text(text, str(file), env)
 
 
+@located_at_caller
 def run(
     file: str | Path,
     *,
@@ -45,6 +47,9 @@ def run(
     from frazil.engine.runner import run_project, selected
     from frazil.observe.surroundings import surroundings
 
+    if isinstance(only, str):
+        raise ConfigError("run-option", f"only: it must be a list of names, not {only!r}.", fix=f"Write only=[{only!r}].")
+    listening = functions("listeners", listeners, code="run-option")
     project = load(file, env)
     with surroundings(project.settings, selected(project, only)) as around:
-        run_project(project, once=once, listeners=(*listeners, *around), stop=stop, only=only)
+        run_project(project, once=once, listeners=(*listening, *around), stop=stop, only=only)

@@ -27,6 +27,11 @@ def test_version_names_everything_that_matters(frazil: Frazil) -> None:
     assert __version__ in frazil("version").out
 
 
+def test_the_version_alone_is_an_option_as_elsewhere(frazil: Frazil) -> None:
+    assert frazil("--version").out == f"frazil {__version__}\n"
+    assert frazil("--version", "--json").json == {"frazil": __version__}
+
+
 def test_doctor_finds_a_machine_that_works(frazil: Frazil) -> None:
     told = frazil("doctor", "--json")
     assert (told.code, told.json["ok"]) == (0, True)

@@ -67,6 +67,15 @@ def test_an_overwrite_replaces_what_spark_s_own_would(lake: Lake) -> None:
         lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
+@pytest.mark.parametrize("call", ["read", "readStream"])
+def test_whoever_reads_by_the_format_learns_what_to_use(lake: Lake, call: str) -> None:
+    reader = getattr(lake.spark, call).format("frazil")
+    told = rf'spark\.{call}\.format\("frazil"\): frazil writes .*\nWrite spark\.{call}\.table\("lake\.sales\.orders"\) instead'
+    for asked in (reader, reader.schema("id long")):
+        with pytest.raises(IllegalArgumentException, match=told):
+            asked.option("table", "lake.db.t").load()
+
+
 def test_every_option_of_a_sink_and_of_retries_is_known_to_the_writer(lake: Lake) -> None:
     """A misspelled one is told with the nearest: that it is there, and its name reaches the model."""
     known = [field.alias or name for name, field in SinkSpec.model_fields.items()]

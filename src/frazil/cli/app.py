@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 
@@ -36,6 +37,7 @@ from frazil.cli.call import Call, ConfigOption, DebugOption, JsonOption, with_co
 from frazil.cli.output import Output
 from frazil.engine.java_process import started_java_died
 from frazil.errors import FrazilError, UsageError
+from frazil.version import __version__
 
 # Typer carries its own copy of click, whose base of all wrong command lines has no public name.
 WRONG_COMMAND_LINE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
@@ -94,10 +96,26 @@ for name, function in LISTS.items():
     app.add_typer(group, name=name)
 
 
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version, and end. `frazil version` says more.")]
+
+
 @app.callback(invoke_without_command=True)
-def root(ctx: typer.Context, config: ConfigOption = None, json: JsonOption = False, debug: DebugOption = False) -> None:
+def root(
+    ctx: typer.Context,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+    show_version: VersionOption = False,
+) -> None:
     """Freezes streams into Apache Iceberg tables, exactly once. Begin with `frazil demo` or `frazil init`."""
-    ctx.obj = Call(config, Output(json=json, debug=debug))
+    output = Output(json=json, debug=debug)
+    ctx.obj = Call(config, output)
+    if show_version:
+        if json:
+            output.document({"frazil": __version__})
+        else:
+            typer.echo(f"frazil {__version__}")
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 

@@ -10,7 +10,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.engine.running_java import java_class
-from frazil.errors import EnvironmentFault, FrazilError
+from frazil.errors import ConfigError, EnvironmentFault, FrazilError
 
 PROVIDER = "frazil.SinkProvider"
 
@@ -26,6 +26,8 @@ def is_known(spark: SparkSession) -> bool:
 
 def register(spark: SparkSession, write: Write, open_: Open) -> None:
     """Lets Spark call these two: for a data frame that is written, and for a query that is started."""
+    if not isinstance(spark, SparkSession):
+        raise ConfigError("session-option", f"frazil.register() takes a Spark session, not {type(spark).__name__}.")
     provider = java_class(spark, PROVIDER)
     if provider is None:
         raise EnvironmentFault(

@@ -84,6 +84,11 @@ def stream_position(batch_id: int) -> Position:
     return position({"batch": batch_id})
 
 
+def is_data_frame(value: object) -> bool:
+    """Whether a value is a data frame of Spark's."""
+    return isinstance(value, DataFrame)
+
+
 def write_once(writer: Writer, frame: DataFrame, key: str | None, *, keys_differ: bool = False) -> Committed:
     """Writes a data frame as one batch. A key that the table has seen is skipped: the same call can be made again.
 

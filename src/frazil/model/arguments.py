@@ -1,16 +1,56 @@
-"""What is wrong with the arguments of a call, in the words of the one who made it: each with its path and the nearest name."""
+"""What is wrong with the arguments of a call: each with its path, the nearest name, and the file and line of the call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from itertools import islice
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from frazil.errors import ConfigError, ConfigErrors
+from frazil.errors import ConfigError, ConfigErrors, SourceLocation
 from frazil.model.base import InconsistencyError
 from frazil.model.names import nearest
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Through these Java calls Python: such a call has no line in the user's program.
+_CALLS_OF_JAVA = ("py4j", "pyspark")
+# Whoever calls frazil through these is the user: dlt makes a destination of its name.
+_PASSED_THROUGH = (__name__.partition(".")[0], "dlt")
+
+
+def located_at_caller(function: Callable[P, T]) -> Callable[P, T]:
+    """Gives what is wrong with the arguments of a public function the file and line of the user's call."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except ConfigError as error:
+            place = caller()
+            for one in (error, *(error.errors if isinstance(error, ConfigErrors) else ())):
+                one.location = one.location or place
+            raise
+
+    return call
+
+
+def caller() -> SourceLocation | None:
+    """The line of the user's program that called frazil; None when it is Java that called."""
+    frame = sys._getframe()
+    while (package := str(frame.f_globals.get("__name__", "")).partition(".")[0]) in _PASSED_THROUGH:
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    if package in _CALLS_OF_JAVA:
+        return None
+    line, _, column, _ = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    return SourceLocation(frame.f_code.co_filename, line or frame.f_lineno, (column or 0) + 1)
 
 
 def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str, of: str = "") -> ConfigErrors:
@@ -18,6 +58,17 @@ def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str
     prefix = (of,) if of else ()
     found = [told for details in error.errors(include_url=False) for told in _told(details, model, prefix, code)]
     return ConfigErrors(list({str(one): one for one in found}.values()))
+
+
+def functions(argument: str, given: Any, *, code: str) -> tuple[Callable[..., Any], ...]:
+    """An argument that is a list of functions."""
+    if callable(given) or not isinstance(given, Iterable):
+        raise ConfigError(code, f"{argument}: it must be a list of functions, not {given!r}.", fix=f"Write {argument}=[...].")
+    listed = tuple(given)
+    for one in listed:
+        if not callable(one):
+            raise ConfigError(code, f"{argument}: {one!r} is not a function.", fix="Give functions that take an event.")
+    return listed
 
 
 def unknown(name: str, known: Iterable[str], *, code: str, prefix: tuple[str, ...] = ()) -> ConfigError:

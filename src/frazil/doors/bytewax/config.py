@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -14,11 +14,12 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pyiceberg.schema import Schema
 
 from frazil.doors.bytewax import schema as schemas
+from frazil.doors.bytewax.arguments import SinkArguments
 from frazil.doors.bytewax.progress import FreshStart
 from frazil.doors.bytewax.properties import CATALOG, PROPERTIES, place_of, store_of
 from frazil.doors.bytewax.schema import CODE, Declared
 from frazil.errors import ConfigError
-from frazil.model.arguments import argument_errors, unknown
+from frazil.model.arguments import argument_errors, located_at_caller, unknown
 from frazil.model.base import Model
 from frazil.model.catalog import CatalogType, GlueCatalog, HiveCatalog, RestCatalog, SqlCatalog
 from frazil.model.coercion import EpochUnit
@@ -78,9 +79,11 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
     )
     extra_options: dict[str, Any] = Field(default_factory=dict, description="Options of the catalog, the sink, and Spark.")
 
-    def __init__(self, **given: Any) -> None:
+    @located_at_caller
+    def __init__(self, **given: Unpack[SinkArguments]) -> None:
+        values: dict[str, Any] = {**given}
         try:
-            super().__init__(**given)
+            super().__init__(**values)
         except ValidationError as error:
             raise argument_errors(error, IcebergSinkConfig, code=CODE) from None
         remember(secret_values(self.spec))

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,9 @@ from frazil.doors.bytewax.cures import own_cures
 from frazil.doors.bytewax.execution import Execution, Runs, joined
 from frazil.doors.bytewax.progress import SOURCE, Beginning, Family, Mark, State, beginning, taken_back
 from frazil.doors.bytewax.rows import RowMaker
-from frazil.doors.bytewax.schema import require_writable
+from frazil.doors.bytewax.schema import CODE, require_writable
 from frazil.errors import ConfigError, DataError, Fenced, Halted, Retryable
+from frazil.model.arguments import functions, located_at_caller
 from frazil.model.commit import RowCounts, SinkState
 from frazil.model.events import CommitFailed, Committed, Event, Listener, told_to
 from frazil.model.types import StructType
@@ -49,20 +50,21 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
     every event, e.g. each commit.
     """
 
+    @located_at_caller
     def __init__(
         self,
         config: IcebergSinkConfig,
-        listeners: tuple[Listener, ...] = (),
+        listeners: Sequence[Listener] = (),
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(config, IcebergSinkConfig):
             raise ConfigError(
-                "bytewax-option", f"config: it must be an IcebergSinkConfig, not {type(config).__name__}.",
+                CODE, f"config: it must be an IcebergSinkConfig, not {type(config).__name__}.",
                 fix="Write IcebergSink(IcebergSinkConfig(...)).",
             )  # fmt: skip
         self.config = config
-        self._pass_on = told_to(listeners)
+        self._pass_on = told_to(functions("listeners", listeners, code=CODE))
         self._clock = clock
         self._session: SparkSession | None = None
         self._maker: RowMaker | None = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dlt.common.destination import Destination, DestinationCapabilitiesContext
 from dlt.common.destination.configuration import ParquetFormatConfiguration
 
+from frazil.doors.dlt.arguments import DestinationArguments
 from frazil.doors.dlt.configuration import IcebergRestConfiguration, hide_secrets_in_traces
 from frazil.doors.dlt.known import require_known
 from frazil.doors.dlt.runs import listen_to_runs
+from frazil.model.arguments import located_at_caller
 from frazil.model.secrets import mask_uri
 
 if TYPE_CHECKING:
@@ -24,8 +26,13 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
 
     spec = IcebergRestConfiguration
 
+    @located_at_caller
     def __init__(
-        self, catalog_uri: str | None = None, namespace: str | None = None, warehouse: str | None = None, **options: Any
+        self,
+        catalog_uri: str | None = None,
+        namespace: str | None = None,
+        warehouse: str | None = None,
+        **options: Unpack[DestinationArguments],
     ) -> None:
         spec = IcebergRestConfiguration
         require_known(((name, type(self).__name__) for name in options), spec.known(), spec.own())

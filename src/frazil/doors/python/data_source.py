@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from frazil.doors.python.sink import Sink, sink
 from frazil.errors import ConfigError
+from frazil.model.arguments import argument_errors, located_at_caller
 from frazil.model.changes import CommitMode
 from frazil.model.load import ALL_ROWS
 from frazil.model.settings import Settings
@@ -25,18 +28,30 @@ _LISTS = ("key_fields", "order_by", "readers", "partition_fields", "replace_by")
 _MODES = {"Append": None, "Overwrite": CommitMode.OVERWRITE.value}
 
 
-def session(settings: Settings | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
+@located_at_caller
+def session(settings: Settings | Mapping[str, Any] | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
     """A SparkSession with everything that frazil needs in it: the one that runs, when it has what the settings ask for."""
     from frazil.engine.data_source import is_known
+    from frazil.engine.jars import component_jars
     from frazil.engine.session import spark_session, with_scratch, with_settings
 
-    asked = with_scratch(settings or Settings())
+    if isinstance(components, str):
+        raise ConfigError(
+            "session-option", f"components: it must be a list, not {components!r}.", fix=f"Write components=[{components!r}]."
+        )
+    component_jars(components)  # refuses names that are not known, also where Spark runs already
+    try:
+        made = Settings.model_validate({} if settings is None else settings)
+    except ValidationError as error:
+        raise argument_errors(error, Settings, code="session-option", of="settings") from None
+    asked = with_scratch(made)
     spark = with_settings(spark_session(asked, components), asked)
     if is_known(spark):  # one that was there before may have been started without frazil's jar
         register(spark)
     return spark
 
 
+@located_at_caller
 def register(spark: SparkSession) -> None:
     """Lets `format("frazil")` work in a Spark session. One that `frazil.session()` gives knows it already."""
     from frazil.engine.data_source import register as register_in

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from frazil.doors.python.sink import Sink
 from frazil.errors import ConfigError, ConfigErrors
-from frazil.model.arguments import argument_errors, unknown
+from frazil.model.arguments import argument_errors, functions, located_at_caller, unknown
 from frazil.model.base import Model
 from frazil.model.cases import CaseResult, CaseSpec
 from frazil.model.dead_letters import OnError
@@ -37,17 +38,19 @@ _OF_SEVERAL = ("parallel", "on_failure")
 class Pipeline:
     """One source, one sink, and what happens between, by the option names of the pipeline file.
 
-    ``source`` and ``sink`` are dictionaries, or values of the model; a sink may also be one that `frazil.sink()` describes. An
-    entry of a file, with its settings under ``config``, is fine, too. What is wrong is told here, with the argument's path.
+    ``source`` and ``sink`` are dictionaries, or values of the model; a sink may also be one that `frazil.sink()` describes,
+    with its listeners and retries. An entry of a file, with its settings under ``config``, is fine, too. What is wrong is
+    told here, with the argument's path.
 
     ``name`` is the pipeline's stable identity in the table's ledger, together with the sink's ``id``; the table's name when left
     out. Listeners are told of every event. Of ``settings``, health, metrics and logs take effect where they are named.
     """
 
+    @located_at_caller
     def __init__(
         self,
         source: Mapping[str, Any] | Model,
-        sink: Mapping[str, Any] | SinkSpec | Any,
+        sink: Mapping[str, Any] | SinkSpec | Sink,
         *,
         transforms: Sequence[Mapping[str, Any] | Transform] = (),
         name: str | None = None,
@@ -57,9 +60,11 @@ class Pipeline:
         settings: Mapping[str, Any] | Settings | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
+        described = sink if isinstance(sink, Sink) else Sink()
+        _require_no_frame(described)
         made_source, made_sink = _source(source), _sink(sink)
         made_sink, topic = _letters(dead_letter_topic, made_source, made_sink)
-        changes = tuple(_transform(number, one) for number, one in enumerate(transforms))
+        changes = tuple(_transform(number, one) for number, one in enumerate(_listed("transforms", transforms)))
         if problems := pipeline_problems(made_source, made_sink, changes):
             raise ConfigErrors([ConfigError(CODE, f"{'.'.join(('sink', *one.at))}: {one}") for one in problems])
         given = {
@@ -69,14 +74,15 @@ class Pipeline:
             "sink_name": "python",
             "sink": made_sink,
             "transforms": changes,
-            "tests": tuple(_value(CaseSpec, one, f"tests[{number}]") for number, one in enumerate(tests)),
+            "tests": tuple(_value(CaseSpec, one, f"tests[{number}]") for number, one in enumerate(_listed("tests", tests))),
             "rate_limit": rate_limit or None,
             "dead_letter_topic": topic,
+            "retry": described.retry_settings if described.retry_given else None,
         }
         self.spec: PipelineSpec = _value(PipelineSpec, given, "")
         self.settings: Settings = _value(Settings, settings or {}, "settings")
         _require_settings_of_one(self.settings)
-        self._listeners = tuple(listeners)
+        self._listeners = (*described.listeners, *functions("listeners", listeners, code=CODE))
         remember(secret_values(self.spec))
         remember(secret_values(self.settings))
 
@@ -194,8 +200,24 @@ def _source(given: Any) -> Any:
     return _value(SOURCES[connector], options, "source")
 
 
+def _require_no_frame(sink: Sink) -> None:
+    """Refuses what belongs to the data frame of a sink: in a pipeline rows come from its source."""
+    given = {"a data frame": sink.frame, "a checkpoint": sink.checkpoint_location, "a trigger": sink.trigger_given or None}
+    for what, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                CODE, f"sink: it has {what}, and the rows of a pipeline come from its source.", fix="Begin with frazil.sink()."
+            )
+
+
+def _listed(argument: str, given: Any) -> Sequence[Any]:
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise ConfigError(CODE, f"{argument}: it must be a list, not {type(given).__name__}.", fix=f"Write {argument}=[...].")
+    return given
+
+
 def _sink(given: Any) -> SinkSpec:
-    described: SinkSpec | Any = getattr(given, "spec", given)
+    described: SinkSpec | Any = given.spec if isinstance(given, Sink) else given
     if not isinstance(described, SinkSpec):
         options = _options(given, "sink", beside=("connector",))
         if options.pop("connector", "iceberg") != "iceberg":
@@ -205,8 +227,7 @@ def _sink(given: Any) -> SinkSpec:
         raise ConfigError(CODE, "sink.namespace: Namespace is required")
     if described.table is None and described.route is None:
         raise ConfigError(CODE, "sink.table: Table name is required")
-    sink: SinkSpec = described
-    return sink
+    return described
 
 
 def _options(given: Any, argument: str, beside: tuple[str, ...]) -> dict[str, Any]:

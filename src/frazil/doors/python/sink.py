@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from frazil.doors.python.options import CatalogOptions, RetryOptions, SinkOptions, TriggerOptions
 from frazil.errors import ConfigError
-from frazil.model.arguments import argument_errors
+from frazil.model.arguments import argument_errors, located_at_caller, unknown
 from frazil.model.catalog import CatalogSpec
 from frazil.model.events import Committed, Listener, told_to
 from frazil.model.html import facts_html
@@ -29,10 +31,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("frazil.python")
 
+CODE = "sink-option"
+_TABLE_EXAMPLE = 'Write for example .to("lake.sales.orders").'
+
 
 @dataclass(frozen=True)
 class Sink:
     """A sink being described. Every method gives a new one; `write`, `start` and a call do the work.
+
+    A wrong option is refused by the method that is given it; what does not fit together, by `write` and `start`.
 
     As a callable it is what `foreachBatch` takes: `df.writeStream.foreachBatch(frazil.sink().to("lake.db.t"))`.
     """
@@ -45,63 +52,107 @@ class Sink:
     retry_given: tuple[tuple[str, Any], ...] = ()
     _cell: _Cell | None = None
 
+    @located_at_caller
+    def __post_init__(self) -> None:
+        if self.frame is not None:
+            from frazil.engine.stream import is_data_frame
+
+            if not is_data_frame(self.frame):
+                raise ConfigError(
+                    "no-data-frame",
+                    f"frazil.sink() takes a Spark data frame, not {type(self.frame).__name__}.",
+                    fix="Make one with spark.createDataFrame(...), or describe a sink without: frazil.sink().",
+                )
+
+    @located_at_caller
     def to(self, table: str) -> Sink:
         """The table, behind its catalog and namespace: `lake.sales.orders`, `lake.eu.sales.orders`."""
-        parts = table.split(".")
+        parts = table.split(".") if isinstance(table, str) else []
         if len(parts) < 3 or not all(parts):
-            raise ConfigError(
-                "table-name", f"{table!r} is not catalog.namespace.table.", fix='Write for example "lake.sales.orders".'
-            )
+            raise ConfigError("table-name", f"{table!r} is not catalog.namespace.table.", fix=_TABLE_EXAMPLE)
         catalog = self._catalog_given or {"type": "spark"}
         return self.options(catalog=catalog | {"name": parts[0]}, namespace=".".join(parts[1:-1]), table=parts[-1])
 
-    def catalog(self, spec: CatalogSpec | None = None, /, **settings: Any) -> Sink:
+    @located_at_caller
+    def catalog(self, spec: CatalogSpec | Mapping[str, Any] | None = None, /, **settings: Unpack[CatalogOptions]) -> Sink:
         """The catalog, where the Spark session does not know it yet: `catalog(type="sql", sql={...})`."""
-        given = spec.model_dump(exclude_unset=True) if spec is not None else settings
+        if spec is not None and settings:
+            raise ConfigError(CODE, "catalog: it is given as a value and by its options.", fix="Keep one of the two.")
+        if spec is not None and not isinstance(spec, CatalogSpec | Mapping):
+            raise ConfigError(
+                CODE,
+                f"catalog: {spec!r} is not the description of a catalog.",
+                fix='Write .catalog(type="sql", sql={...}). One that Spark knows is named in .to("name.namespace.table").',
+            )
+        given = spec.model_dump(exclude_unset=True) if isinstance(spec, CatalogSpec) else dict(spec or settings)
         name = self._catalog_given.get("name")
         return self.options(catalog=given | ({"name": name} if name else {}))
 
+    @located_at_caller
     def mode(self, commit_mode: str) -> Sink:
         """What becomes of rows that are there: `append`, `upsert`, `overwrite` and the others that the pipeline file knows."""
         return self.options(commit_mode=commit_mode)
 
+    @located_at_caller
     def keys(self, *columns: str) -> Sink:
         """The columns that identify a row."""
         return self.options(key_fields=columns)
 
+    @located_at_caller
     def partition_by(self, *fields: str) -> Sink:
         """Partition fields: `partition_by("day(ts)", "bucket(16, id)")`."""
         return self.options(partition_by=fields)
 
+    @located_at_caller
     def id(self, sink_id: str) -> Sink:
         """The sink's stable identity in the table's ledger; each program that writes to the table needs one of its own."""
         return self.options(id=sink_id)
 
-    def options(self, **settings: Any) -> Sink:
+    @located_at_caller
+    def options(self, **settings: Unpack[SinkOptions]) -> Sink:
         """Any option of a sink, by its name in the pipeline file."""
-        return replace(self, options_given=tuple((self._options | settings).items()), _cell=None)
+        _require_each(SinkSpec, {"catalog": _ANY_CATALOG, **settings})
+        return replace(self, options_given=tuple((self._options | dict(settings)).items()), _cell=None)
 
+    @located_at_caller
     def checkpoint(self, location: str | Path) -> Sink:
         """Where Spark keeps the position of a streaming data frame."""
+        if not isinstance(location, str | os.PathLike) or not str(location):
+            raise ConfigError(CODE, f"checkpoint: {location!r} is not a folder.", fix='Write .checkpoint("/path/of/its/own").')
         return replace(self, checkpoint_location=str(location))
 
-    def trigger(self, **trigger: Any) -> Sink:
+    @located_at_caller
+    def trigger(self, **trigger: Unpack[TriggerOptions]) -> Sink:
         """Spark's trigger: `trigger(availableNow=True)`, `trigger(processingTime="10 seconds")`."""
+        known = TriggerOptions.__annotations__
+        for name in trigger:
+            if name not in known:
+                raise unknown(name, known, code=CODE, prefix=("trigger",))
+        if len(trigger) != 1:
+            raise ConfigError(CODE, f"trigger: there is one, and {len(trigger)} are given.", fix=f"One of: {', '.join(known)}.")
         return replace(self, trigger_given=tuple(trigger.items()))
 
+    @located_at_caller
     def listen(self, listener: Listener) -> Sink:
         """Is told of every event."""
+        if not callable(listener):
+            raise ConfigError(CODE, f"listen: {listener!r} is not a function.", fix="Give one that takes an event.")
         return replace(self, listeners=(*self.listeners, listener), _cell=None)
 
-    def retry(self, **settings: Any) -> Sink:
+    @located_at_caller
+    def retry(self, **settings: Unpack[RetryOptions]) -> Sink:
         """How a failed call to the catalog or the store is tried again: `retry(max_retries=3)`, by the names of the file."""
-        return replace(self, retry_given=tuple((dict(self.retry_given) | settings).items()), _cell=None)
+        _require_each(RetrySettings, settings, of="retry")
+        return replace(self, retry_given=tuple((dict(self.retry_given) | dict(settings)).items()), _cell=None)
 
+    @located_at_caller
     def write(self, batch: str | None = None) -> Committed:
         """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
         from frazil.engine.running_java import java_watched
         from frazil.engine.stream import write_once
 
+        if batch is not None and (not isinstance(batch, str) or not batch):
+            raise ConfigError(CODE, f"batch: {batch!r} is not a name.", fix='Write for example write(batch="2026-11-15").')
         frame = self._require_frame(streaming=False)
         with java_watched(frame.sparkSession):
             writer = self._writer(frame, "python")
@@ -114,6 +165,7 @@ class Sink:
             )  # fmt: skip
         return done
 
+    @located_at_caller
     def start(self) -> StreamingQuery:
         """Starts a streaming query that commits each micro-batch exactly once."""
         frame = self._require_frame(streaming=True)
@@ -135,24 +187,23 @@ class Sink:
         self._batch_sink(frame, batch_id)
 
     @property
+    @located_at_caller
     def spec(self) -> SinkSpec:
         """The sink as the engine takes it."""
+        self._require_table()
         try:
             spec = SinkSpec.model_validate(self._options)
             if problems := spec.unmet_by(keys=False, operations=False):
-                raise ConfigError("sink-option", f"sink: {problems[0]}")
+                raise ConfigError(CODE, f"sink: {problems[0]}")
         except ValidationError as error:
-            raise argument_errors(error, SinkSpec, code="sink-option") from None
+            raise argument_errors(error, SinkSpec, code=CODE) from None
         remember(secret_values(spec))
         return spec
 
     @property
     def retry_settings(self) -> RetrySettings:
         """How failed calls are tried again, as the engine takes it."""
-        try:
-            return RetrySettings.model_validate(dict(self.retry_given))
-        except ValidationError as error:
-            raise argument_errors(error, RetrySettings, code="sink-option", of="retry") from None
+        return RetrySettings.model_validate(dict(self.retry_given))
 
     def __repr__(self) -> str:
         return f"Sink({', '.join(filter(None, [self._name, *(f'{name}={value!r}' for name, value in self._facts())]))})"
@@ -213,6 +264,15 @@ class Sink:
         make = SinkWriter if spec.route is None else RoutedWriter
         return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=told_to(self.listeners))
 
+    def _require_table(self) -> None:
+        """Nothing is said of the table when `.to()` is forgotten, and only a part with options alone."""
+        given = self._options
+        parts = {"catalog": "catalog", "namespace": "namespace", "table": "route" if given.get("route") else "table"}
+        missing = [what for what, option in parts.items() if given.get(option) is None]
+        if missing:
+            said = "It is not said which table is written" if len(missing) == len(parts) else f"The sink has no {missing[0]}"
+            raise ConfigError(CODE, f"{said}.", fix=_TABLE_EXAMPLE)
+
     def _require_frame(self, *, streaming: bool) -> DataFrame:
         from frazil.engine.running_java import java_watched
 
@@ -225,6 +285,20 @@ class Sink:
             kind = "not a streaming" if streaming else "a streaming"
             raise ConfigError("wrong-call", f"This is {kind} data frame, which {call}() cannot take.", fix=f"Call {other}().")
         return self.frame
+
+
+# In place of the sink's own, where single options are looked at.
+_ANY_CATALOG = {"type": "memory"}
+
+
+def _require_each(model: type[BaseModel], given: Mapping[str, Any], of: str = "") -> None:
+    """Refuses options that are wrong whatever the others are. Whether all fit together is not known before the last is given."""
+    try:
+        model.model_validate(dict(given))
+    except ValidationError as error:
+        # Whether the options fit together is looked at when each of them is right, and is wrong at no place of its own.
+        if error.errors(include_url=False)[0]["loc"]:
+            raise argument_errors(error, model, code=CODE, of=of) from None
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,19 @@ import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.execution.streaming.Source;
 import org.apache.spark.sql.execution.streaming.sources.ForeachBatchSink;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.RelationProvider;
 import org.apache.spark.sql.sources.StreamSinkProvider;
+import org.apache.spark.sql.sources.StreamSourceProvider;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
@@ -26,8 +31,11 @@ import scala.runtime.BoxedUnit;
  *
  * <p>The data frame itself is handed to the Python program that Spark belongs to, on the driver, as `foreachBatch` does it. No row
  * goes that way: the program tells Spark what to do with them.
+ *
+ * <p>The format cannot be read from; whoever tries learns what to use instead.
  */
-public final class SinkProvider implements CreatableRelationProvider, StreamSinkProvider, DataSourceRegister {
+public final class SinkProvider
+    implements CreatableRelationProvider, StreamSinkProvider, RelationProvider, StreamSourceProvider, DataSourceRegister {
   /** The Python program. Its answers are null, or what is wrong, for people to read. */
   public interface Program {
     String write(Dataset<Row> data, Map<String, String> options, String mode);
@@ -99,6 +107,35 @@ public final class SinkProvider implements CreatableRelationProvider, StreamSink
         return "frazil";
       }
     };
+  }
+
+  @Override
+  public BaseRelation createRelation(SQLContext context, scala.collection.immutable.Map<String, String> options) {
+    throw notReadable("spark.read.format(\"frazil\")", "spark.read.table(\"lake.sales.orders\")");
+  }
+
+  @Override
+  public Tuple2<String, StructType> sourceSchema(
+      SQLContext context,
+      Option<StructType> schema,
+      String provider,
+      scala.collection.immutable.Map<String, String> options) {
+    throw notReadable("spark.readStream.format(\"frazil\")", "spark.readStream.table(\"lake.sales.orders\")");
+  }
+
+  @Override
+  public Source createSource(
+      SQLContext context,
+      String metadataPath,
+      Option<StructType> schema,
+      String provider,
+      scala.collection.immutable.Map<String, String> options) {
+    throw notReadable("spark.readStream.format(\"frazil\")", "spark.readStream.table(\"lake.sales.orders\")");
+  }
+
+  private static IllegalArgumentException notReadable(String call, String instead) {
+    return new IllegalArgumentException(
+        call + ": frazil writes Iceberg tables, and Iceberg reads them.\nWrite " + instead + " instead.");
   }
 
   private static Program registered() {
