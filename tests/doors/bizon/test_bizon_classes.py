@@ -80,13 +80,19 @@ CASES = {
     "an upsert into what is replaced": (
         "", "    upsert: {enabled: true, join_cols: [_source_record_id]}", "16:5", "replaces all rows",
     ),
-    "a table that is not declared": (
-        "",
-        "    destination_id: bookes\n    destination_table_config: [{destination_id: books}]",
-        "16:21",
-        "Did you mean `books`?",
-    ),
 }  # fmt: skip
+
+
+def test_a_table_that_is_not_declared_is_reported(folder: Path) -> None:
+    named = "    destination_id: bookes\n    destination_table_config: "
+    one = loaded(folder, "", f"{named}[{{destination_id: books}}]")
+    assert any("16:5: `destination_id` has no effect: all records go into the one table" in notice for notice in one.notices)
+    source: Any = one.pipelines[0].source
+    assert (source.tables, source.table) == (("books",), "books")
+    two = loaded(folder, "", f"{named}[{{destination_id: books}}, {{destination_id: papers}}]")
+    assert any("no table is declared for the destination_id `bookes`" in notice for notice in two.notices)
+    source = two.pipelines[0].source
+    assert (source.tables, source.table) == (("books", "papers", "bookes"), "bookes")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,7 +12,7 @@ import pytest
 from bizon_cases import Lake, run
 
 from frazil.doors.bizon import load_text
-from frazil.errors import ConfigErrors, DataError
+from frazil.errors import DataError
 from frazil.model.events import Committed
 from services.kafka import Message
 from sources.decode.answering import answering
@@ -220,11 +220,12 @@ def test_six_tables_are_made_and_written_side_by_side(bizon: Lake) -> None:
     assert {row.file_format for row in bizon.meta("t1", "files")} == {"AVRO"}
 
 
-def test_an_unknown_destination_makes_no_table(bizon: Lake) -> None:
-    with pytest.raises(ConfigErrors) as caught:
-        load_text(bizon.text(LONG.format(more=""), tt="topic"), "b.yaml", {})
-    assert caught.value.code == "unknown-destination"
-    assert "Did you mean `t`?" in str(caught.value)
+def test_a_table_that_is_not_declared_gets_the_columns_of_the_envelope(bizon: Lake) -> None:
+    topic = bizon.kafka.create_topic()
+    bizon.send(topic, [{"id": 1}])
+    bizon.run(bizon.text(LONG.format(more=""), other=topic))
+    ((data,),) = bizon.rows("other", "_source_data")
+    assert json.loads(data)["value"] == {"id": 1}
 
 
 SHIP = {"type": "record", "name": "Ship", "fields": [

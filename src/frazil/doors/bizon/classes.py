@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from frazil.doors.bizon.source import KAFKA, PagedEntry
+from frazil.doors.bizon.without_effect import drop_unknown
 from frazil.errors import ConfigError
 from frazil.model.names import nearest
 from frazil.reading.document import Document, Path, plain_value
@@ -44,8 +45,11 @@ def is_paged(source: Any) -> bool:
     return isinstance(name, str) and name != KAFKA and (name in source_names() or nearest(name, known_sources()) != KAFKA)
 
 
-def class_of(document: Document, source: PagedEntry) -> type[Any] | None:
-    """The class that reads the stream; None when there is none, and the problem is in the document then."""
+def class_of(document: Document, source: PagedEntry, notices: list[tuple[Path, str]]) -> type[Any] | None:
+    """The class that reads the stream; None when there is none, and the problem is in the document then.
+
+    Bizon looks for a stream when it runs. One that is not there is reported, unless it looks misspelt, and stops a run.
+    """
     require_package()
     if source.source_file_path is None and source.name not in source_names():
         place = document.value_place((*BASE, "name"))
@@ -56,6 +60,11 @@ def class_of(document: Document, source: PagedEntry) -> type[Any] | None:
     except ConfigError as error:
         error.location = error.location or document.value_place((*BASE, "source_file_path"))
         document.problems.append(error)
+        return None
+    if source.stream not in found and nearest(source.stream, found) is None and source.source_file_path is None:
+        known = f"Known values: {', '.join(found)}."
+        words = f"the source {source.name} has no stream `{source.stream}`: a run would stop. {known}"
+        notices.append(((*BASE, "stream"), words))
         return None
     if source.stream not in found:
         _tell_unknown(document, "stream", source.stream, tuple(found), document.value_place((*BASE, "stream")))
@@ -77,7 +86,9 @@ def _tell_unknown(document: Document, what: str, name: str, known: tuple[str, ..
     document.problems.append(ConfigError("unknown-value", f"There is no {what} `{name}`", fix=fix, location=place))
 
 
-def settings_of(document: Document, made: type[Any], file: str | None) -> Mapping[str, Any] | None:
+def settings_of(
+    document: Document, made: type[Any], file: str | None, notices: list[tuple[Path, str]]
+) -> Mapping[str, Any] | None:
     """What stands in the source, after its class has found nothing wrong with it; None otherwise."""
     with asking("The settings that the source takes", file):
         model: type[BaseModel] = made.get_config_class()
@@ -86,6 +97,7 @@ def settings_of(document: Document, made: type[Any], file: str | None) -> Mappin
     if model.model_config.get("extra") != "allow":
         known = {key for name, field in model.model_fields.items() for key in (name, field.alias, field.validation_alias)}
         names = [key for key in known if isinstance(key, str)]
+        notices += drop_unknown(document, names)
         document.problems += [unknown_key(document, (*BASE, key), names) for key in document.at(BASE) if key not in known]
     if checked(model, document, BASE) is None or len(document.problems) > before:
         return None

@@ -13,6 +13,9 @@ from frazil.model.dead_letters import DeadLetterOptions
 from frazil.model.sink import FileFormat, Name
 from frazil.model.types import parse_type
 
+# The longest time that rows wait for a commit.
+MOST_SECONDS = 3600
+
 # As many tables as Bizon writes at the same time.
 WORKERS = 4
 
@@ -136,11 +139,13 @@ class DestinationConfig(Model):
     upsert: Upsert | None = Field(None, description="How tables take rows with known keys.")
     authentication: Authentication | None = Field(None, description="How to log in to Google.")
     buffer_size: int = Field(50, ge=0, le=1000, description="Most megabytes of a commit while catching up.")
-    buffer_flush_timeout: int = Field(600, ge=1, le=3600, description="A commit is made after so many seconds.")
+    buffer_flush_timeout: int = Field(
+        600, ge=0, le=3600, description=f"A commit is made after so many seconds; with 0 after {MOST_SECONDS:,}."
+    )
     max_concurrent_threads: int = Field(WORKERS, ge=1, le=64, description="How many tables are written at the same time.")
     destination_id: Name | None = Field(None, description="Table of topics that name none.")
-    record_schemas: tuple[dict[str, Any], ...] | None = Field(None, description="Refused; see iceberg_schema.")
-    unnest: bool = Field(False, description="Refused when true; see iceberg_schema.")
+    record_schemas: tuple[dict[str, Any], ...] | None = Field(None, description="Without effect; see iceberg_schema.")
+    unnest: bool = Field(False, description="Without effect; see iceberg_schema.")
 
     on_error: Literal["stop", "dead_letter"] = Field("stop", description="What becomes of a record that cannot be written.")
     max_dead_letters: int | None = Field(None, ge=0, description=DeadLetterOptions.model_fields["max_dead_letters"].description)
@@ -159,18 +164,10 @@ class DestinationConfig(Model):
             raise ValueError(f"it is the name of a bucket, without gs:// and without a folder: write {bucket}{below}")
         return text
 
-    @model_validator(mode="after")
-    def _consistent(self) -> DestinationConfig:
-        problems = []
-        if self.unnest or self.record_schemas is not None:
-            key = "unnest" if self.unnest else "record_schemas"
-            words = (
-                f"{key} is not for Iceberg tables: give each table its columns with destination_table_config and iceberg_schema"
-            )
-            problems.append(Problem(words, key))
-        if problems:
-            raise InconsistencyError(problems)
-        return self
+    @property
+    def flush_seconds(self) -> int:
+        """The longest time that rows wait for a commit."""
+        return self.buffer_flush_timeout or MOST_SECONDS
 
 
 class Destination(Model):
@@ -178,4 +175,5 @@ class Destination(Model):
 
     name: Literal["bigquery_iceberg"] = Field(description="Kind of destination.")
     alias: Name = Field("bigquery_iceberg", description="What to call it.")
+    buffer_size: int | None = Field(None, description="Without effect; see that of `config`.")
     config: DestinationConfig = Field(DestinationConfig(), description="Its settings.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from frazil.doors.bizon.destination import Destination, DestinationConfig, Schema, TableEntry, TimePartition, Upsert
 from frazil.doors.bizon.source import KafkaEntry, PagedEntry
@@ -51,10 +51,43 @@ def _without_labels(value: Any) -> Any:
 QUIET = Settings(health=HealthSettings(enabled=False), metrics=MetricsSettings(enabled=False))
 
 
+class StreamSource(Model):
+    """Where the rows of a stream come from. Bizon takes other keys, too, for sources that are no topics."""
+
+    model_config = ConfigDict(extra="allow")
+
+    topic: str | None = Field(None, min_length=1, description="The topic.")
+    name: str | None = Field(None, description="Without effect.")
+    endpoint: str | None = Field(None, description="Without effect.")
+
+
+class StreamDestination(Model):
+    """Where the rows of a stream go. Bizon takes other keys, too, for other destinations."""
+
+    model_config = ConfigDict(extra="allow")
+
+    table_id: str = Field(pattern=r"^[^.]+\.[^.]+\.[^.]+$", description="`project.dataset.table`.")
+    record_schema: list[Any] | None = Field(None, description="Without effect; see iceberg_schema.")
+    clustering_keys: list[Any] | None = Field(None, description="Without effect; see destination_table_config.")
+
+
+class Stream(Model):
+    """A topic and its table, in one place."""
+
+    name: str = Field(description="What to call it.")
+    source: StreamSource = Field(description="Where its rows come from.")
+    destination: StreamDestination = Field(description="Where they go.")
+
+
 class AnyDocument(Model):
     """One document, but for its source."""
 
     name: str | None = Field(None, min_length=1, max_length=100, description="Name of the pipeline.")
+    id: str | None = Field(None, min_length=1, max_length=100, description="What tables know it by, instead of its name.")
+    streams: tuple[Stream, ...] | None = Field(None, description="Topics with their tables, instead of `topics` of the source.")
+    alerting: dict[str, Any] | None = Field(None, description="Without effect.")
+    monitoring: dict[str, Any] | None = Field(None, description="Without effect.")
+    secrets: dict[str, Any] | None = Field(None, description="Without effect.")
     transforms: Annotated[tuple[TransformSpec, ...], BeforeValidator(_without_labels)] = Field(
         (), description="Changes of rows on their way."
     )

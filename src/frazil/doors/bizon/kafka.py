@@ -145,6 +145,9 @@ def _notices(given: dict[str, str], entry: KafkaEntry) -> Iterator[tuple[Path, s
     for name in given:
         if name in _GROUP:
             yield (*_CONFIG, name), f"{name} has no effect: the partitions of a topic are not shared among members of a group"
+    if entry.message_encoding is None and entry.encoding != "avro":
+        words = "messages are read as JSON: neither message_encoding nor schema_registry_url is given, and avro needs both"
+        yield ("source",), words
     user = entry.authentication.given("username") if entry.authentication is not None else None
     if user and given.get("security.protocol") in ("PLAINTEXT", "SSL"):
         yield _AUTH, f"nobody logs in: security.protocol is {given['security.protocol']}"
@@ -180,7 +183,7 @@ def _problems(document: Document, given: dict[str, str], login: dict[str, Any] |
 def _registry(document: Document, entry: KafkaEntry) -> dict[str, Any] | None:
     auth = entry.authentication
     url = auth.given("schema_registry_url") if auth is not None else None
-    if entry.message_encoding != "avro":
+    if entry.encoding != "avro":
         return None
     if auth is None or not url:
         message = "message_encoding: avro needs a schema registry: authentication has no schema_registry_url"

@@ -12,8 +12,10 @@ from frazil.doors.bizon.destination import WORKERS
 from frazil.doors.bizon.dialect import DIALECT
 from frazil.doors.bizon.file import QUIET, AnyDocument, BizonDocument, PagedDocument
 from frazil.doors.bizon.paged import translated_pages
+from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.translate import translated
 from frazil.doors.bizon.translation import Found
+from frazil.doors.bizon.without_effect import drop_unknown
 from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.secrets import remember, secret_values
@@ -66,8 +68,10 @@ def load_text(
 
 
 def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
-    files = [(document, file) for document in documents if (file := _checked(document)) is not None]
-    found = [(document, file, _translated(document, file)) for document, file in files]
+    dropped: list[list[tuple[Path, str]]] = [[] for _ in documents]
+    read = [(document, _checked(document, told), told) for document, told in zip(documents, dropped, strict=True)]
+    files = [(document, file) for document, file, _ in read if file is not None]
+    found = [(document, file, _translated(document, file, told)) for document, file, told in read if file is not None]
     _require_own_names([(document, file) for document, file, one in found if one.pipelines])
     _require_one(files, ("settings",), [file.settings for _, file in files])
     _require_one(files, ("engine", "runner", "log_level"), [file.engine.runner.log_level for _, file in files])
@@ -93,11 +97,13 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     )
 
 
-def _translated(document: Document, file: BizonDocument | PagedDocument) -> Found:
-    return translated_pages(document, file) if isinstance(file, PagedDocument) else translated(document, file)
+def _translated(document: Document, file: BizonDocument | PagedDocument, told: list[tuple[Path, str]]) -> Found:
+    found = translated_pages(document, file) if isinstance(file, PagedDocument) else translated(document, file)
+    found.notices[:0] = told
+    return found
 
 
-def _checked(document: Document) -> BizonDocument | PagedDocument | None:
+def _checked(document: Document, notices: list[tuple[Path, str]]) -> BizonDocument | PagedDocument | None:
     if document.value is None:
         return None
     if not isinstance(document.value, dict):
@@ -108,9 +114,31 @@ def _checked(document: Document) -> BizonDocument | PagedDocument | None:
     for key in [key for key in document.value if key.startswith("x-")]:
         document.drop((key,))
     _refuse_python(document)
-    if is_paged(document.value.get("source")):
+    source = document.value.get("source")
+    if is_paged(source):
         return checked(PagedDocument, document, ())
+    if isinstance(source, dict):
+        notices += drop_unknown(document, KafkaEntry.model_fields)
+        notices += _take_topics_of_streams(document)
     return checked(BizonDocument, document, ())
+
+
+def _take_topics_of_streams(document: Document) -> list[tuple[Path, str]]:
+    """Takes topics and tables from `streams` where the source names none, as Bizon does; what a person should know."""
+    streams = document.value.get("streams")
+    if not isinstance(streams, list):
+        return []
+    if document.at(("source",)).get("topics"):
+        return [(("streams",), "`streams` has no effect: the source names its topics")]
+    ends = [(one.get("source"), one.get("destination")) for one in streams if isinstance(one, dict)]
+    topics = [
+        {"name": source["topic"], "destination_id": destination["table_id"]}
+        for source, destination in ends
+        if isinstance(source, dict) and isinstance(destination, dict) and "topic" in source and "table_id" in destination
+    ]
+    if topics:
+        document.put(("source", "topics"), topics)
+    return []
 
 
 def _refuse_python(document: Document) -> None:
@@ -178,4 +206,5 @@ def _notices(document: Document, found: Found) -> list[str]:
 
 
 def _place(document: Document, path: Path) -> str:
-    return str(document.key_place(path))
+    is_item = bool(path) and isinstance(path[-1], int)  # an item has no key
+    return str(document.value_place(path) if is_item else document.key_place(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frazil.doors.bizon.classes import class_of, settings_of
+from frazil.doors.bizon.classes import BASE, class_of, settings_of
 from frazil.doors.bizon.columns import Reading, Shape, quarrels, shape
 from frazil.doors.bizon.destination import TableEntry
 from frazil.doors.bizon.file import PagedDocument
@@ -38,6 +38,7 @@ class _Pages(Translation):
         if self.runs:
             self._require()
         self._require_letters()
+        self._tell_without_effect()
         self._require_an_end()
         config = self._settings()
         catalog = self._catalog()
@@ -68,8 +69,11 @@ class _Pages(Translation):
 
     def _settings(self) -> Mapping[str, Any] | None:
         """The settings of the source, as its own class takes them."""
-        made = class_of(self.document, self._source)
-        return None if made is None else settings_of(self.document, made, self._source.source_file_path)
+        made = class_of(self.document, self._source, self.notices)
+        if made is not None:
+            return settings_of(self.document, made, self._source.source_file_path, self.notices)
+        # Without a class nobody knows what is wrong with them.
+        return None if self.document.problems else dict(self.document.at(BASE))
 
     def _require_an_end(self) -> None:
         if self._source.replaces and self.file.engine.runner.type == "stream":
@@ -94,15 +98,20 @@ class _Pages(Translation):
     # The tables.
 
     def _tables(self) -> list[Table]:
-        known = declared_tables(self)
+        known, asked = declared_tables(self), self.config.destination_id
         if known is None:
-            name = self.config.destination_id or f"{self._source.name}_{self._source.stream}".replace(".", "_")
+            name = asked or f"{self._source.name}_{self._source.stream}".replace(".", "_")
             return [Table(TableEntry(destination_id=name), ("source",))]
         names = [table.entry.destination_id for table in known]
-        name = self.config.destination_id or names[0]
-        if name not in names:
-            tell_undeclared(self, name, names, (*self.base, "destination_id"))
-        return known
+        if asked is None or asked in names:
+            return known
+        path = (*self.base, "destination_id")
+        if len(known) == 1:  # all records go there, as with Bizon
+            words = f"`destination_id` has no effect: all records go into the one table that is declared, `{names[0]}`"
+            self.notices.append((path, words))
+            return known
+        tell_undeclared(self, asked, names, path)
+        return [*known, Table(TableEntry(destination_id=asked), path)]
 
     def _sink(
         self, tables: Sequence[Table], layouts: Mapping[str, Layout], made: Shape, catalog: dict[str, Any]
@@ -113,7 +122,7 @@ class _Pages(Translation):
             options |= own[tables[0].entry.destination_id]
         else:
             del options["table"]
-            options["id"] = f"{self.file.name or 'bizon'}/{self._source.name}.{self._source.stream}"
+            options["id"] = f"{self.identity}/{self._source.name}.{self._source.stream}"
             options["route"] = {
                 "source": True,
                 "tables": own,
@@ -142,8 +151,8 @@ class _Pages(Translation):
                     "cursor_field": self._source.cursor_field,
                     "max_pages": self._source.max_iterations,
                     "tables": names,
-                    "table": self.config.destination_id or (names[0] if len(names) == 1 else None),
-                    "gather_secs": self.config.buffer_flush_timeout,
+                    "table": names[0] if len(names) == 1 else self.config.destination_id,
+                    "gather_secs": self.config.flush_seconds,
                 }
             ),
         )

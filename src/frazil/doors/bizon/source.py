@@ -29,6 +29,8 @@ class AuthParams(Model):
     schema_registry_url: str | None = Field(None, description="Address of the registry.")
     schema_registry_username: str | None = Field(None, description="User of the registry.")
     schema_registry_password: SecretStr | None = Field(None, description="Password of that user.")
+    auth_method: str | None = Field(None, description="Without effect.")
+    auth_header: str | None = Field(None, description="Without effect.")
 
 
 class KafkaAuth(AuthParams):
@@ -50,13 +52,10 @@ class KafkaAuth(AuthParams):
         return own if own is not None else getattr(self.params, name)
 
 
-# What a Bizon file may say of its source, and why frazil has no use for it; each value is the one that means nothing.
-_REFUSED: dict[str, tuple[Any, str]] = {
-    "force_ignore_checkpoint": (False, "a table knows how far its topics were read; `frazil reset` lets it begin anew"),
-    "reset": (False, "a run does not empty tables; `frazil reset` does"),
-    "max_iterations": (None, "a run ends when all that is there was read; it has no other bound"),
-    "cursor_field": (None, "a topic is read by its offsets"),
-    "skip_message_invalid_keys": (False, "keys of messages are kept as they are, so that none is invalid"),
+# What would bring rows again. A stream goes on by the offsets of its topics, for Bizon too, and takes no notice of these.
+_BEGINS_ANEW = {
+    "force_ignore_checkpoint": "a table knows how far its topics were read; `frazil reset` lets it begin anew",
+    "reset": "a run does not empty tables; `frazil reset` does",
 }
 
 
@@ -73,22 +72,42 @@ class KafkaEntry(Model):
     group_id: str = Field("bizon", min_length=1, description="Name under which the cluster knows the reader.")
     batch_size: int | None = Field(None, ge=1, description="Most messages of one answer of the cluster.")
     consumer_timeout: float | None = Field(None, gt=0, le=3600, description="Seconds that the cluster has for an answer.")
-    message_encoding: Literal["avro", "utf-8"] = Field("avro", description="How values are written; `utf-8` is JSON.")
+    message_encoding: Literal["avro", "utf-8"] | None = Field(
+        None, description="How values are written; `utf-8` is JSON. Left out: avro with a schema registry, and JSON without one."
+    )
     skip_message_empty_value: bool = Field(True, description="Whether messages without a value are passed over.")
     skip_message_on_decode_error: bool = Field(False, description="Whether messages that cannot be read become dead letters.")
     timestamp_ms_name: Name | None = Field(None, description="Field with the time of a message in milliseconds.")
     consumer_config: Texts | None = Field(None, description="Settings of Kafka's client.")
     authentication: KafkaAuth | None = Field(None, description="How to log in.")
 
-    force_ignore_checkpoint: bool = Field(False, description="Refused.")
-    reset: bool = Field(False, description="Refused.")
-    max_iterations: int | None = Field(None, description="Refused.")
-    cursor_field: str | None = Field(None, description="Refused.")
-    skip_message_invalid_keys: bool = Field(False, description="Refused.")
+    force_ignore_checkpoint: bool = Field(False, description="Refused, but for streams.")
+    reset: bool = Field(False, description="Refused, but for streams.")
+    max_iterations: int | None = Field(None, description="Without effect.")
+    cursor_field: str | None = Field(None, description="Without effect.")
+    skip_message_invalid_keys: bool = Field(False, description="Without effect.")
+    nb_bytes_schema_id: int | None = Field(None, description="Without effect.")
+    source_file_path: None = Field(None, description="Topics are read by frazil itself.")
+    api_config: dict[str, Any] | None = Field(None, description="Without effect.")
+    http: dict[str, Any] | None = Field(None, description="Without effect.")
+    init_pipeline: bool | None = Field(None, description="Without effect.")
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Those of the keys which let a run begin anew that are given and have no effect, and why."""
+        return {key: why for key, why in _BEGINS_ANEW.items() if getattr(self, key) and self.sync_mode == "stream"}
+
+    @property
+    def encoding(self) -> Literal["avro", "utf-8"]:
+        """How values are written. Avro, which Bizon takes where nothing is said, cannot be read without a registry."""
+        registry = self.authentication is not None and self.authentication.given("schema_registry_url")
+        return self.message_encoding or ("avro" if registry else "utf-8")
 
     @model_validator(mode="after")
     def _possible(self) -> KafkaEntry:
-        problems = [Problem(f"{key}: {why}", key) for key, (idle, why) in _REFUSED.items() if getattr(self, key) != idle]
+        problems = [
+            Problem(f"{key}: {why}", key) for key, why in _BEGINS_ANEW.items() if getattr(self, key) and key not in self.idle
+        ]
         if self.sync_mode == "full_refresh":
             words = (
                 "sync_mode: full_refresh would read whole topics again on every run; write incremental, which reads what is new, "

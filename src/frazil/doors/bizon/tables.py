@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from frazil.doors.bizon.columns import ENVELOPE, bizon_column, table_type, with_partition_columns
@@ -62,43 +62,41 @@ def declared_tables(context: Context) -> list[Table] | None:
 
 
 def tables_of(context: Context) -> list[Table]:
-    """All tables of a document that reads topics."""
-    known = declared_tables(context)
-    before = len(context.document.problems)
-    topics = _topics(context, None if known is None else [table.entry.destination_id for table in known])
-    if known is None and context.file.source is None:
+    """All tables of a document that reads topics: those that are declared, and those that only topics name."""
+    known = [_under_its_own_name(context, table) for table in declared_tables(context) or ()]
+    topics = _topics(context)
+    if not topics and context.file.source is None and not known:
         # A part that names no table is checked as one of any.
         return [Table(TableEntry(destination_id=context.config.destination_id or "bigquery_iceberg"), ())]
-    if known is None:
-        return [
-            Table(TableEntry(destination_id=name), ("source", "topics", led[0][0]), tuple(topic for _, topic in led))
-            for name, led in topics.items()
+    names = [table.entry.destination_id for table in known]
+    declared = [
+        replace(table, topics=tuple(topic for _, topic in topics.get(name, ()))) for name, table in zip(names, known, strict=True)
+    ]
+    if context.file.source is not None:
+        context.notices += [
+            ((*table.path, "destination_id"), f"no topic is led to the table `{table.entry.destination_id}`: it is not written")
+            for table in declared
+            if not table.topics
         ]
-    led_to = {name: tuple(topic for _, topic in led) for name, led in topics.items()}
-    # A topic whose table is not known may be the one that is missing here.
-    if context.file.source is not None and len(context.document.problems) == before:
-        _require_topics(context, known, led_to)
-    return [Table(table.entry, table.path, led_to.get(table.entry.destination_id, ())) for table in known]
+    others = {name: led for name, led in topics.items() if name not in names}
+    if known:
+        for name, led in others.items():
+            tell_undeclared(context, name, names, ("source", "topics", led[0][0]))
+    return declared + [
+        Table(TableEntry(destination_id=name), ("source", "topics", led[0][0]), tuple(topic for _, topic in led))
+        for name, led in others.items()
+    ]
 
 
-def _require_topics(context: Context, known: Sequence[Table], led_to: Mapping[str, Sequence[str]]) -> None:
-    """A table that nothing is led to would stay as it is, or not be made at all."""
-    for table in known:
-        name = table.entry.destination_id
-        if name not in led_to:
-            message = f"no topic is led to the table `{name}`"
-            fix = f"Add a topic with destination_id: {name} to the source, or take the table out."
-            context.problem("unused-table", message, (*table.path, "destination_id"), fix, at_value=True)
+def tell_undeclared(context: Context, name: str, known: Sequence[str], path: Path) -> None:
+    """Reports a table that none of the declared ones is: Bizon makes one of its own columns then."""
+    near = suggestion(name, known, f"Declared are: {', '.join(known)}.")
+    words = f"no table is declared for the destination_id `{name}`: it is made with the columns of Bizon's envelope. {near}"
+    context.notices.append((path, words))
 
 
-def tell_undeclared(context: Context, name: str, known: Sequence[str], at: Path) -> None:
-    """A table is named that is none of those that are declared."""
-    fix = suggestion(name, known, f"Tables: {', '.join(known)}.")
-    context.problem("unknown-destination", f"no table is declared for the destination_id `{name}`", at, fix, at_value=True)
-
-
-def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[tuple[int, str]]]:
-    """The topics, with their numbers, by the table that they are led to. With tables that are declared, another is a mistake."""
+def _topics(context: Context) -> dict[str, list[tuple[int, str]]]:
+    """The topics, with their numbers, by the table that they are led to."""
     led: dict[str, list[tuple[int, str]]] = {}
     source = context.file.source
     for number, topic in enumerate(source.topics if isinstance(source, KafkaEntry) else ()):
@@ -107,15 +105,32 @@ def _topics(context: Context, known: Sequence[str] | None) -> dict[str, list[tup
         if name is None:
             message = f"the topic {topic.name} has no destination_id, and neither has the destination"
             context.problem("missing-key", message, path, "Add `destination_id`.")
-        elif known is not None and name not in known:
-            at: Path = (*path, "destination_id") if topic.destination_id else (*context.base, "destination_id")
-            tell_undeclared(context, name, known, at)
-        elif "." in name:
+        elif (table := _table_name(context, name, path)) is None:
             message = f"`{name}` is no name of a table: a dot would begin a namespace"
-            context.problem("invalid-value", message, (*path, "destination_id"), at_value=True)
+            fix = "Write the table's name, or project.dataset.table."
+            context.problem("invalid-value", message, (*path, "destination_id"), fix, at_value=True)
         else:
-            led.setdefault(name, []).append((number, topic.name))
+            led.setdefault(table, []).append((number, topic.name))
     return led
+
+
+def _under_its_own_name(context: Context, table: Table) -> Table:
+    name = _table_name(context, table.entry.destination_id, table.path) or table.entry.destination_id
+    return replace(table, entry=table.entry.model_copy(update={"destination_id": name}))
+
+
+def _table_name(context: Context, name: str, path: Path) -> str | None:
+    """The table that a destination_id means: as for Bizon it may be the whole name that the table has in BigQuery."""
+    *place, table = name.split(".")
+    if not place:
+        return table
+    if len(place) != 2 or not all((*place, table)):
+        return None
+    shown = (context.config.project_id, context.config.dataset_id)
+    if tuple(place) != shown:
+        words = f"the table of `{name}` is called `{table}`; BigQuery shows it in the dataset_id of the destination"
+        context.notices.append((path, words))
+    return table
 
 
 def _fields(context: Context, table: Table) -> tuple[tuple[SchemaField, ...], tuple[TimePartition, ...]]:
@@ -201,4 +216,12 @@ def _named(
 
 
 def _sorted(context: Context, table: Table, fields: Sequence[SchemaField]) -> tuple[str, ...]:
-    return _named(context, table, fields, table.entry.clustering_keys, (*table.path, "clustering_keys"), case_sensitive=True)
+    """The columns that rows are sorted by. Bizon takes no notice of names that are no columns."""
+    keys = table.entry.clustering_keys
+    known = {one.column for one in fields}
+    unknown = [(number, name) for number, name in enumerate(keys) if fields and name not in known]
+    for number, name in unknown:
+        near = suggestion(name, known, f"Columns: {', '.join(sorted(known))}.")
+        words = f"`{name}` has no effect: the table `{table.entry.destination_id}` has no column of this name. {near}"
+        context.notices.append(((*table.path, "clustering_keys", number), words))
+    return tuple(name for name in keys if not fields or name in known)

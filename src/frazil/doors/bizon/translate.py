@@ -10,6 +10,7 @@ from frazil.doors.bizon.kafka import Cluster, cluster_of
 from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.tables import Table, layout_of, tables_of
 from frazil.doors.bizon.translation import Found, Translation
+from frazil.doors.bizon.without_effect import kafka_keys_without_effect
 from frazil.model.changes import CommitMode
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaSource
@@ -32,6 +33,9 @@ class _Topics(Translation):
         if self.runs:
             self._require()
         self._require_letters()
+        self._tell_without_effect()
+        if self._source is not None:
+            self.notices += kafka_keys_without_effect(self._source)
         cluster = cluster_of(self.document, self._source) if self._source is not None else None
         if cluster is not None:
             self.notices += cluster.notices
@@ -89,7 +93,7 @@ class _Topics(Translation):
     def _reading(self, cluster: Cluster | None) -> Reading:
         source = self._source
         return Reading(
-            source.message_encoding if source is not None else "utf-8",
+            source.encoding if source is not None else "utf-8",
             cluster.registry if cluster is not None else None,
             self._changes(),
             source.timestamp_ms_name if source is not None else None,

@@ -11,8 +11,9 @@ from frazil.doors.bizon.catalog import catalog_of, warehouse_of
 from frazil.doors.bizon.columns import TIME, Shape
 from frazil.doors.bizon.context import Context
 from frazil.doors.bizon.cures import advice_of
-from frazil.doors.bizon.destination import DestinationConfig
+from frazil.doors.bizon.destination import MOST_SECONDS, DestinationConfig
 from frazil.doors.bizon.tables import Layout, Table
+from frazil.doors.bizon.without_effect import keys_without_effect
 from frazil.model.coercion import ExtraColumns
 from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import PipelineSpec
@@ -70,6 +71,11 @@ class Translation(Context):
         return self.file.destination.alias if self.file.destination is not None else "bigquery_iceberg"
 
     @property
+    def identity(self) -> str:
+        """What tables know the document by: its `id`, which stays when it is renamed, or its name."""
+        return self.file.id or self.file.name or "bizon"
+
+    @property
     def goes_on(self) -> bool:
         """Whether reading goes on when all that is there was read."""
         source = self.file.source
@@ -102,6 +108,16 @@ class Translation(Context):
         self.notices += [(("engine", key), f"engine.{key} {why}") for key, why in words.items() if getattr(engine, key)]
         if engine.runner.config:
             self.notices.append((("engine", "runner", "config"), "engine.runner.config is not needed: Spark does the work"))
+
+    def _tell_without_effect(self) -> None:
+        """Says which keys have no effect here."""
+        self.notices += keys_without_effect(self.file)
+        words = "has no effect: columns are declared with destination_table_config and iceberg_schema"
+        given = {"unnest": self.config.unnest, "record_schemas": self.config.record_schemas is not None}
+        self.notices += [((*self.base, key), f"`{key}` {words}") for key, there in given.items() if there]
+        if self.config.buffer_flush_timeout == 0:
+            told = f"rows wait for a commit for {MOST_SECONDS:,} seconds at most; 0 does not mean longer"
+            self.notices.append(((*self.base, "buffer_flush_timeout"), told))
 
     # Values for the engine.
 
@@ -146,10 +162,10 @@ class Translation(Context):
         options: dict[str, Any] = {
             "namespace": config.iceberg_namespace,
             "table": table.entry.destination_id,
-            "id": f"{self.file.name or 'bizon'}/{table.entry.destination_id}",
+            "id": f"{self.identity}/{table.entry.destination_id}",
             "batch_size": config.write_batch_size,
             "max_batch_size": max(config.write_batch_size, min(config.buffer_size * 1024 * 1024 // ROW_BYTES, 1_000_000)),
-            "flush_interval_secs": config.buffer_flush_timeout,
+            "flush_interval_secs": config.flush_seconds,
             "file_format": config.table_format,
             "target_file_size_mb": config.target_file_size_mb,
             "extra_columns": ExtraColumns.IGNORE,

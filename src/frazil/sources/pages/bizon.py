@@ -23,6 +23,9 @@ class BizonPager:
         self._file = spec.file
         self._name = f"The source {spec.name}, stream {spec.stream}"
         classes = classes_of(spec.name) if spec.file is None else classes_in(spec.file)
+        if spec.stream not in classes:
+            known = ", ".join(classes)
+            raise ConfigError("unknown-value", f"The source {spec.name} has no stream {spec.stream!r}.", fix=f"Known: {known}.")
         with asking(f"{self._name}, could not be made", self._file):
             made = classes[spec.stream]
             self._source = made(config=made.get_config_class().model_validate(spec.config))
