@@ -106,8 +106,8 @@ class _Pages(Translation):
         if asked is None or asked in names:
             return known
         path = (*self.base, "destination_id")
-        if len(known) == 1:  # all records go there, as with Bizon
-            words = f"`destination_id` has no effect: all records go into the one table that is declared, `{names[0]}`"
+        if len(known) == 1:  # as with Bizon
+            words = f"`destination_id` has no effect: records that name no table go into the only one declared, `{names[0]}`"
             self.notices.append((path, words))
             return known
         tell_undeclared(self, asked, names, path)
