@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from frazil.engine.fit import Fit, fit_of
 from frazil.engine.iceberg import IcebergTable
-from frazil.engine.schema import hidden_columns, quoted
+from frazil.engine.schema import quoted
 from frazil.engine.shape.apply import sink_rows
 from frazil.model.dead_letters import OnError
 from frazil.model.evolution import renamed
@@ -27,6 +27,7 @@ GROUPS = 4096
 EXAMPLES = 5
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
+_UNREADABLE = -1
 _GROUP, _KEY, _OURS, _THEIRS = "group", "key", "ours", "theirs"
 _MISSING, _SURPLUS, _OTHER = "missing", "surplus", "other"
 
@@ -84,16 +85,16 @@ def compared(
     lenient = sink.model_copy(update={"on_error": OnError.DEAD_LETTER})
     fit = fit_of(table, lenient, sink_id, shaped)
     applied = fit.applied(shaped)
-    wrong = functions.col(ERROR).isNotNull() if ERROR in applied.columns else functions.lit(False)
-    unreadable = applied.where(wrong).count() if ERROR in applied.columns else 0
-    kept = applied.where(~wrong)
     if OP in applied.columns:
-        kept = kept.where(~functions.col(OP).isin(DELETE, IGNORE))
+        applied = applied.where(~functions.col(OP).isin(DELETE, IGNORE))
+    wrong = functions.col(ERROR).isNotNull() if ERROR in applied.columns else functions.lit(False)
     names, keys = fit.given, fit.keys
     left = _hashed(_as_fitted(ours, fit), names, keys)
-    right = _hashed(kept.drop(*hidden_columns(kept)), names, keys)
-    groups = _differing_groups(left, right)
-    differences = tuple(_differences(left, right, groups, names)) if groups else ()
+    right = _hashed(applied, names, keys, wrong)
+    here, there = _sums(left), _sums(right)
+    unreadable, _ = there.pop(_UNREADABLE, (0, 0))
+    groups = [group for group in here.keys() | there.keys() if here.get(group) != there.get(group)]
+    differences = _differences(left, right, groups, names) if groups else ()
     unknown = tuple(name for name in fit.names if name not in names)
     return Compared(differences, unreadable, unknown)
 
@@ -105,12 +106,14 @@ def _as_fitted(ours: DataFrame, fit: Fit) -> DataFrame:
     return ours.select(*columns)
 
 
-def _hashed(frame: DataFrame, names: Sequence[str], keys: Sequence[str]) -> DataFrame:
-    """The group of each row, its key, and the hashes of its values."""
+def _hashed(frame: DataFrame, names: Sequence[str], keys: Sequence[str], wrong: Column | None = None) -> DataFrame:
+    """The group of each row, its key, and the hashes of its values. Rows that are ``wrong`` are a group of their own."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     key = functions.struct(*[functions.col(quoted(name)).alias(name) for name in keys])
     values = [_hash_of(functions.col(quoted(name)), nested=isinstance(kinds[name], _NESTED)) for name in names]
     group = functions.pmod(functions.xxhash64(*[functions.col(quoted(name)) for name in keys]), functions.lit(GROUPS))
+    if wrong is not None:
+        group = functions.when(wrong, _UNREADABLE).otherwise(group)
     return frame.select(group.alias(_GROUP), key.alias(_KEY), functions.array(*values).alias("hashes"))
 
 
@@ -120,40 +123,41 @@ def _hash_of(value: Column, *, nested: bool) -> Column:
     return functions.xxhash64(value.isNull(), shown)
 
 
-def _differing_groups(left: DataFrame, right: DataFrame) -> list[int]:
-    ours, theirs = _sums(left), _sums(right)
-    return sorted(group for group in ours.keys() | theirs.keys() if ours.get(group) != theirs.get(group))
-
-
 def _sums(frame: DataFrame) -> dict[int, tuple[int, int]]:
     row = functions.xxhash64(_KEY, "hashes").cast("decimal(38, 0)")
     summed = frame.groupBy(_GROUP).agg(functions.count(functions.lit(1)).alias("rows"), functions.sum(row).alias("sum"))
     return {int(found[_GROUP]): (int(found["rows"]), int(found["sum"])) for found in summed.collect()}
 
 
-def _differences(left: DataFrame, right: DataFrame, groups: Collection[int], names: Sequence[str]) -> Iterator[Difference]:
+def _differences(left: DataFrame, right: DataFrame, groups: Collection[int], names: Sequence[str]) -> tuple[Difference, ...]:
     among = functions.col(_GROUP).isin(*groups)
     ours = left.where(among).select(_KEY, functions.col("hashes").alias(_OURS))
     theirs = right.where(among).select(_KEY, functions.col("hashes").alias(_THEIRS))
     joined = ours.join(theirs, _KEY, "full")
     kind = functions.when(functions.col(_OURS).isNull(), _MISSING).when(functions.col(_THEIRS).isNull(), _SURPLUS)
     differing = joined.withColumn("kind", kind.otherwise(_OTHER)).where(~functions.col(_OURS).eqNullSafe(functions.col(_THEIRS)))
+    differing.persist()
+    try:
+        return tuple(_summed(differing, names))
+    finally:
+        differing.unpersist()
+
+
+def _summed(differing: DataFrame, names: Sequence[str]) -> Iterator[Difference]:
     counts = [
         functions.count_if(~functions.col(_OURS)[at].eqNullSafe(functions.col(_THEIRS)[at])).alias(f"c{at}")
         for at in range(len(names))
     ]
-    # The first of a sorted array of structs are the lowest keys.
-    some = functions.slice(functions.sort_array(functions.collect_set(_KEY)), 1, EXAMPLES)
     found = differing.groupBy("kind").agg(
         functions.count(functions.lit(1)).alias("rows"),
         functions.min(_KEY).alias("low"),
         functions.max(_KEY).alias("high"),
-        some.alias("some"),
         *counts,
     )
     for row in sorted(found.collect(), key=lambda one: (_MISSING, _SURPLUS, _OTHER).index(one["kind"])):
         columns = {name: int(row[f"c{at}"]) for at, name in enumerate(names) if row[f"c{at}"]} if row["kind"] == _OTHER else {}
-        examples = tuple(_shown(key) for key in row["some"])
+        lowest = differing.where(functions.col("kind") == row["kind"]).orderBy(_KEY).limit(EXAMPLES)
+        examples = tuple(_shown(one[_KEY]) for one in lowest.select(_KEY).collect())
         yield Difference(row["kind"], int(row["rows"]), _shown(row["low"]), _shown(row["high"]), examples, columns)
 
 
