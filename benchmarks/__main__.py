@@ -7,7 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+<<<<<<< ours
 from benchmarks import append, changes, memory, partitions, plot, report, stream, summary, topics, upsert
+=======
+from benchmarks import append, changes, loads, memory, plot, report, stream, summary, topics, upsert
+>>>>>>> theirs
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
@@ -20,6 +24,7 @@ ALL = {
     "upsert": upsert.measure,
     "topics": topics.measure,
     "changes": changes.measure,
+    "loads": loads.measure,
 }
 
 

@@ -238,7 +238,7 @@ class LoadRows:
 
     def _one_of_each(self, rows: DataFrame, table: TableLoad) -> DataFrame:
         """One row of each name. Rows that came more than once have nested rows of the same names, which are the same."""
-        if table.row_key is None or self.keys_differ(table):
+        if table.row_key is None or not table.files or self.keys_differ(table):
             return rows
         rank = functions.row_number().over(Window.partitionBy(quoted(table.row_key)).orderBy(*_last_written()))
         return rows.withColumn(_RANK, rank).where(functions.col(_RANK) == 1).drop(_RANK)
