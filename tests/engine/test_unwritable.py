@@ -38,6 +38,7 @@ def behind(cause: JavaFault, name: str = "org.apache.iceberg.exceptions.RuntimeI
         (JavaFault(SQL, "[SQLITE_FULL] Insertion failed because database is full"), "storage-full", "database is full"),
         (JavaFault(SQL, "could not extend file", state="53100"), "storage-full", "could not extend file"),
         (behind(JavaFault(IO, "/lake/t/data/a.parquet (Read-only file system)")), "warehouse-not-writable", "Read-only"),
+        (behind(JavaFault(IO, "/lake/t/a.parquet (Permission denied)")), "no-permission", "A file cannot be read or written"),
         (behind(JavaFault(IO, "Mkdirs failed to create file:/lake/t")), "warehouse-not-writable", "Mkdirs failed"),
         (JavaFault(SQL, "[SQLITE_READONLY] attempt to write a readonly database"), "catalog-read-only", "The catalog at here"),
     ],
@@ -85,7 +86,9 @@ def test_a_pipeline_goes_on_when_the_store_can_be_written_to_again(lake: Lake) -
 
     events = Mending(mend)
     run(pipeline, once=True, settings=Settings(retry=RetrySettings(max_retries=5, initial_backoff_ms=10)), events=events)
-    assert [failure.message.partition(":")[0] for failure in events.failures] == ["The warehouse cannot be written to"]
+    [failure] = events.failures
+    assert failure.message.startswith("A file cannot be read or written: ")
+    assert "Permission denied" in failure.message
     assert len(commits(events)) == 1
     assert lake.count() == 20
 

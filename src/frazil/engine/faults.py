@@ -159,10 +159,11 @@ _FULL = (
 )
 _FULL_DATABASE = "53100"
 # How they say that they only let themselves be read. Hadoop makes a folder, or says that it failed and not why.
-_NOT_WRITABLE = ("Read-only file system", "Mkdirs failed", "Permission denied", "Name node is in safe mode")
+_NOT_WRITABLE = ("Read-only file system", "Mkdirs failed", "Name node is in safe mode")
+_DENIED = "Permission denied"
 _READ_ONLY_CATALOG = ("SQLITE_READONLY", "attempt to write a readonly database")
 _READ_ONLY_DATABASE = "25006"
-_STORE_CODES = ("storage-full", "warehouse-not-writable", "catalog-read-only")
+_STORE_CODES = ("storage-full", "warehouse-not-writable", "catalog-read-only", "no-permission")
 
 
 def _store_refused(fault: JavaFault, address: str) -> Retryable | None:
@@ -177,7 +178,12 @@ def _store_refused(fault: JavaFault, address: str) -> Retryable | None:
         if part.state == _READ_ONLY_DATABASE or any(mark in part.message for mark in _READ_ONLY_CATALOG):
             text = f"The catalog at {address} is read-only: {part.line}"
             return Retryable("catalog-read-only", text, fix="Let the catalog's database be written to.")
-        if part.is_of("java.io.IOException", f"{ICEBERG}RuntimeIOException") and any(m in part.message for m in _NOT_WRITABLE):
+        if not part.is_of("java.io.IOException", f"{ICEBERG}RuntimeIOException"):
+            continue
+        if _DENIED in part.message:  # it may be a file of the source, too
+            text = f"A file cannot be read or written: {part.line}"
+            return Retryable("no-permission", text, fix="Check who may read and write there.")
+        if any(mark in part.message for mark in _NOT_WRITABLE):
             text = f"The warehouse cannot be written to: {part.line}"
             return Retryable("warehouse-not-writable", text, fix="Check that it is not mounted read-only, and its permissions.")
     return None
