@@ -184,7 +184,7 @@ def test_a_value_that_leads_to_no_table_is_a_letter(lake: Lake, monkeypatch: pyt
         '{"id": 3, "kind": "%s"}' % ("x" * 300): "route-unknown",
         '{"id": 4, "kind": "\\u0000"}': "route-unknown",
         '{"id": 5, "kind": "taken"}': "partitioning-differs",
-        '{"kind": "new"}': "key-missing",
+        '{"kind": "new"}': "value-not-convertible",
     }
     topic.more('{"id": 6, "kind": "a.b"}', '{"id": 7, "kind": "a.b"}', *odd)
     assert topic.letters == odd
