@@ -29,6 +29,8 @@ _UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F
 _NO_SECONDS = r"([T ]\d{1,2}:\d{1,2})(?=\s*[A-Za-z+-])"
 _SHORTEST_TOO_FINE = len("2026-01-02T3:4:5.123456")
 _BELOW_MICROS = r"\.\d{6}\d*[1-9]"
+# Of more digits than these an exponent makes a number that fits no decimal, or needs more digits than one.
+_EXPONENT = r"^\s*[+-]?(\d*)\.?(\d*)[eE]([+-]?\d{1,3})\s*$"
 _NOT_FINITE = r"(?i)^\s*([+-]?inf(inity)?|nan)\s*$"
 
 JSON_OPTIONS = {
@@ -227,6 +229,8 @@ def _read_moment(given: Column, table: Type) -> Column:
     """ISO 8601: a day, and a time of it. Of less Spark would make the first day of a month, or today."""
     text = functions.trim(given)
     has_day = (functions.substring(text, 5, 1) == "-") & (functions.substring(text, 8, 1) == "-")
+    # A year has four digits, and is not 0.
+    has_day = has_day & (text >= "0001")
     if table.name == "date":
         return _only(has_day & (functions.length(text) == 10), text.try_cast("date"))
     # A zone is an offset, or ends in a letter.
@@ -241,7 +245,21 @@ def _read_moment(given: Column, table: Type) -> Column:
     else:
         read = functions.when(has_zone, _wall(instant)).otherwise(wall)
     too_fine = (functions.length(text) > _SHORTEST_TOO_FINE) & text.rlike(_BELOW_MICROS)
-    return _only(has_day & ~too_fine, read)
+    # By its zone a time of the first and of the last day can be one of another year.
+    at_the_edge = has_zone & (text.startswith("0001-01-01") | text.startswith("9999-12-31"))
+    return _only(has_day & ~too_fine & (~at_the_edge | within_years(read, table)), read)
+
+
+def within_years(value: Column, kind: Type) -> Column:
+    """Whether a date or time is in the years 1 to 9999. Python, and others, know no other years."""
+    match kind.name:
+        case "date":
+            return value.between(functions.expr("date'0001-01-01'"), functions.expr("date'9999-12-31'"))
+        case "timestamptz":
+            return functions.unix_micros(value).between(_FIRST_MICRO, _LAST_MICRO)
+        case _:
+            last = functions.expr("timestamp_ntz'9999-12-31 23:59:59.999999'")
+            return value.between(functions.expr("timestamp_ntz'0001-01-01 00:00:00'"), last)
 
 
 def _epoch_micros(value: Column, data: Type, unit: EpochUnit, *, exactly: bool) -> Column:
@@ -299,13 +317,11 @@ def _from_floating(value: Column, data: Type, table: Type, target: DataType) -> 
 
 
 def _read_number(text: Column, table: Type, target: DataType) -> Column:
-    near = text.try_cast(target)
     if isinstance(table, Decimal):
         plain = text.rlike(rf"^\s*[+-]?\d*(\.\d{{0,{table.scale}}}0*)?\s*$")
-        # With an exponent: as many digits behind the point as there is room for, and what is smaller still by its size.
-        wide = f"decimal(38, {38 - (table.precision - table.scale)})"
-        same = (near.try_cast(wide) == text.try_cast(wide)) & (text.try_cast("double") == near.cast("double"))
-        return _only(plain | (text.rlike("[eE]") & same), near)
+        # Only what is exact is cast: Spark would round the rest, and of a large exponent make a number with as many digits.
+        return _only(plain | (text.rlike(_EXPONENT) & _fits_scale(text, table.scale)), text).try_cast(target)
+    near = text.try_cast(target)
     if table.name in ("int", "long"):
         return near
     digits_only = ~text.rlike("[A-Za-z]") & (functions.length(text) <= _SHORT_NUMBER)
@@ -316,6 +332,15 @@ def _read_number(text: Column, table: Type, target: DataType) -> Column:
         .when(text.rlike(_NOT_FINITE), near)
         .when(~javas, _only(functions.abs(near) != float("inf"), near))
     )
+
+
+def _fits_scale(text: Column, scale: int) -> Column:
+    """Whether a number with an exponent has no digit but zeros behind so many places."""
+    whole, fraction, exponent = (functions.regexp_extract(text, _EXPONENT, group) for group in (1, 2, 3))
+    digits = functions.concat(whole, fraction)
+    zeros = functions.length(digits) - functions.length(functions.rtrim(digits, functions.lit("0")))
+    places = functions.length(fraction) - zeros - exponent.try_cast("int")
+    return (places <= scale) | (zeros == functions.length(digits))
 
 
 _FORMS: dict[str, Callable[[Column, Type, Type], Column]] = {

@@ -13,18 +13,20 @@ from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, DatetimeType, StringType, StructField, StructType
 
+from frazil.engine.coerce import within_years
 from frazil.engine.schema import error_of, require_data
-from frazil.engine.types import spark_type
+from frazil.engine.types import iceberg_schema, spark_type
 from frazil.errors import ConfigError
 from frazil.model.hidden import AT, ERROR, HIDDEN, RAW
 from frazil.model.source import FilesSource, SourceFormat
 from frazil.model.types import Column as TableColumn
 from frazil.model.types import Type, parse_type
 from frazil.sources.decode.declared import Declared
-from frazil.sources.decode.json_messages import AS_TEXT, declared_carrier
-from frazil.sources.decode.parts import fault_of, no_fault
+from frazil.sources.decode.json_messages import AS_TEXT, VARIANT, declared_carrier
+from frazil.sources.decode.objects import as_text
+from frazil.sources.decode.parts import fault, fault_of, no_fault
 from frazil.sources.listing import file_key
 from frazil.sources.merge import merged_schema
 
@@ -34,6 +36,8 @@ _WHAT = "A file"
 _RECORDS = (SourceFormat.JSON, SourceFormat.CSV)
 # Options that tell Spark's reader what values of these types look like. Without one it would guess.
 _SHAPES = {"dateformat": "date", "timestampformat": "timestamptz", "timestampntzformat": "timestamp"}
+
+_ENCODINGS = ("encoding", "charset")
 
 # Whatever the session is set to: a file that cannot be read, or is not there, is an error.
 _ALWAYS = {
@@ -128,7 +132,9 @@ def _carriers(spec: FilesSource) -> Callable[[Type], DataType]:
     Where an option says what a value looks like, the reader knows.
     """
     told = {kind for name, kind in _SHAPES.items() if _option(spec, name)}
-    return partial(declared_carrier, as_text=[name for name in AS_TEXT if name not in told], number=StringType())
+    # Spark's reader of JSON makes the text of a number from a double when an encoding is named. A variant tells that it did.
+    number = VARIANT if spec.format is SourceFormat.JSON and _encoding(spec) else StringType()
+    return partial(declared_carrier, as_text=[name for name in AS_TEXT if name not in told], number=number)
 
 
 def _readable(found: StructType) -> StructType:
@@ -161,13 +167,44 @@ def _told(frame: DataFrame, spec: FilesSource, declared: Declared | None) -> Dat
     # A value is parsed, and found to be wrong, only in a column that is asked for. Nothing is shown of all, so that they are.
     looked_at = sf.left(row.cast("string"), sf.lit(0))
     text = sf.concat(sf.lit("The file "), file, sf.lit(f" has a record that cannot be read as {kind}: "), shown, looked_at)
-    raw, at = sf.col(CORRUPT).cast("binary").alias(RAW), sf.to_json(sf.struct(file.alias("file"))).alias(AT)
-    error = sf.when(broken, error_of("decode", "bad-record", text)).alias(ERROR)
+    outside = _outside_years(frame, data)
+    bad = broken | outside.isNotNull()
+    raw, at = sf.col(CORRUPT).cast("binary"), sf.to_json(sf.struct(file.alias("file"))).alias(AT)
+    error = sf.when(broken, error_of("decode", "bad-record", text))
     if declared is None:
-        return frame.select(*(sf.when(~broken, _column(name)).alias(name) for name in data), raw, at, error)
-    read = sf.when(~broken, row)
-    told = frame.select(file.alias(_FILE), raw, at, error, read.alias(_READ), read.alias(_WAS), no_fault().alias(fault_of(_READ)))
+        misfit = sf.concat(sf.lit("The file "), file, sf.lit(" has a record that does not fit: "), outside)
+        return frame.select(
+            *(sf.when(~bad, _column(name)).alias(name) for name in data),
+            sf.coalesce(raw, sf.when(bad, _written(row, spec).cast("binary"))).alias(RAW),
+            at,
+            sf.when(~broken & bad, error_of("decode", "bad-record", misfit)).otherwise(error).alias(ERROR),
+        )
+    kinds = StructType([frame.schema[name] for name in data])
+    read = sf.when(~bad, as_text(row, kinds, _schema(declared, spark_type), sf.lit(False))).alias(_READ)
+    wrong = sf.when(outside.isNotNull(), fault("bad-record", outside)).otherwise(no_fault()).alias(fault_of(_READ))
+    was = sf.when(~broken, row).alias(_WAS)
+    told = frame.select(file.alias(_FILE), raw.alias(RAW), at, error.alias(ERROR), read, was, wrong)
     return _as_declared(told, spec, declared)
+
+
+def _outside_years(frame: DataFrame, data: Sequence[str]) -> Column:
+    """What is said of a date or time, read by Spark, that is outside of the years 1 to 9999; null when there is none."""
+    moments = [one for one in frame.schema.fields if one.name in data and isinstance(one.dataType, DatetimeType)]
+    kinds = iceberg_schema(StructType(moments)).fields
+    words = "has a value outside of the years 1 to 9999: "
+    told = [
+        sf.when(
+            ~within_years(_column(one.name), one.type),
+            sf.concat(sf.lit(f"column {one.name!r} {words}"), _column(one.name).cast("string")),
+        )
+        for one in kinds
+    ]
+    return sf.coalesce(*told, sf.lit(None).cast("string"))
+
+
+def _written(row: Column, spec: FilesSource) -> Column:
+    """A row as a record of its format."""
+    return sf.to_json(row) if spec.format is SourceFormat.JSON else sf.to_csv(row, {"sep": _option(spec, "sep", ",")})
 
 
 def _as_declared(told: DataFrame, spec: FilesSource, declared: Declared) -> DataFrame:
@@ -175,7 +212,7 @@ def _as_declared(told: DataFrame, spec: FilesSource, declared: Declared) -> Data
     told = declared.convert(told, _READ, "bad-record")
     wrong = sf.col(fault_of(_READ))
     text = sf.concat(sf.lit("The file "), sf.col(_FILE), sf.lit(" has a record that does not fit: "), wrong["text"])
-    was = sf.to_json(_WAS) if spec.format is SourceFormat.JSON else sf.to_csv(_WAS, {"sep": _option(spec, "sep", ",")})
+    was = _written(sf.col(_WAS), spec)
     return told.select(
         *(sf.col(_READ)[name].alias(name) for name in declared.names),
         sf.coalesce(sf.col(RAW), sf.when(wrong.isNotNull(), was.cast("binary"))).alias(RAW),
@@ -189,11 +226,19 @@ def _reader(spark: SparkSession, spec: FilesSource, **more: str) -> DataFrameRea
     # The text of a record that cannot be read is kept in this mode alone.
     layers = (_DEFAULTS[spec.format], spec.options, more, {"mode": "PERMISSIVE"} if spec.format in _RECORDS else {})
     options: dict[str, str] = {name.lower(): value for layer in layers for name, value in layer.items()}
+    if spec.format is SourceFormat.JSON and not _encoding(spec):
+        options = {name: value for name, value in options.items() if name not in _ENCODINGS}
     return spark.read.format(spec.format.value).options(**options, **_ALWAYS)
 
 
 def _option(spec: FilesSource, name: str, default: str = "") -> str:
     return next((value for key, value in spec.options.items() if key.lower() == name.lower()), default)
+
+
+def _encoding(spec: FilesSource) -> str:
+    """The encoding of the files; empty where it is UTF-8, which readers of JSON find by themselves."""
+    named = next((text for text in (_option(spec, name) for name in _ENCODINGS) if text), "")
+    return "" if named.upper() in ("UTF-8", "UTF8") else named
 
 
 def _column(name: str) -> Column:

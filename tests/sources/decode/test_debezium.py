@@ -232,6 +232,19 @@ def test_the_embedded_schema_says_what_values_mean(spark: SparkSession) -> None:
     assert cut.rows[0]["after"].nano == datetime(2026, 1, 2, 3, 0, 0, 123456)
 
 
+def test_days_and_moments_outside_of_the_years_1_to_9999_make_bad_records(spark: SparkSession) -> None:
+    columns = [typed("day", "int32", "io.debezium.time.Date"), typed("zoned", "string", "io.debezium.time.ZonedTimestamp")]
+    after: list[dict[str, object]] = [
+        {"day": 2932896},
+        {"day": 2932897},
+        {"day": -719163},
+        {"zoned": "9999-12-31T23:59:59-14:00"},
+        {"zoned": "0001-01-01T00:00:00+14:00"},
+    ]
+    found = decoded(spark, {**PLAIN, "infer": "embedded"}, [with_schema(columns, envelope("c", None, one)) for one in after])
+    assert found.codes == [None, *["json-type"] * 4]
+
+
 @pytest.mark.parametrize(
     ("scale", "unscaled", "text"),
     [

@@ -145,6 +145,11 @@ def test_a_key_that_is_no_value_of_the_type_is_told_where_it_is_needed(spark: Sp
         key_format={"type": "json", "schema": {"id": "double"}},
     )  # fmt: skip
     assert cut.codes == [None, "key-misfit"]
+    rounded = decoded(
+        spark, {"type": "json", "schema": {"id": "decimal(5, 2)"}}, ["{}", "{}"], ['{"id": "1.25"}', '{"id": "1.255"}'],
+        key_format={"type": "json", "schema": {"id": "string"}},
+    )  # fmt: skip
+    assert (rounded.rows[0], rounded.codes) == ({"id": Decimal("1.25")}, [None, "key-misfit"])
     with pytest.raises(ConfigError, match="The column 'id', which comes from the record's key"):
         decoded(spark, "json", ['{"id": 1}'], ['{"id": {"a": 1}}'], key_format="json")
 

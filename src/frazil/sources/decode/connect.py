@@ -35,6 +35,7 @@ Made = Callable[[Column], Column]
 
 _DAY = 86_400_000_000
 _FIRST_MICRO, _LAST_MICRO = -62_135_596_800_000_000, 253_402_300_799_999_999
+_FIRST_DAY, _LAST_DAY = _FIRST_MICRO // _DAY, _LAST_MICRO // _DAY
 _MOST_DIGITS = 38
 _BELOW_MICROS = r"\.\d{6}\d*[1-9]"
 
@@ -111,7 +112,7 @@ def meaning_of(name: str, parameters: Mapping[str, Any], *, truncate: bool) -> M
     """What a value with this schema name means; None when it means itself."""
     match name.rpartition(".")[0], name.rpartition(".")[2]:
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Date"):
-            return lambda days: sf.date_from_unix_date(days.cast("int"))
+            return lambda days: sf.date_from_unix_date(sf.when(days.between(_FIRST_DAY, _LAST_DAY), days).cast("int"))
         case (("org.apache.kafka.connect.data" | "io.debezium.time"), "Timestamp"):
             return lambda millis: wall(sf.try_multiply(millis.cast("long"), sf.lit(1000).cast("long")))
         case "io.debezium.time", "MicroTimestamp":
@@ -160,7 +161,8 @@ def clock(micros: Column) -> Column:
 
 def _zoned(text: Column, *, truncate: bool) -> Column:
     read = text.try_cast("timestamp")
-    return read if truncate else sf.when(~text.rlike(_BELOW_MICROS), read)
+    within = sf.unix_micros(read).between(_FIRST_MICRO, _LAST_MICRO)
+    return sf.when(within if truncate else within & ~text.rlike(_BELOW_MICROS), read)
 
 
 def decimal_of(unscaled: Column, precision: int, scale: int) -> Column:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
 
-from frazil.engine.coerce import JSON_OPTIONS
+from frazil.engine.coerce import JSON_OPTIONS, Casting, converted
+from frazil.engine.types import iceberg_schema
 from frazil.errors import ConfigError
+from frazil.model.coercion import CoercionOptions
 from frazil.model.format import BytesFormat, MessageOptions, Metadata, RawFormat, StringFormat
 from frazil.model.hidden import CHANGES_MARK, ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
 from frazil.model.types import StructType as TableStruct
@@ -128,7 +130,7 @@ class Messages:
             if name not in kinds or self._is_apart(one, kinds[name]):
                 continue
             given = field(column(_KEY), one.name)
-            made[name] = (given, given if one.dataType == kinds[name] else given.try_cast(kinds[name]))
+            made[name] = (given, _as_type(given, one.dataType, kinds[name]))
         return made
 
     def _is_apart(self, key: StructField, value: DataType) -> bool:
@@ -220,6 +222,16 @@ class Messages:
 
 def _readable(value: Column) -> Column:
     return sf.coalesce(utf8(value), sf.base64(value))
+
+
+def _as_type(given: Column, kind: DataType, wanted: DataType) -> Column:
+    """A field of the key as the type of the value's. A text is read as anywhere else: Spark's cast would round a number."""
+    if kind == wanted:
+        return given
+    if not isinstance(kind, StringType):
+        return given.try_cast(wanted)
+    text, table = iceberg_schema(StructType([StructField("text", kind), StructField("table", wanted)])).fields
+    return converted(given, text.type, table.type, "", Casting(CoercionOptions(), collects=True)).value
 
 
 def _exists(name: str, option: str) -> ConfigError:

@@ -53,6 +53,8 @@ _INFERENCE = ("spark.sql.variant.allowDuplicateKeys", "spark.sql.caseSensitive")
 _EXACT_DOUBLE = float(2**53)
 # Digits that a double always keeps.
 _DOUBLE_DIGITS = 15
+# In the place of a value: with more digits than a decimal has, with more than a double keeps, with a large exponent.
+_LONG_NUMBER = r"[:,\[]\s*-?(?:[\d.]{39,}|(?:\d{16,}|[\d.]{17,})[eE]|[\d.]+[eE][+-]?0*[1-9]\d\d)"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = r"\\u[dD][89a-fA-F]"
 
@@ -280,7 +282,7 @@ def _careful(source: str, into: str, reading: Reading) -> Iterator[tuple[str, Co
     yield _DOCUMENT, sf.when(_suspect(into, reading), sf.try_parse_json(_wrapped(column(_TEXT))))
     yield _FOUND, sf.try_variant_get(column(_DOCUMENT), _path(reading.root), "map<string, variant>")
     yield fault_of(into), first_fault(_faults(source, into, reading))
-    value = as_text(column(into), reading.carrier, reading.wanted)
+    value = as_text(column(into), reading.carrier, reading.wanted, _short_numbers(column(_TEXT)))
     yield into, sf.when(column(fault_of(into)).isNull(), value)
 
 
@@ -409,29 +411,43 @@ def _told(names: Column, reading: Reading) -> Column:
     return sf.nullif(sf.array_join(texts, "; "), sf.lit(""))
 
 
-def as_text(value: Column, carrier: DataType, wanted: DataType) -> Column:  # noqa: PLR0911 - one for each case
-    """A value with its variants, which kept what was written, as text."""
+def _short_numbers(text: Column) -> Column:
+    """Whether every number that is a double in a variant still tells which one was written.
+
+    That is one with an exponent, or with more digits than a decimal has. A double keeps 15 digits, of numbers that are neither
+    too large nor too small for it.
+    """
+    return ~text.rlike(_LONG_NUMBER)
+
+
+def as_text(value: Column, carrier: DataType, wanted: DataType, short: Column) -> Column:  # noqa: PLR0911 - one for each case
+    """A value with its variants, which kept what was written, as text. ``short``: see :func:`_short_numbers`."""
     match carrier, wanted:
         case VariantType(), VariantType():
             return value
         case VariantType(), DecimalType():
-            # A number with an exponent, or with more digits than a decimal has, was read as a double and may have lost some.
             text = value.cast("string")
-            digits = sf.char_length(sf.regexp_replace(sf.regexp_replace(text, "[eE].*$", ""), r"^[-0.]+|[.]|[.]?0+$", ""))
-            lost = (sf.schema_of_variant(value) == "DOUBLE") & (digits > _DOUBLE_DIGITS)
-            return sf.when(lost, sf.concat(text, sf.lit(" or near it"))).otherwise(text)
+            return sf.when(_is_lost(value, short), sf.concat(text, sf.lit(" or near it"))).otherwise(text)
         case VariantType(), _:
             return value.cast("string")
         case StructType(), StructType() if has_variants(carrier):
             kinds = {one.name: one.dataType for one in wanted.fields}
-            parts = [as_text(field(value, one.name), one.dataType, kinds[one.name]).alias(one.name) for one in carrier.fields]
-            return sf.when(value.isNotNull(), sf.struct(*parts))
+            each = {one.name: as_text(field(value, one.name), one.dataType, kinds[one.name], short) for one in carrier.fields}
+            return sf.when(value.isNotNull(), sf.struct(*(text.alias(name) for name, text in each.items())))
         case ArrayType(), ArrayType() if has_variants(carrier):
-            return sf.transform(value, lambda item: as_text(item, carrier.elementType, wanted.elementType))
+            return sf.transform(value, lambda item: as_text(item, carrier.elementType, wanted.elementType, short))
         case MapType(), MapType() if has_variants(carrier):
-            return sf.transform_values(value, lambda _, item: as_text(item, carrier.valueType, wanted.valueType))
+            return sf.transform_values(value, lambda _, item: as_text(item, carrier.valueType, wanted.valueType, short))
         case _:
             return value
+
+
+def _is_lost(variant: Column, short: Column) -> Column:
+    """Whether a variant is a double that may have been another number when it was written."""
+    digits = sf.char_length(
+        sf.regexp_replace(sf.regexp_replace(variant.cast("string"), "[eE].*$", ""), r"^[-0.]+|[.]|[.]?0+$", "")
+    )
+    return (sf.schema_of_variant(variant) == "DOUBLE") & ((digits > _DOUBLE_DIGITS) | ~short)
 
 
 def has_variants(kind: DataType) -> bool:
