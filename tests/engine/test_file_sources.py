@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import os
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
+import frazil
 from engine.lakes import Lake, commits, run
+from frazil.model.events import Event, Restarting, SourceFailed
 
 NOON = 1_790_000_000
 
@@ -28,3 +34,26 @@ def test_of_files_with_the_same_time_the_last_by_name_wins(lake: Lake, folder: P
     events = run(lake.pipeline(source, commit_mode="upsert", key_fields=["id"], order_by=["n"], batch_size=1), once=True)
     assert len(commits(events)) == 2
     assert lake.rows("id, n") == [(1, 4)]
+
+
+def test_a_file_that_spark_cannot_read_stops_at_once_or_is_one_dead_letter(lake: Lake, folder: Path) -> None:
+    write = pyarrow.parquet.write_table
+    write(pyarrow.table({"id": [1, 2]}), folder / "good.parquet")
+    write(pyarrow.table({"id": [3], "at": pyarrow.array([dt.time(1, 2)])}), folder / "odd.parquet")
+    source = {"connector": "files", "path": str(folder), "format": "parquet"}
+    events: list[Event] = []
+    with pytest.raises(
+        frazil.DataError, match=r"odd\.parquet cannot be read as parquet: .*'at', which is of type TIME"
+    ) as caught:
+        run(lake.pipeline(source), once=True, events=events)
+    assert caught.value.code == "file-unreadable"
+    assert not any(isinstance(event, Restarting | SourceFailed) for event in events)
+    run(lake.pipeline(source, on_error="dead_letter"), once=True)
+    assert lake.rows("id") == [(1,), (2,)]
+    ((stage, code, at, raw),) = lake.rows("stage, code, at, cast(raw as string)", "db.t__dead_letters")
+    uri = f"file:{folder}/odd.parquet"
+    assert (stage, code, json.loads(at), raw) == ("decode", "file-unreadable", {"file": uri}, uri)
+    # A batch with nothing else in it.
+    write(pyarrow.table({"id": [4], "at": pyarrow.array([dt.time(1, 2)])}), folder / "odder.parquet")
+    run(lake.pipeline(source, on_error="dead_letter"), once=True)
+    assert (lake.count(), lake.count("db.t__dead_letters")) == (2, 2)

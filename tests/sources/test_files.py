@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -10,7 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from frazil.engine.schema import data_columns, quoted
@@ -18,6 +22,7 @@ from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.hidden import ERROR, RAW
 from frazil.model.source import FilesSource
 from frazil.sources.base import Slice
+from frazil.sources.failures import asking_spark
 from frazil.sources.files import Files
 
 MINUTE = 60
@@ -354,6 +359,51 @@ def test_declared_values_are_what_was_written(spark: SparkSession, folder: Path,
         assert value in row[RAW].decode()
 
 
+@pytest.mark.parametrize("options", [{}, {"encoding": "utf-8"}, {"encoding": "UTF-16LE", "lineSep": "\n"}])
+def test_numbers_in_json_keep_their_digits_or_are_refused_in_every_encoding(
+    spark: SparkSession, folder: Path, options: dict[str, str]
+) -> None:
+    inbox = Inbox(spark, folder, schema={"d": "decimal(20, 2)"}, options=options)
+    wrong = ("1e-400", '"1e-400"', f"1.{'0' * 44}1", "1.255")
+    text = "\n".join(f'{{"d": {number}}}' for number in ("12345678901234567.89", '"15e-1"', *wrong))
+    (folder / "a.json").write_bytes(text.encode(options.get("encoding", "utf-8")))
+    rows = inbox.records().select("d", ERROR).collect()
+    assert [str(row.d) for row in rows if row[ERROR] is None] == ["12345678901234567.89", "1.50"]
+    assert len(rows) == 2 + len(wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "settings"),
+    [
+        ("csv", "day,at\n2026-01-02,\n0000-01-01,\n,9999-12-31T23:59:59-14:00\n", {}),
+        (
+            "csv",
+            "day,at\n2026-01-02,\n0000-01-01,\n,9999-12-31T23:59:59-14:00\n",
+            {"schema": {"day": "date", "at": "timestamptz"}},
+        ),
+        (
+            "json",
+            '{"day": "02.01.2026"}\n{"day": "01.01.+10000"}\n',
+            {"schema": {"day": "date"}, "options": {"dateFormat": "dd.MM.y"}},
+        ),
+    ],
+    ids=["found", "declared", "as-an-option-says"],
+)
+def test_years_that_python_does_not_have_are_refused(
+    spark: SparkSession, folder: Path, kind: str, text: str, settings: dict[str, Any]
+) -> None:
+    inbox = Inbox(spark, folder, kind, **settings)
+    inbox.put("a.x", text)
+    rows = inbox.records().selectExpr("string(day) day", f"{ERROR} error", f"string({RAW}) raw").collect()
+    assert [row.day for row in rows if row.error is None] == ["2026-01-02"]
+    refused = [row for row in rows if row.error is not None]
+    assert len(refused) == len(text.splitlines()) - (2 if kind == "csv" else 1)
+    for row in refused:
+        assert (row.error.code, row.day) == ("bad-record", None)
+        assert "a.x has a record that" in row.error.text
+        assert row.raw
+
+
 def test_options_that_say_what_values_look_like_are_followed(spark: SparkSession, folder: Path) -> None:
     options = {"timestampFormat": "dd.MM.yyyy HH:mm", "dateFormat": "dd.MM.yy"}
     inbox = Inbox(spark, folder, schema={"at": "timestamptz", "day": "date"}, options=options)
@@ -492,6 +542,64 @@ def test_a_file_of_another_format_is_named(spark: SparkSession, folder: Path, ki
     assert "not.really" in failure.message
     assert "Exception" not in failure.message
     assert "\n" not in failure.message
+
+
+ODD_PARQUET = {
+    "FLOAT16": pyarrow.array([None], pyarrow.float16()),
+    "TIME": pyarrow.array([dt.time(1, 2)]),
+    "TIMESTAMP(NANOS)": pyarrow.array([1], pyarrow.timestamp("ns")),
+    "DECIMAL(50, 2)": pyarrow.array([None], pyarrow.decimal256(50, 2)),
+}
+
+
+def test_parquet_files_with_types_that_spark_does_not_know_are_told_with_column_and_type(
+    spark: SparkSession, folder: Path
+) -> None:
+    inbox = Inbox(spark, folder, "parquet")
+    for number, values in enumerate(ODD_PARQUET.values()):
+        pyarrow.parquet.write_table(pyarrow.table({"id": [number], "odd": values}), folder / f"{number}.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"id": [7]}), folder / "good.parquet")
+    inbox.put("not.really", "just text, and enough of it")
+    rows = inbox.records().collect()
+    (good,) = [row for row in rows if row[ERROR] is None]
+    assert good.id == 7
+    told = {row[ERROR].text for row in rows if row[ERROR] is not None}
+    assert {row[ERROR].code for row in rows if row[ERROR] is not None} == {"file-unreadable"}
+    assert told == {
+        f"The file file:{folder}/{number}.parquet cannot be read as parquet: Spark cannot read its column 'odd', "
+        f"which is of type {kind}"
+        for number, kind in enumerate(ODD_PARQUET)
+    } | {
+        f"The file file:{folder}/not.really cannot be read as parquet: it has no footer of Parquet: "
+        "it is another format, or not whole"
+    }
+
+
+def test_a_declared_column_of_another_type_in_parquet_is_told_with_both_types(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "parquet", schema={"odd": "timestamp"})
+    pyarrow.parquet.write_table(pyarrow.table({"odd": ODD_PARQUET["TIMESTAMP(NANOS)"]}), folder / "a.parquet")
+    failure = inbox.failure()
+    assert (type(failure), failure.code) == (DataError, "file-unreadable")
+    assert failure.message.endswith("its column 'odd' is of type INT64, and not timestamp_ntz")
+
+
+def test_a_format_whose_jars_the_session_lacks_is_a_config_error() -> None:
+    with (
+        pytest.raises(ConfigError, match="Failed to find data source: avro") as caught,
+        asking_spark("The folder /in"),
+    ):
+        raise AnalysisException(
+            "Failed to find data source: avro. Avro is built-in but external data source module since Spark 2.4."
+        )
+    assert caught.value.code == "source-driver-missing"
+
+
+def test_an_option_that_spark_refuses_is_a_config_error_at_once(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, options={"multiLine": "perhaps"})
+    inbox.put("a.json", '{"id":1}\n')
+    failure = inbox.failure()
+    assert (type(failure), failure.code) == (ConfigError, "source-not-readable")
+    assert "perhaps" in failure.message
 
 
 def test_a_file_removed_between_plan_and_read_is_named(spark: SparkSession, folder: Path) -> None:

@@ -57,8 +57,9 @@ def is_sparks(error: Exception) -> bool:
 def _unreachable(what: str, error: Exception) -> FrazilError:
     text = whole_text(error)
     message = f"{what} could not be read: {one_line(error)}"
-    if "No FileSystem for scheme" in text or "ClassNotFoundException" in text:
-        return ConfigError("source-driver-missing", message, fix="Give Spark the jars for it: settings.spark.conf, spark.jars.")
+    if any(sign in text for sign in ("No FileSystem for scheme", "ClassNotFoundException", "Failed to find data source")):
+        fix = "Give Spark the jars for it: spark.jars in settings.spark.conf, or frazil.session(components=...) in Python."
+        return ConfigError("source-driver-missing", message, fix=fix)
     if any(sign in text for sign in ("AccessDenied", "Permission denied", "Forbidden", "Unauthorized", "status code: 403")):
         return ConfigError("source-not-readable", message, fix="Check the credentials and permissions.")
     return Retryable("source-unreachable", message, fix="Check its address, that the service runs, and the credentials.")

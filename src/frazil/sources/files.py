@@ -6,10 +6,11 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.errors import ConfigError, DataError, FrazilError
@@ -21,11 +22,15 @@ from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, read_files
 from frazil.sources.listing import FileEntry, Folder, file_key, list_folder
 from frazil.sources.merge import conflicting_files
+from frazil.sources.unreadable import CODE as UNREADABLE
+from frazil.sources.unreadable import is_about_content, reason, unreadable_among, with_unreadable
 
 # Until rows were seen: lines of JSON and CSV are about so long, and a row of Parquet or Avro takes about as much.
 BYTES_PER_ROW = 200.0
 # Spark looks at each file of a slice before it reads; more of them would make that longer than the reading.
 FILES_IN_A_SLICE = 1000
+
+_NO_PARQUET = "it has no footer of Parquet: it is another format, or not whole"
 
 _log = logging.getLogger("frazil")
 
@@ -64,7 +69,7 @@ class Files:
         self._watch: Watch | None = None
         self._planned: Slice | None = None
         self._sizes = _Sizes()
-        self._footers: dict[FileEntry, int] = {}
+        self._footers: dict[FileEntry, int | str] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -129,6 +134,15 @@ class Files:
 
     def _footer_rows(self, entry: FileEntry) -> int | None:
         """The count in the footer of a local Parquet file."""
+        footer = self._footer(entry)
+        return footer if isinstance(footer, int) else None
+
+    def _is_no_parquet(self, entry: FileEntry) -> bool:
+        """Whether a local file is certainly none of Parquet."""
+        return self._footer(entry) is _NO_PARQUET
+
+    def _footer(self, entry: FileEntry) -> int | str | None:
+        """The count in the footer of a local Parquet file, what is wrong with that, or None when it is not known here."""
         if self._spec.format is not SourceFormat.PARQUET or self._folder.local is None:
             return None
         if entry not in self._footers:
@@ -137,8 +151,10 @@ class Files:
 
             try:
                 self._footers[entry] = parquet.read_metadata(self._folder.local / entry.path).num_rows
-            except (arrow.ArrowInvalid, OSError):
-                # Not a whole Parquet file, or gone: reading it says so, with the name.
+            except arrow.ArrowInvalid:
+                self._footers[entry] = _NO_PARQUET
+            except OSError:
+                # Gone, or something that Spark may be able to read: reading it says so, with the name.
                 return None
         return self._footers[entry]
 
@@ -157,8 +173,36 @@ class Files:
         """The rows of the files."""
         self._planned = part
         self._require_unchanged(part.detail)
-        with asking_spark(f"The folder {self._folder.name}", self.explain):
-            return read_files(self._spark, self._spec, [entry.uri for entry in part.detail])
+        with asking_spark(f"The folder {self._folder.name}", self._explain_reading):
+            bad = {entry: _NO_PARQUET for entry in part.detail if self._is_no_parquet(entry)}
+            try:
+                return self._all_but(bad, part.detail)
+            except Exception as error:
+                if not is_about_content(error):
+                    raise
+                found = unreadable_among([entry for entry in part.detail if entry not in bad], self._rows)
+                if not found:
+                    raise
+            return self._all_but(bad | {entry: self._reason(entry, why) for entry, why in found.items()}, part.detail)
+
+    def _all_but(self, bad: Mapping[FileEntry, str], files: Sequence[FileEntry]) -> DataFrame:
+        """The rows of files, and one for each file that cannot be read, which says why."""
+        if not bad:
+            return self._rows(files)
+        good = [entry for entry in files if entry not in bad]
+        texts = {entry: self._told_of(entry, why) for entry, why in bad.items()}
+        return with_unreadable(self._spark, self._rows(good) if good else None, texts)
+
+    def _rows(self, files: Sequence[FileEntry]) -> DataFrame:
+        return read_files(self._spark, self._spec, [entry.uri for entry in files])
+
+    def _reason(self, entry: FileEntry, error: Exception) -> str:
+        """Why a file cannot be read."""
+        local = self._folder.local if self._spec.format is SourceFormat.PARQUET else None
+        return reason(error, None if local is None else local / entry.path)
+
+    def _told_of(self, entry: FileEntry, why: str) -> str:
+        return f"The file {entry.uri} cannot be read as {self._spec.format.value}: {why}"
 
     def _require_unchanged(self, files: Sequence[FileEntry]) -> None:
         """Local files are looked at once more: what was planned is what is read."""
@@ -196,13 +240,26 @@ class Files:
         entry = self._named_in(text)
         return None if entry is None else self._file_error(entry, text, error)
 
+    def _explain_reading(self, error: Exception) -> FrazilError | None:
+        """What an error means that came before there were rows. Spark's own judgement is no sign of a store that is away."""
+        known = self.explain(error)
+        if known is not None or not isinstance(error, AnalysisException | IllegalArgumentException):
+            return known
+        if any(sign in whole_text(error) for sign in (*_GONE, "Failed to find data source")):
+            return None
+        return ConfigError(
+            "source-not-readable",
+            f"The files of {self._folder.name} could not be read as {self._spec.format.value}: {one_line(error)}",
+            fix="Correct the source's format, schema and options.",
+        )
+
     def _file_error(self, entry: FileEntry, text: str, error: Exception) -> FrazilError | None:
         if any(sign in text for sign in _GONE):
             return _gone(entry.uri)
         if any(sign in text for sign in _UNREADABLE):
             return DataError(
-                "file-unreadable",
-                f"The file {entry.uri} could not be read as {self._spec.format.value}: {one_line(error)}",
+                UNREADABLE,
+                self._told_of(entry, self._reason(entry, error)),
                 fix="Move it out of the folder, or correct the source's format, schema and options.",
             )
         return None
