@@ -7,11 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-<<<<<<< ours
-from benchmarks import append, changes, memory, partitions, plot, report, stream, summary, topics, upsert
-=======
-from benchmarks import append, changes, loads, memory, plot, report, stream, summary, topics, upsert
->>>>>>> theirs
+from benchmarks import append, changes, loads, memory, partitions, plot, report, stream, summary, topics, upsert
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
