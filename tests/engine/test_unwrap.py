@@ -83,14 +83,45 @@ def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
     log.tell(change("u", 3, row(1), row(3, "a moved")), change("d", 4, row(2)))
     log.run(*steps, **options)
     assert lake.rows("nr, v") == [(3, "a moved")]
-    log.tell(change("d", 5, row(2)))
-    with pytest.raises(frazil.ConfigError, match="'nr' is not among the columns of `before` and `after`: id, v, n") as caught:
-        log.run(UNWRAP, steps[1], **options)
+
+
+def test_rows_are_followed_by_a_key_of_the_sinks_own(log: Log, lake: Lake) -> None:
+    chosen = {"type": "select", "expressions": ["v AS email", "n", "lsn"]}
+    options = UPSERT | {"key_fields": ["email"]}
+    log.tell(*(change("r", number, after=row(number, text, n)) for number, text, n in ((1, "a", 1), (2, "b", 1), (3, "c", 0))))
+    with pytest.raises(frazil.ConfigError, match="'email' is not among the columns of `before` and `after`: id, v, n") as caught:
+        log.run(UNWRAP, FULL, chosen, **options)
     assert (caught.value.code, "keys: [id]" in (caught.value.fix or "")) == ("key-missing", True)
-    other = {"type": "select", "expressions": ["n AS id", "v", "lsn"]}
-    with pytest.raises(frazil.ConfigError, match="'id' of key_fields is another column") as caught:
-        log.run(UNWRAP, other, **UPSERT)
-    assert caught.value.code == "key-differs"
+    steps = (UNWRAP | {"keys": ["id"]}, FULL, chosen)
+    log.run(*steps, **options)
+    assert lake.rows("email, n") == [("a", 1), ("b", 1)]
+    # The third row never was in the table: that it takes and leaves the key of another changes nothing.
+    log.tell(
+        change("u", 4, row(1, "a", 1), row(1, "z", 1)),
+        change("u", 5, row(3, "c", 0), row(3, "b", 0)),
+        change("u", 6, row(2, "b", 1), row(2, "b", 2)),
+        change("d", 7, row(3, "b", 0)),
+    )
+    counts = log.run(*steps, **options)
+    assert lake.rows("email, n") == [("b", 2), ("z", 1)]
+    assert (counts.read, counts.filtered, counts.balanced) == (4, 2, True)
+    log.tell(change("d", 8, row(2, "b", 2)), change("u", 9, row(1, "z", 1), row(1, "y", 0)))
+    log.run(*steps, **options)
+    assert lake.rows("email, n") == []
+    log.tell(change("d", 10, row(1)))
+    with pytest.raises(frazil.DataError, match=r"does not tell the row of before it, .* REPLICA IDENTITY FULL") as lost:
+        log.run(*steps, **options)
+    assert lost.value.code == "before-missing"
+
+
+def test_a_key_that_is_made_from_the_sources_key_needs_no_row_of_before(log: Log, lake: Lake) -> None:
+    steps = (UNWRAP | {"keys": ["id"]}, {"type": "select", "expressions": ["concat('u', id) AS uid", "v", "lsn"]})
+    options = UPSERT | {"key_fields": ["uid"]}
+    log.tell(change("c", 1, after=row(1, "a")), change("c", 2, after=row(2, "b")))
+    log.run(*steps, **options)
+    log.tell(change("u", 3, None, row(1, "new")), change("d", 4, row(2)))
+    log.run(*steps, **options)
+    assert lake.rows("uid, v") == [("u1", "new")]
 
 
 def test_a_key_of_which_a_part_is_lost_is_refused(log: Log) -> None:

@@ -18,3 +18,14 @@ def origins(frame: DataFrame, columns: Sequence[Column]) -> list[tuple[str, froz
         names = frozenset(str(looked_at.apply(place).name()) for place in range(looked_at.size()))
         found.append((str(one.name()), names))
     return found
+
+
+def changes_rows(frame: DataFrame, columns: Sequence[Column]) -> bool:
+    """Whether a selection would leave rows out, or make several of one, as Spark's `window` does: it passes over null."""
+    below = frame.select(*columns)._jdf.queryExecution().analyzed()
+    known = frame._jdf.queryExecution().analyzed()
+    while not below.equals(known) and below.children().size() == 1:
+        if below.nodeName() in ("Filter", "Expand", "Generate", "Aggregate"):
+            return True
+        below = below.children().head()
+    return False

@@ -93,7 +93,7 @@ def first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
 def _plan(
     pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | None, missing: tuple[str, ...], look: Look
 ) -> PipelinePlan:
-    source = open_source(pipeline.source, session)
+    source = open_source(pipeline.source, session, images=pipeline.sink.has_own_key)
     try:
         return _of_source(pipeline, source, table, missing, look)
     finally:

@@ -250,7 +250,7 @@ def open_pipeline(
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
         post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),
     )
-    return writer, open_source(pipeline.source, session)
+    return writer, open_source(pipeline.source, session, images=pipeline.sink.has_own_key)
 
 
 def _components(source: SourceSpec) -> tuple[str, ...]:

@@ -23,9 +23,11 @@ from frazil.model.hidden import (
     ERROR,
     ERROR_TYPE,
     HIDDEN,
+    IMAGES_MARK,
     KEY,
     KEY_COUNT_MARK,
     KEY_MARK,
+    OF_KEY_MARK,
     OP,
     RAW,
     UNCHANGED,
@@ -68,13 +70,24 @@ def or_unread(frame: DataFrame, condition: Column) -> Column:
 
 
 def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
-    """The columns that identify a row, as far as the source says so."""
+    """The columns that identify a row, as far as the source says so; none where the sink has a key of its own that can do it."""
     marked = tuple(name for name in data_columns(frame) if is_key(frame, name))
     count = frame.schema[OP].metadata.get(KEY_COUNT_MARK, len(marked)) if OP in frame.columns else len(marked)
-    if len(marked) == count or sink.commit_mode is not CommitMode.UPSERT:
+    if sink.commit_mode is not CommitMode.UPSERT:
         return marked
-    if sink.key_fields:
-        return ()
+    if sink.key_fields and tells_changes(frame) and data_columns(frame):
+        if follows_key(frame, sink):
+            return ()
+        raise ConfigError(
+            "key-differs",
+            f"{sink.full_name}: rows are known by {', '.join(sink.key_fields)} here, and by other columns in the source. When a "
+            "row changes these, its old key would stay in the table; and a row that is deleted would not be found.",
+            fix="Leave key_fields out, or name columns that are made from the source's key alone. A source that tells what rows "
+            "were before can be followed by any key: Debezium with `before`, PostgreSQL with REPLICA IDENTITY FULL. Where "
+            "messages without a value delete nothing, say so: tombstones: ignore.",
+        )
+    if len(marked) == count:
+        return marked
     left = f"only {', '.join(marked)} is left" if marked else "none is left"
     raise ConfigError(
         "key-lost",
@@ -82,6 +95,20 @@ def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
         "different rows would be taken for one.",
         fix="Keep these columns, under whatever names, or say in key_fields what identifies a row.",
     )
+
+
+def follows_key(frame: DataFrame, sink: SinkSpec) -> bool:
+    """Whether changes tell the sink's key of the row that they change: it is made from the source's, or they come with images."""
+    told = frame.schema[OP].metadata
+    if told.get(IMAGES_MARK) or KEY_COUNT_MARK not in told:
+        return True
+    names = [sink.key_column(key, data_columns(frame)) for key in sink.key_fields]
+    return all(name is None or is_of_key(frame, name) for name in names)
+
+
+def is_of_key(frame: DataFrame, name: str) -> bool:
+    """Whether a column is one of those that identify a row of the source, or is made from these alone."""
+    return is_key(frame, name) or bool(frame.schema[name].metadata.get(OF_KEY_MARK))
 
 
 def is_key(frame: DataFrame, name: str) -> bool:

@@ -223,6 +223,11 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         return {value: self.routed(str(own.get("table", value))) for value, own in given.items() if isinstance(own, dict)}
 
     @property
+    def has_own_key(self) -> bool:
+        """Whether rows are known by columns that the sink, or one of its tables, names."""
+        return any(one.commit_mode is CommitMode.UPSERT and one.key_fields for one in (self, *self.apart.values()))
+
+    @property
     def namespace_levels(self) -> tuple[str, ...]:
         """The nested namespaces from the outermost."""
         return tuple((self.namespace or "").split("."))

@@ -26,7 +26,7 @@ from frazil.model.types import Type, parse_type
 from frazil.sources.decode.declared import Declared
 from frazil.sources.decode.json_messages import AS_TEXT, VARIANT, declared_carrier
 from frazil.sources.decode.objects import as_text
-from frazil.sources.decode.parts import fault, fault_of, no_fault
+from frazil.sources.decode.parts import fault, fault_of, no_fault, once
 from frazil.sources.listing import file_key
 from frazil.sources.merge import merged_schema
 
@@ -217,7 +217,7 @@ def _as_declared(told: DataFrame, spec: FilesSource, declared: Declared) -> Data
         *(sf.col(_READ)[name].alias(name) for name in declared.names),
         sf.coalesce(sf.col(RAW), sf.when(wrong.isNotNull(), was.cast("binary"))).alias(RAW),
         AT,
-        sf.coalesce(sf.col(ERROR), sf.when(wrong.isNotNull(), error_of("decode", "bad-record", text))).alias(ERROR),
+        once(sf.coalesce(sf.col(ERROR), sf.when(wrong.isNotNull(), error_of("decode", "bad-record", text)))).alias(ERROR),
     )
 
 

@@ -76,8 +76,11 @@ def _expecting(decoder: Decoder, columns: StructType | None, exactly: bool) -> D
     return decoder
 
 
-def open_source(spec: SourceSpec, spark: SparkSession) -> Source:  # noqa: PLR0911 - one for each case
-    """The source that the description means. Nothing is read or connected to yet."""
+def open_source(spec: SourceSpec, spark: SparkSession, *, images: bool = False) -> Source:  # noqa: PLR0911 - one for each case
+    """The source that the description means. Nothing is read or connected to yet.
+
+    ``images``: whether the rows of before updates are asked for, where the source knows rows by another key than the sink.
+    """
     match spec:
         case GeneratorSource():
             from frazil.sources.generator import Generator
@@ -103,7 +106,7 @@ def open_source(spec: SourceSpec, spark: SparkSession) -> Source:  # noqa: PLR09
         case PostgresCdcSource():
             with _package_of_postgres():
                 from frazil.sources.postgres.source import PostgresCdc
-            return PostgresCdc(spec, spark)
+            return PostgresCdc(spec, spark, images=images)
         case PagesSource():
             from frazil.sources.pages.bizon import BizonPager
             from frazil.sources.pages.source import Pages
@@ -171,6 +174,24 @@ def check_database(spec: PostgresCdcSource) -> str:
             fix="Set wal_level = logical, and restart the server.",
         )
     return f"connected to PostgreSQL at {login}"
+
+
+def rows_known_by(spec: PostgresCdcSource) -> tuple[frozenset[str], bool] | None:
+    """The columns by which changes of the source's one table name a row, and whether they tell the whole row of before.
+
+    None when there is no such table. Connects to the database alone.
+    """
+    with _package_of_postgres():
+        from frazil.sources.postgres import catalog
+        from frazil.sources.postgres.connection import Login, asking
+        from frazil.sources.postgres.protocol import FULL
+    (stream,) = spec.streams
+    with Login.of(spec).connect() as connection, asking("The columns of the table"):
+        table = catalog.table(connection, stream.namespace, stream.name)
+    if table is None:
+        return None
+    named = table.index_columns if table.identity == "i" else ()
+    return frozenset((*table.primary_key, *named)), table.identity == FULL
 
 
 def database_tables(name: str, spec: PostgresCdcSource) -> Discovery:

@@ -363,3 +363,11 @@ def test_a_declared_number_is_right_or_told(spark: SparkSession, kind: str, writ
         if told is None:
             exact = Decimal(text.strip('"'))
             assert row["v"] == (float(exact) if kind == "double" else exact), (kind, text)
+
+
+def test_a_message_is_read_once_whatever_is_asked_of_its_columns(spark: SparkSession) -> None:
+    frame = decoder_of(spark, TYPED).decode(records(spark, ['{"id": 1, "at": "2026-01-02T03:04:05Z", "price": 1.5}', "{"]))
+    asked = frame.where("at > timestamp'2026-01-01' and price > 1").where("__frazil_error is null and id is not null")
+    plan = asked._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(") == 1
+    assert [row.id for row in asked.collect()] == [1]

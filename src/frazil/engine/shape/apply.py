@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 from frazil.engine.coerce import Casting, converted
 from frazil.engine.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
 from frazil.engine.shape.expressions import require_sound, understood
+from frazil.engine.shape.keys import is_followed, marking_keys, with_keys_of_images, without_images
 from frazil.engine.shape.odd import cleared, completed, leaves
 from frazil.engine.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
 from frazil.engine.shape.secret import secret_text
@@ -23,7 +24,7 @@ from frazil.errors import ConfigError
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import CoercionOptions
 from frazil.model.dead_letters import OnError
-from frazil.model.hidden import DELETE, ERROR, HIDDEN, KEY_MARK, LEFT, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, IMAGE, IMAGES_MARK, KEY_MARK, LEFT, OP, ORDER, UNCHANGED
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import (
     AddField,
@@ -49,6 +50,8 @@ _NAME_KEYS = (
     "Name the columns by which the envelopes know a row: `keys: [id]`; or let the messages' keys tell them (key_format; in SQL "
     "KEY FORMAT)."
 )
+# Where the sink's key was to tell which rows of envelopes moved, and is not among their columns.
+_LOST_KEY = ("key-missing", "key-differs")
 _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -77,20 +80,58 @@ def source_rows(
     ``proven``: there is a table, so that these transforms have found their columns before, and a batch that lacks one is odd.
     """
     watch = unwatched if tally is None else tally.watch
+    whole = IMAGE in frame.columns
+    if not _needs_images(frame, sink, transforms, proven=proven):
+        return _shaped(without_images(frame), sink, transforms, watch, proven=proven)
+    made = _shaped(frame.drop(IMAGE), sink, transforms, watch, images=True, proven=proven)
+    return with_keys_of_images(made, sink, whole=whole) if data_columns(made) else made
+
+
+# Whether the changes of such frames are followed with their images: the same transforms meet the same columns batch after batch.
+_imaged: dict[tuple[str, ...], bool] = {}
+
+
+def _needs_images(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], *, proven: bool) -> bool:
+    """Whether the sink's key can be followed only if changes come with their images, which this source can tell."""
+    unwraps = any(isinstance(one, UnwrapDebezium) for one in transforms)
+    tells = OP in frame.columns and bool(frame.schema[OP].metadata.get(IMAGES_MARK))
+    if not sink.has_own_key or not (unwraps or tells):
+        return False
+    key = (frame.schema.json(), sink.model_dump_json(), *(one.model_dump_json() for one in transforms))
+    if key not in _imaged:
+        try:
+            made = _shaped(without_images(frame), sink, transforms, unwatched, proven=proven)
+            _imaged[key] = not is_followed(made, sink)
+        except ConfigError as error:
+            if error.code not in _LOST_KEY or any(isinstance(one, FilterRows | WhereRows) for one in transforms):
+                raise
+            _imaged[key] = True
+    return _imaged[key]
+
+
+def _shaped(
+    frame: DataFrame,
+    sink: SinkSpec,
+    transforms: Sequence[TransformSpec],
+    watch: Watch,
+    *,
+    images: bool = False,
+    proven: bool = False,
+) -> DataFrame:
     frame = without_marks(frame, sink)
     relying: UnwrapDebezium | None = None
     for transform in transforms:
         if not data_columns(frame):
             return frame  # no record has anything to say, and so there is nothing to change
         if isinstance(transform, UnwrapDebezium):
-            relying = None if transform.keys or keys_told(frame) else transform
-            frame = without_marks(_unwrapped(transform, frame, sink), sink)
+            relying = None if images or transform.keys or keys_told(frame) else transform
+            frame = without_marks(_unwrapped(transform, frame, sink, images=images), sink)
         else:
             if tells_changes(frame):
                 _require_for_changes(transform, sink)
             if sink.error_handling is OnError.DEAD_LETTER:
                 frame = cleared(completed(frame, transform) if proven else frame, transform)
-            frame = _apply(transform, following(frame, transform), watch)
+            frame = marking_keys(frame, _apply(transform, following(frame, transform), watch), transform)
     if relying is not None and data_columns(frame):
         _require_keys_of_the_sink(relying, frame, sink)
     return frame
@@ -110,15 +151,15 @@ def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
     raise refusal(transform, (), words, code="transform-changes", fix=fix)
 
 
-def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> DataFrame:
+def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec, *, images: bool) -> DataFrame:
     _require_for_unwrapping(transform, sink)
     frame = envelopes(frame)
     for name in ("op", "before", "after"):
         spot(frame, name, transform, ())
     added = {name: spot(frame, path, transform, ("add", name)).value for name, path in transform.add.items()}
-    keys = transform.keys or keys_told(frame) or sink.key_fields
+    keys = transform.keys or keys_told(frame) or (() if images else sink.key_fields)
     try:
-        return from_debezium(frame, sink, keys, marked=keys, added=added)
+        return from_debezium(frame, sink, keys, marked=keys, added=added, images=images)
     except ConfigError as error:
         fix = error.fix or _NAME_KEYS
         raise refusal(transform, ("keys",) if transform.keys else (), error.message, code=error.code, fix=fix) from None
@@ -215,7 +256,9 @@ def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFra
 
 def _where(frame: DataFrame, condition: Column) -> DataFrame:
     wanted = or_unread(frame, condition)
-    return _changes_within(frame, wanted) if tells_changes(frame) else frame.where(wanted)
+    # Where the row of before a change stands beside it, and of a delete is whole, each is kept or left out by itself.
+    by_key = tells_changes(frame) and not frame.schema[OP].metadata.get(IMAGES_MARK)
+    return _changes_within(frame, wanted) if by_key else frame.where(wanted)
 
 
 def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 
+from frazil.engine.lineage import changes_rows
 from frazil.engine.schema import data_columns, quoted
 from frazil.engine.shape.paths import refusal
 from frazil.errors import ConfigError
@@ -20,6 +21,10 @@ Named = tuple[str, Way]
 
 _UNKNOWN_NAME = ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
 _OTHER_ROWS = ("MISSING_GROUP_BY", "MISSING_AGGREGATION", "UNSUPPORTED_GENERATOR", "UNSUPPORTED_EXPR_FOR_OPERATOR")
+_EACH_ROW = (
+    "An expression is computed for each row by itself: unnest makes a row of each element of a list, and date_trunc('hour', at) "
+    "tells the hour of a time."
+)
 
 # What has passed for columns of these types: the same expressions meet the same columns batch after batch.
 _passed: set[tuple[tuple[str, ...], str]] = set()
@@ -34,6 +39,9 @@ def require_sound(frame: DataFrame, transform: Transform, expressions: Sequence[
     beside = functions.col(quoted(frame.columns[0]))
     for text, way in expressions:
         understood(lambda text=text: frame.select(beside, functions.struct(functions.expr(text))), frame, transform, way, text)  # type: ignore[misc]
+        if changes_rows(frame, [functions.expr(text)]):
+            words = f"the expression {text!r} leaves rows out, or makes several of one"
+            raise refusal(transform, way, words, code="transform-expression", fix=_EACH_ROW)
     _passed.add(key)
 
 
@@ -54,7 +62,7 @@ def _refused(error: PySparkException, frame: DataFrame, transform: Transform, wa
         fix = f"Columns: {', '.join(data_columns(frame))}."
     elif condition.startswith(_OTHER_ROWS):
         words = f"the expression {text!r} makes one row of several, or several of one"
-        fix = "An expression is computed for each row by itself; unnest makes a row of each element of a list."
+        fix = _EACH_ROW
     else:
         words = f"the expression {text!r} cannot be understood: {_line(error)}"
     return refusal(transform, way, words, code="transform-expression", fix=fix)

@@ -49,17 +49,22 @@ class Made:
 _found: dict[tuple[str, str], Made] = {}
 
 
+def made_by(transform: TransformSpec, frame: DataFrame) -> Made:
+    """What a transform makes from which columns of a frame."""
+    key = (transform.model_dump_json(), frame.schema.simpleString())
+    if key not in _found:
+        _found[key] = _made(transform, frame)
+    return _found[key]
+
+
 def following(frame: DataFrame, transform: TransformSpec) -> DataFrame:
     """The frame before a transform, with the names of unsent values as they are after it, and an error in rows it fails for."""
     if UNCHANGED not in frame.columns:
         return frame
-    key = (transform.model_dump_json(), frame.schema.simpleString())
-    if key not in _found:
-        try:
-            _found[key] = _made(transform, frame)
-        except PySparkException:
-            return frame  # what is wrong with an expression is told when the transform is applied
-    made = _found[key]
+    try:
+        made = made_by(transform, frame)
+    except PySparkException:
+        return frame  # what is wrong with an expression is told when the transform is applied
     if KEYS_MARK in (frame.schema[OP].metadata if OP in frame.columns else {}):
         return _enveloped(frame, made, transform)
     partly = [_partly(names) for names in made.columns.values() if len(names) > 1]

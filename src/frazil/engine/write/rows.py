@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
@@ -33,6 +33,7 @@ from frazil.model.hidden import (
     EXTRA,
     HIDDEN,
     IGNORE,
+    IMAGES_MARK,
     KEY_COUNT_MARK,
     KEY_MARK,
     KEYS_MARK,
@@ -150,7 +151,9 @@ def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         frame = under_new_names(envelopes(frame), sink)
         require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
         told = keys_told(frame)
-        return from_debezium(_ordered(frame, sink), sink, sink.key_fields or told, marked=told or sink.key_fields)
+        keys, marked = sink.key_fields or told, told or sink.key_fields
+        own = sink.commit_mode is CommitMode.UPSERT and any(sink.key_column(key, marked) is None for key in keys)
+        return from_debezium(_ordered(frame, sink), sink, keys, marked=marked, images=own)
     frame = under_new_names(frame, sink)
     if sink.change_format is ChangeFormat.TOMBSTONES:
         return _from_tombstones(frame, sink)
@@ -234,6 +237,11 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         words = "change_format: tombstones: a `key` that is no struct is one column, so that key_fields must be one name"
         raise ConfigError("key-missing", words)
     keys = {sink.key_column(name, names) or name: part for name, part in given.items()}
+    strange = [key for key in sink.key_fields if sink.key_column(key, keys) is None]
+    if strange and sink.commit_mode is CommitMode.UPSERT:
+        words = f"change_format: tombstones: key_fields has {strange[0]!r}, which is not in the messages' key: {', '.join(keys)}"
+        fix = "Name columns of the key alone: by others a row that changes, or is gone, would not be found."
+        raise ConfigError("key-differs", words, fix=fix)
     types = _types_within(frame, "value")
     key_types = _types_within(frame, "key") or dict.fromkeys(given, frame.schema["key"].dataType)
     kinds = {sink.key_column(name, names) or name: kind for name, kind in key_types.items()}
@@ -283,11 +291,13 @@ def from_debezium(
     *,
     marked: Sequence[str],
     added: Mapping[str, Column] | None = None,
+    images: bool = False,
 ) -> DataFrame:
     """Envelopes: the row is `after`, of a delete `before`; an update that moved the key deletes the row under the old one.
 
     An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not. ``marked``
-    are the columns that are said to identify a row.
+    are the columns that are said to identify a row. With ``images`` every update has the row of before it beside it, for a sink
+    that knows rows by other columns; a change that does not tell that row is wrong.
     """
     fields = _images(frame)
     if not fields:
@@ -307,11 +317,9 @@ def from_debezium(
         read = functions.lower(functions.col("op")).isin(*_READS) & (functions.col(OP) == INSERT)
         frame = frame.withColumn(OP, functions.when(read, UPDATE).otherwise(functions.col(OP)))
     op = functions.col(OP)
-    if sink.diff_column is not None:
-        lacking = functions.lit(f"an update does not tell the row of before it, which {sink.diff_column} counts")
-        untold = functions.when((op == UPDATE) & before.isNull(), error_of("decode", "before-missing", lacking))
-        frame = frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), untold))
-    wrong = _wrong_values(wrong_before, wrong_after, known_keys, sink)
+    identify = {sink.key_column(name, fields) for name in marked}
+    frame = _with_untold(frame, fields, known_keys, sink, identify if images else None)
+    wrong = _wrong_values(wrong_before, wrong_after, known_keys, sink, images=images)
     frame = _with_faults(frame, wrong)
     changed = (op == UPDATE) & before.isNotNull()
     if wrong:
@@ -320,7 +328,7 @@ def from_debezium(
         changed &= functions.col(ERROR).isNull()
     moved = changed & ~_same(before, after, known_keys)
     # A table that keeps count of rows that came and went is told of both images.
-    both = changed if sink.diff_column is not None else moved
+    both = changed if images or sink.diff_column is not None else moved
     unsent = functions.col(UNCHANGED) if UNCHANGED in frame.columns else functions.lit(None).cast("array<string>")
     old = _step(before, DELETE, _BEFORE, functions.lit(False), _unsent_before(before, after, frame, fields, sink))
     main = _step(functions.when(op == DELETE, before).otherwise(after), op, _AFTER, moved, unsent)
@@ -334,14 +342,15 @@ def from_debezium(
     pair = functions.when(both, functions.md5(said.cast("binary"))).alias(PAIR)
     frame = frame.select(*beside, *kept, *orders, pair, functions.explode(steps).alias(_STEP))
     step = functions.col(_STEP)
-    identify = {sink.key_column(name, fields) for name in marked}
-    told = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)}
+    told = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)} | ({IMAGES_MARK: True} if images else {})
     hidden = [step["op"].alias(OP, metadata=told), (step["turn"] == _BEFORE).alias(EXTRA), functions.col(PAIR)]
     if partial:
         # A value that was not sent is looked for under the key that the row had.
         hidden += [step["moved"].alias(MOVED), step["unsent"].alias(UNCHANGED)]
     if orders:
         hidden.append(functions.struct(functions.col(ORDER).alias("place"), step["turn"].alias(TURN)).alias(ORDER))
+    elif images:
+        hidden.append(functions.struct(step["turn"].alias(TURN)).alias(ORDER))
     marks = {name: {KEY_MARK: True} if name in identify else None for name in fields}
     rows = [step["row"][name].alias(name, metadata=mark) for name, mark in marks.items()]
     return frame.select(*rows, *map(quoted, others), *kept, *hidden)
@@ -365,11 +374,45 @@ def _taken(name: str) -> str:
     return f"The column {name!r}, which was added to Debezium's envelopes, is in their rows already."
 
 
-def _wrong_values(before: Mapping[str, Column], after: Mapping[str, Column], keys: Sequence[str], sink: SinkSpec) -> list[Column]:
+def _with_untold(
+    frame: DataFrame, fields: Mapping[str, DataType], keys: Sequence[str], sink: SinkSpec, identify: Collection[str | None] | None
+) -> DataFrame:
+    """The frame with an error in changes that do not tell the row of before them where that is needed.
+
+    It always is of a delete, by its key. ``identify``: which columns are the source's own key, where the sink knows rows by
+    others, so that the whole row is needed. A database that logs no more than the key of a row has nulls in all other columns.
+    """
+    op, before, told = functions.col(OP), functions.col("before"), _types_within(frame, "before")
+    if sink.diff_column is not None:
+        lost = (op == UPDATE) & before.isNull()
+        why = f"which {sink.diff_column} counts"
+    elif sink.commit_mode is CommitMode.UPSERT:
+        why = f"by which it is found in the table ({', '.join(sink.key_fields or keys)}); the database must log it whole: in "
+        why += "PostgreSQL REPLICA IDENTITY FULL"
+        if identify is None:
+            nulls = [before[key].isNull() if key in told else functions.lit(True) for key in keys]
+            lost = (op == DELETE) & reduce(Column.__or__, nulls, before.isNull())
+        else:
+            others = [name for name in fields if name not in identify]
+            nulls = [before[name].isNull() for name in others if name in told]
+            blank = reduce(Column.__and__, nulls, functions.lit(bool(others and identify)))
+            # What a snapshot reads has nothing before it.
+            read = functions.coalesce(functions.lower(functions.col("op").cast("string")).isin(*_READS), functions.lit(False))
+            lost = op.isin(UPDATE, DELETE) & ~read & (before.isNull() | blank)
+    else:
+        return frame
+    words = functions.lit(f"the change does not tell the row of before it, {why}")
+    error = functions.when(lost, error_of("decode", "before-missing", words))
+    return frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), error))
+
+
+def _wrong_values(
+    before: Mapping[str, Column], after: Mapping[str, Column], keys: Sequence[str], sink: SinkSpec, *, images: bool
+) -> list[Column]:
     """What is wrong with the values of a change that something is made of: of the row as it was, the key, and what is kept."""
     op = functions.col(OP)
-    kept = op.isin(DELETE, UPDATE) if sink.diff_column is not None else op == DELETE
-    used = {name: op != IGNORE if name in keys else kept for name in before if name in keys or sink.keeps_deletes}
+    kept = op.isin(DELETE, UPDATE) if images or sink.diff_column is not None else op == DELETE
+    used = {name: op != IGNORE if name in keys else kept for name in before if name in keys or images or sink.keeps_deletes}
     written = ~op.isin(IGNORE, DELETE)
     return [functions.when(use, before[name]) for name, use in used.items()] + [
         functions.when(written, error) for error in after.values()

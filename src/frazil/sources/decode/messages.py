@@ -13,9 +13,21 @@ from frazil.engine.types import iceberg_schema
 from frazil.errors import ConfigError
 from frazil.model.coercion import CoercionOptions
 from frazil.model.format import BytesFormat, MessageOptions, Metadata, RawFormat, StringFormat
-from frazil.model.hidden import CHANGES_MARK, ERROR, ERROR_TYPE, HIDDEN, KEYS_MARK, OP, ORDER, ORIGIN, UNCHANGED
+from frazil.model.hidden import (
+    CHANGES_MARK,
+    ERROR,
+    ERROR_TYPE,
+    HIDDEN,
+    KEY_COUNT_MARK,
+    KEY_MARK,
+    KEYS_MARK,
+    OP,
+    ORDER,
+    ORIGIN,
+    UNCHANGED,
+)
 from frazil.model.types import StructType as TableStruct
-from frazil.sources.decode.parts import Expecting, Format, column, fault, fault_of, field, fields_of, first_fault, utf8
+from frazil.sources.decode.parts import Expecting, Format, column, fault, fault_of, field, fields_of, first_fault, once, utf8
 
 _VALUE, _KEY = f"{HIDDEN}value_read", f"{HIDDEN}key_read"
 _NESTED = (StructType, ArrayType, MapType)
@@ -64,7 +76,8 @@ class Messages:
         columns = self._pair() if self._options.key_and_value else self._flat(frame)
         if columns:
             columns |= self._metadata(columns)
-        data = [value.alias(name) for name, value in columns.items()]
+        keys = self._keys(frame)
+        data = [value.alias(name, metadata={KEY_MARK: True} if name in keys else None) for name, value in columns.items()]
         return frame.select(*data, *self._hidden(frame, hidden))
 
     def _raw(self, frame: DataFrame, hidden: list[str]) -> DataFrame:
@@ -115,6 +128,11 @@ class Messages:
             if name not in columns:
                 columns[name] = field(column(_KEY), one.name)
         return columns | {name: sf.coalesce(columns[name], made) for name, (_, made) in self._fillings(frame).items()}
+
+    def _keys(self, frame: DataFrame) -> set[str]:
+        """The columns by which rows are known that a record without a value deletes."""
+        deletes = not self._enveloped and not self._options.key_and_value and self._tombstones == "delete"
+        return {(self._options.key_prefix or "") + one.name for one in self._key_fields(frame)} if deletes else set()
 
     def _key_fields(self, frame: DataFrame) -> list[StructField]:
         """The fields of the key that are columns. What is in the key of an envelope is in its row as well."""
@@ -216,8 +234,11 @@ class Messages:
             gone = column(_VALUE).isNull() & column(ERROR).isNull()
             deletes = self._tombstones == "delete"
             op = sf.when(gone, "delete" if deletes else "ignore").otherwise("update")
-            kept.append(op.alias(OP, metadata={CHANGES_MARK: True} if deletes else None))
-        return [*kept, column(ERROR)]
+            # Where no key could be read yet, nothing is known of its columns.
+            count = len(self._key_fields(frame))
+            told = {CHANGES_MARK: True} | ({KEY_COUNT_MARK: count} if count else {})
+            kept.append(op.alias(OP, metadata=told if deletes else None))
+        return [*kept, once(column(ERROR)).alias(ERROR)]
 
 
 def _readable(value: Column) -> Column:

@@ -72,6 +72,16 @@ def first_fault(faults: Iterable[tuple[Column, Column]]) -> Column:
     return chosen
 
 
+def once(value: Column) -> Column:
+    """A value below which Spark neither moves nor copies anything of its plan.
+
+    Spark puts a filter below the columns that it looks at, with a copy of what makes a column for each time that it is named.
+    Reading a record takes many steps that name the one before several times, which makes thousands of copies. Spark does not
+    do so past a column that could be another each time it is computed. This one never is, which Spark does not know.
+    """
+    return sf.when(sf.monotonically_increasing_id() >= 0, value)
+
+
 def excerpt(text: Column) -> Column:
     """The beginning of a text."""
     cut = sf.concat(sf.substring(text, 1, SHOWN), sf.lit("..."))

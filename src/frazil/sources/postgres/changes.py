@@ -90,6 +90,7 @@ class ChangeReader:
         *,
         server_waits: Callable[[], bool],
         stop_at_truncate: bool,
+        images: bool = False,
     ) -> None:
         self.stream = stream
         self.start = start
@@ -98,7 +99,7 @@ class ChangeReader:
         self._server_waits = server_waits
         self._stop_at_truncate = stop_at_truncate
         self._folder = tempfile.TemporaryDirectory(prefix="frazil-postgres-", dir=spool_path, ignore_cleanup_errors=True)
-        self._spool = Spool(Path(self._folder.name))
+        self._spool = Spool(Path(self._folder.name), images=images)
         self._names: dict[int, str] = {}
         self._untold: dict[int, tuple[str, ...]] = {}
         self._shapes = {name: Shape.from_text(text) for name, text in start.shapes.items()}

@@ -124,6 +124,10 @@ class Database:
         """Those of the primary key."""
         return tuple(column for column in self.columns(table, None) if column.name in table.primary_key)
 
+    def naming_columns(self, table: Table) -> Columns:
+        """Those of the index by which updates and deletes name a row, if they do so by one."""
+        return tuple(one for one in self.columns(table, None) if table.identity == "i" and one.name in table.index_columns)
+
     def describe(self, relation: Relation, before: Shape | None) -> Described:
         """What a table that the log speaks of was like there. ``before``: what it was known to be like until then."""
         listed = [(column.name, column.type_oid) for column in relation.columns]

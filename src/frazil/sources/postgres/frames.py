@@ -21,9 +21,12 @@ from frazil.model.hidden import (
     COLUMN_MARK,
     ERROR,
     EXTRA,
+    IMAGE,
+    IMAGES_MARK,
     KEY_COUNT_MARK,
     KEY_MARK,
     MOVED,
+    OF_KEY_MARK,
     OP,
     ORDER,
     ORIGIN,
@@ -52,14 +55,21 @@ def change_frame(
     *,
     before: int | None = None,
     keys: Columns = (),
+    named: Columns = (),
+    images: bool | None = None,
 ) -> DataFrame:
-    """The changes in these files up to a place in the log; of a table that has none, no rows, with the columns ``otherwise``."""
+    """The changes in these files up to a place in the log; of a table that has none, no rows, with the columns ``otherwise``.
+
+    ``named``: the columns by which updates and deletes name a row. ``images``: whether the table tells the rows of
+    before updates now; None where nobody asked for them.
+    """
     by_columns: dict[Columns, list[str]] = {}
     for file in files:
         by_columns[file.columns] = [*by_columns.pop(file.columns, []), file.path.as_uri()]
     # The columns as they were last come first.
     shapes = list(reversed(by_columns)) or [otherwise]
-    shown = Shown.of(table, shapes, keys, partial=any(file.partial for file in files))
+    imaged = all(file.images for file in files) if files and images is not None else images
+    shown = Shown.of(table, shapes, keys, named, partial=any(file.partial for file in files), images=imaged)
     frames: list[DataFrame] = []
     for columns in shapes:
         if columns in by_columns:
@@ -84,7 +94,7 @@ class Shown:
     """How stored rows of a table are shown: its columns, of whatever types hold all that was stored, with marks on them.
 
     ``names`` are those under which columns of some time are shown. ``partial``: whether there are rows that lack values which
-    did not change.
+    did not change. ``images``: whether all updates have the row of before them beside them; None where nobody asked for that.
     """
 
     table: str
@@ -92,9 +102,19 @@ class Shown:
     marks: dict[str, dict[str, Any]]
     names: dict[Columns, tuple[str, ...]]
     partial: bool = False
+    images: bool | None = None
 
     @classmethod
-    def of(cls, table: str, shapes: Sequence[Columns], keys: Columns, *, partial: bool = False) -> Shown:
+    def of(
+        cls,
+        table: str,
+        shapes: Sequence[Columns],
+        keys: Columns,
+        named: Columns = (),
+        *,
+        partial: bool = False,
+        images: bool | None = None,
+    ) -> Shown:
         """For rows that were stored with the columns of these times, of which the last comes first."""
         whole = united(shapes)
         assert whole is not None, "a slice ends before a name goes to another column"
@@ -103,8 +123,8 @@ class Shown:
             for column, name in zip(columns, names, strict=True):
                 types[name] = widened(types[name], column.type) if name in types else column.type
         require_data(types, f"The table {table}")
-        marks = {column.name: _marks(column, keys) for column in whole.columns}
-        return cls(table, types, marks, dict(zip(shapes, whole.names, strict=True)), partial)
+        marks = {column.name: _marks(column, keys, named) for column in whole.columns}
+        return cls(table, types, marks, dict(zip(shapes, whole.names, strict=True)), partial, images)
 
     def frame(self, stored: DataFrame, columns: Columns) -> DataFrame:
         """Rows that were stored with these columns."""
@@ -122,6 +142,7 @@ class Shown:
         place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(self.table).alias("table"))
         turn = sf.when(sf.col("extra"), 0).otherwise(1)
         told = {CHANGES_MARK: True, KEY_COUNT_MARK: sum(KEY_MARK in marks for marks in self.marks.values())}
+        told |= {IMAGES_MARK: True} if self.images else {}
         hidden = {
             OP: sf.col("op").alias(OP, metadata=told),
             ORDER: sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias(TURN)),
@@ -135,12 +156,15 @@ class Shown:
         if self.partial:
             hidden[UNCHANGED] = _under(names, columns)
             hidden[MOVED] = sf.col("moved")
+        if self.images is not None:
+            hidden[IMAGE] = sf.col("image")
         shown = [column.alias(name, metadata=self.marks[name]) for name, column in data.items()]
         return stored.select(*shown, *[column.alias(name) for name, column in hidden.items()])
 
 
-def _marks(column: Column, keys: Columns) -> dict[str, Any]:
+def _marks(column: Column, keys: Columns, named: Columns) -> dict[str, Any]:
     marks: dict[str, Any] = {} if column.id is None else {COLUMN_MARK: column.id}
+    marks |= {OF_KEY_MARK: True} if is_among(column, named) else {}
     return marks | {KEY_MARK: True} if is_among(column, keys) else marks
 
 
@@ -168,7 +192,13 @@ class _Hand(InputPartition):
 
 
 def snapshot_frame(
-    spark: SparkSession, job: SnapshotRead, hands: Sequence[tuple[PageRange, ...]], keys: Columns = ()
+    spark: SparkSession,
+    job: SnapshotRead,
+    hands: Sequence[tuple[PageRange, ...]],
+    *,
+    keys: Columns = (),
+    named: Columns = (),
+    images: bool | None = None,
 ) -> DataFrame:
     """The rows of a table, read by the executors, each hand by a task and a connection of its own."""
 
@@ -195,4 +225,4 @@ def snapshot_frame(
 
     spark.dataSource.register(Source)
     stored = spark.read.format(unique).load()
-    return Shown.of(job.table, [job.columns], keys).frame(stored, job.columns)
+    return Shown.of(job.table, [job.columns], keys, named, images=images).frame(stored, job.columns)

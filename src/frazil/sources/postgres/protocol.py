@@ -216,7 +216,8 @@ class Buffer:
 class Changes:
     """Changes of one table: each message's own row first, then the deletes of old keys.
 
-    ``messages`` says which message a row is of, ``extra`` which rows are deletes of old keys, and ``moved`` which rows had them.
+    ``messages`` says which message a row is of, ``extra`` which rows are deletes of old keys, and ``moved`` which rows have such
+    beside them. ``image``: which of these are there though the key is what it was.
     """
 
     buffer: Buffer
@@ -225,12 +226,14 @@ class Changes:
     messages: Places
     extra: npt.NDArray[np.bool_]
     moved: npt.NDArray[np.bool_]
+    image: npt.NDArray[np.bool_]
 
 
-def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str]) -> Changes:
+def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str], *, images: bool = False) -> Changes:
     """Decodes inserts, updates and deletes of one table, all sent under the same relation message.
 
-    An old row that comes whole tells a change of key only by comparison: ``keys`` are the columns to compare.
+    An old row that comes whole tells a change of key only by comparison: ``keys`` are the columns to compare. With ``images``
+    each that comes whole is a delete beside its update, whether the key changed or not.
     """
     buffer, columns = Buffer.of(messages), len(table.columns)
     operations = buffer.data[buffer.starts]
@@ -253,8 +256,11 @@ def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str]) -> 
 
     moved = has_old & (operations == UPDATE)
     whole = np.flatnonzero(moved & (marks == _OLD_ROW))
+    stays = np.zeros(len(messages), np.bool_)
     if whole.size:
-        moved[whole] = _differs(buffer, before.at(whole), main.at(whole), table, keys)
+        differs = _differs(buffer, before.at(whole), main.at(whole), table, keys)
+        moved[whole] = differs | images
+        stays[whole] = ~differs
     extra = np.flatnonzero(moved)
     old_keys = before.at(extra)
     # What the new row lacks, the old one had.
@@ -267,6 +273,7 @@ def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str]) -> 
         np.concatenate([np.arange(len(messages)), extra]),
         np.concatenate([np.zeros(len(messages), np.bool_), np.ones(extra.size, np.bool_)]),
         np.concatenate([moved, np.zeros(extra.size, np.bool_)]),
+        np.concatenate([np.zeros(len(messages), np.bool_), stays[extra]]),
     )
 
 

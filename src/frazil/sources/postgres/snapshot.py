@@ -125,6 +125,7 @@ class SnapshotRead:
             "seq": pa.array(np.zeros(rows, np.int64)),
             "extra": pa.array(np.zeros(rows, np.bool_)),
             "moved": pa.array(np.zeros(rows, np.bool_)),
+            "image": pa.array(np.zeros(rows, np.bool_)),
         }
         fields = buffer.copied_rows(len(self.columns))
         yield from assembled(Rows(buffer, fields, self.columns), meta, self.table).to_batches()

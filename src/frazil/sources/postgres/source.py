@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,7 @@ from frazil.sources.postgres.digest import digest
 from frazil.sources.postgres.frames import change_frame, snapshot_frame
 from frazil.sources.postgres.numbering import Shape, Storage
 from frazil.sources.postgres.position import Place
-from frazil.sources.postgres.protocol import lsn_text
+from frazil.sources.postgres.protocol import FULL, lsn_text
 from frazil.sources.postgres.snapshot import ExportedSnapshot, PageRange, SnapshotRead, await_writers, dealt, page_ranges
 from frazil.sources.postgres.spool import SpoolFile
 from frazil.sources.postgres.stream import ChangeStream
@@ -63,11 +64,13 @@ class PostgresCdc:
     committed before is begun anew. Nothing is lost or doubled between the two. Parallelism: snapshots by ranges of pages over
     all executors; changes are decoded once by the driver into files, which all executors read.
 
-    With several tables ``read_table`` gives the rows of one; the slice is committed when all ``tables`` of it are.
+    With several tables ``read_table`` gives the rows of one; the slice is committed when all ``tables`` of it are. With
+    ``images`` updates have the row of before them beside them, where the database logs it (REPLICA IDENTITY FULL).
     """
 
-    def __init__(self, spec: PostgresCdcSource, spark: SparkSession) -> None:
+    def __init__(self, spec: PostgresCdcSource, spark: SparkSession, *, images: bool = False) -> None:
         self._spec = spec
+        self._images = images
         self._spark = spark
         self._login = Login.of(spec)
         self._database = Database(spec, self._login)
@@ -276,6 +279,7 @@ class PostgresCdc:
             self._spec.spool_path,
             server_waits=lambda: self._database.ask(lambda database: slot.waits_for_log(database, self._spec.slot)),
             stop_at_truncate=self._spec.on_truncate == "stop",
+            images=self._images,
         )
         return self._reader
 
@@ -359,7 +363,12 @@ class PostgresCdc:
         stream = self._only_stream()
         now = self._database.table(stream)
         columns = self._database.columns(now, self._database.published(stream.full_name))
-        return change_frame(self._spark, (), stream.full_name, columns, keys=self._database.key_columns(now))
+        return change_frame(self._spark, (), stream.full_name, columns, **self._known_by(now))
+
+    def _known_by(self, table: catalog.Table) -> dict[str, Any]:
+        """By which columns the rows of a table are known, and whether the rows of before updates are told."""
+        keys, named = self._database.key_columns(table), self._database.naming_columns(table)
+        return {"keys": keys, "named": named, "images": table.identity == FULL if self._images else None}
 
     def read_each(self, part: Slice) -> list[DataFrame]:
         """The rows of each table that has some."""
@@ -369,7 +378,7 @@ class PostgresCdc:
         """The rows of one table in a slice, with its columns. ``stream`` is `namespace.name`."""
         now = self._database.table(next(one for one in self.streams if one.full_name == stream))
         if isinstance(part.detail, SnapshotPart) and part.detail.job.table == stream:
-            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, self._database.key_columns(now))
+            return snapshot_frame(self._spark, part.detail.job, part.detail.hands, **self._known_by(now))
         files: tuple[SpoolFile, ...] = ()
         before = None
         if isinstance(part.detail, ChangesPart):
@@ -378,7 +387,7 @@ class PostgresCdc:
             files, before = self._reader.files(), part.detail.end
         own = [file for file in files if file.table == stream]
         otherwise = () if own else self._database.columns(now, self._database.published(stream))
-        return change_frame(self._spark, own, stream, otherwise, before=before, keys=self._database.key_columns(now))
+        return change_frame(self._spark, own, stream, otherwise, before=before, **self._known_by(now))
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -391,7 +400,7 @@ class PostgresCdc:
         self._let_go()
         self._exported = exported = ExportedSnapshot(self._login)
         part, _ = self._snapshot_part(exported, stream, self._database.published(table), 0)
-        return snapshot_frame(self._spark, part.job, part.hands, self._database.key_columns(self._database.table(stream)))
+        return snapshot_frame(self._spark, part.job, part.hands, **self._known_by(self._database.table(stream)))
 
     def digest(self, table: str) -> tuple[int, int | None, tuple[str, ...]]:
         """How many rows a table has now, a number that all their keys make, and the columns of the key."""

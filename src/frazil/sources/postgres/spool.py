@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.sources.postgres.protocol import DELETE, INSERT, UPDATE, Begin, Fields, Relation, changes, lsn_text
+from frazil.sources.postgres.protocol import DELETE, FULL, INSERT, UPDATE, Begin, Fields, Relation, changes, lsn_text
 from frazil.sources.postgres.protocol import TEXT as SENT
 from frazil.sources.postgres.protocol import UNCHANGED as NOT_SENT
 from frazil.sources.postgres.protocol import Buffer as Messages
@@ -32,6 +32,7 @@ META: tuple[tuple[str, pa.DataType, str], ...] = (
     ("seq", pa.int64(), "bigint"),
     ("extra", pa.bool_(), "boolean"),
     ("moved", pa.bool_(), "boolean"),
+    ("image", pa.bool_(), "boolean"),
     ("unchanged", pa.list_(pa.string()), "array<string>"),
     ("error", ERROR, "struct<stage: string, code: string, text: string>"),
     ("raw", pa.binary(), "binary"),
@@ -53,12 +54,16 @@ Columns = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class SpoolFile:
-    """A file with changes of one table, all of the same columns. ``partial``: some lack values that did not change."""
+    """A file with changes of one table, all of the same columns. ``partial``: some lack values that did not change.
+
+    ``images``: updates have the whole row of before them beside them.
+    """
 
     table: str
     columns: Columns
     path: Path
     partial: bool = False
+    images: bool = False
 
 
 def schema_of(columns: Columns) -> pa.Schema:
@@ -72,6 +77,7 @@ class _Pending:
     relation: Relation
     columns: Columns
     keys: tuple[str, ...]
+    images: bool
     messages: list[bytes] = field(default_factory=list)
     lsns: array[int] = field(default_factory=lambda: array("q"))
     xids: array[int] = field(default_factory=lambda: array("q"))
@@ -79,13 +85,14 @@ class _Pending:
 
     def decoded(self) -> pa.Table:
         """The changes as Arrow's columns."""
-        found = changes(self.messages, self.relation, self.keys)
+        found = changes(self.messages, self.relation, self.keys, images=self.images)
         kinds = sorted(OPERATIONS)
         places = np.searchsorted(np.array(kinds, np.uint8), found.operations)
         op = pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int8)), [OPERATIONS[kind] for kind in kinds])
         numbers = {"lsn": self.lsns, "xid": self.xids, "seq": self.seqs}
         meta = {name: pa.array(np.frombuffer(of, np.int64)[found.messages]) for name, of in numbers.items()}
-        meta |= {"op": op.cast(pa.string()), "extra": pa.array(found.extra), "moved": pa.array(found.moved)}
+        meta |= {"op": op.cast(pa.string()), "extra": pa.array(found.extra)}
+        meta |= {"moved": pa.array(found.moved), "image": pa.array(found.image)}
         return assembled(Rows(found.buffer, found.fields, self.columns), meta, self.relation.full_name)
 
     def clear(self) -> None:
@@ -111,8 +118,9 @@ class Rows:
 class Spool:
     """The changes of one slice. Memory holds a bounded number of them, the rest is in files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, images: bool = False) -> None:
         self._folder = folder
+        self._images = images
         self._pending: dict[int, _Pending] = {}
         self._bytes = 0
         self._rows = 0
@@ -126,7 +134,7 @@ class Spool:
             return
         if known is not None:
             self._write(known)
-        self._pending[relation.oid] = _Pending(relation, columns, keys)
+        self._pending[relation.oid] = _Pending(relation, columns, keys, self._images and relation.identity == FULL)
 
     def add(self, oid: int, message: bytes, transaction: Begin, seq: int) -> None:
         """Takes an insert, update or delete."""
@@ -155,7 +163,7 @@ class Spool:
         # Spark fails to read some pages that Arrow compressed with LZ4.
         pq.write_table(table, path, compression="snappy", store_schema=False)
         partial = table["unchanged"].null_count < len(table)
-        self.files.append(SpoolFile(pending.relation.full_name, pending.columns, path, partial))
+        self.files.append(SpoolFile(pending.relation.full_name, pending.columns, path, partial, pending.images))
         pending.clear()
 
     def shapes(self, oid: int) -> list[Columns]:
