@@ -23,7 +23,7 @@ from frazil.engine.query import Rows
 from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
-SCRIPT = f"""{LAKE}
+SCRIPT = f"""{LAKE.replace("'w'", "'s3://w'")}
 CREATE SECRET pass AS 'hunter2hunter2';
 CREATE CONNECTION pg TO POSTGRES (HOST 'db.example', DATABASE 'shop', USER 'me', PASSWORD SECRET pass);
 CREATE CONNECTION s3 TO AWS (ACCESS KEY ID = 'AKIA-inline', SECRET ACCESS KEY = 'inline-secret-key', REGION = 'eu-west-1');

@@ -506,6 +506,38 @@ def test_changes_that_debezium_tells_are_followed_by_sinks_and_through_views(doo
     assert door.rows("SELECT * FROM paid_orders ORDER BY nr") == [(2, 4, 2), (30, 6, 7)]
 
 
+def test_rows_of_a_topic_are_followed_by_a_key_of_the_sinks_own_or_refused(door: Door, kafka: Kafka) -> None:
+    def row(number: int, email: str, amount: int) -> dict[str, Any]:
+        return {"id": number, "email": email, "amount": amount}
+
+    def tell(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Message:
+        return Message(
+            json.dumps({"op": op, "before": before, "after": after}), json.dumps({"id": (before or after or {})["id"]})
+        )
+
+    topic, compacted = kafka.create_topic(), kafka.create_topic()
+    kafka.produce(topic, [tell("c", None, row(1, "a@x", 1)), tell("c", None, row(2, "b@x", 2))])
+    kafka.produce(compacted, [Message(json.dumps(row(1, "a@x", 1)), json.dumps({"id": 1}))])
+    source = "CREATE SOURCE {} (id bigint, email text, amount int) FROM KAFKA CONNECTION kafka (TOPIC '{}') KEY FORMAT JSON VALUE"
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}');
+                 {source.format("users", topic)} FORMAT JSON ENVELOPE DEBEZIUM;
+                 CREATE VIEW v AS SELECT email, amount FROM users;
+                 CREATE SINK s FROM v {into("emails", "KEY (email)")};
+                 {source.format("latest", compacted)} FORMAT JSON ENVELOPE UPSERT;
+                 CREATE VIEW w AS SELECT email, amount FROM latest;
+                 CREATE SINK t FROM w {into("others", "KEY (email)")}""")
+    door.run("s")
+    kafka.produce(topic, [tell("u", row(1, "a@x", 1), row(1, "z@x", 1)), tell("u", row(2, "b@x", 2), row(2, "b@x", 3))])
+    door.run("s")
+    assert door.rows("SELECT * FROM s ORDER BY email") == [("b@x", 3), ("z@x", 1)]
+    kafka.produce(topic, [tell("d", row(2, "b@x", 3), None), Message(None, json.dumps({"id": 2}))])
+    door.run("s")
+    assert door.rows("SELECT * FROM s") == [("z@x", 1)]
+    with pytest.raises(FrazilError, match="by other columns in the source") as raised:
+        door.run("t")
+    assert (raised.value.code, "replica identity" in raised.value.fix) == ("key-differs", True)
+
+
 @pytest.fixture
 def database(postgres: Any) -> Iterator[Database]:
     with database_on(postgres) as made:
@@ -529,3 +561,30 @@ def test_a_table_of_a_database_is_followed(door: Door, database: Database) -> No
     database.run("update orders set item = 'changed' where id = 2", "delete from orders where id = 3")
     door.run()
     assert door.rows("SELECT * FROM s ORDER BY id") == [(1, "item 1"), (2, "changed"), (4, "item 4"), (5, "item 5")]
+
+
+def test_rows_of_a_table_are_followed_by_a_key_of_the_sinks_own_where_it_logs_what_they_were(
+    door: Door, database: Database
+) -> None:
+    database.run(
+        "create table users (id int primary key, email text, amount int)",
+        "insert into users values (1, 'a@x', 1), (2, 'b@x', 2), (3, null, 3)",
+        "create publication p for table users",
+    )
+    server = database.server
+    door.sql(f"""CREATE CONNECTION pg TO POSTGRES (HOST '{server.host}', PORT {server.port}, DATABASE '{database.name}',
+                                                   USER '{server.user}', PASSWORD '{server.password}');
+                 CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (users);
+                 CREATE VIEW v AS SELECT email, amount FROM users WHERE email IS NOT NULL;""")
+    for item in ("v", "users"):
+        error = refused(door.session, f"CREATE SINK s FROM {item} {into('emails', 'KEY (email) MODE UPSERT')}")
+        assert (error.code, "ALTER TABLE public.users REPLICA IDENTITY FULL" in error.fix) == ("sql-key", True)
+    database.run("alter table users replica identity full")
+    door.sql(f"CREATE SINK s FROM v {into('emails', 'KEY (email) MODE UPSERT')}")
+    door.run()
+    database.run("update users set email = 'z@x' where id = 1", "update users set amount = 9 where id = 2")
+    door.run()
+    assert door.rows("SELECT * FROM s ORDER BY email") == [("b@x", 9), ("z@x", 1)]
+    database.run("delete from users where id >= 2")
+    door.run()
+    assert door.rows("SELECT * FROM s") == [("z@x", 1)]

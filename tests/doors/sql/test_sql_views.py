@@ -199,6 +199,7 @@ def test_what_would_need_other_rows_is_refused_at_its_token(query: str, said: st
     assert said in raised.value.message
     assert raised.value.location is not None
     assert raised.value.location.text[raised.value.location.column - 1 :].startswith(token)
+    assert raised.value.fix
 
 
 def test_what_is_advised_instead_of_distinct_is_accepted() -> None:

@@ -9,6 +9,7 @@ from frazil.doors.sql.statements import CreateConnection, Reference, Target
 from frazil.model.base import Model
 from frazil.model.catalog import CatalogName, CatalogSpec, CatalogType
 from frazil.model.format import RegistrySpec
+from frazil.model.secrets import mask_uri
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSecurity, KafkaTls
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
@@ -78,6 +79,8 @@ def lake(world: World, connection: CreateConnection, files: CreateConnection | N
     aws = _used(world, given, "AWS CONNECTION", Target.AWS)
     google, azure = _used(world, given, "GCS CONNECTION", Target.GCS), _used(world, given, "AZURE CONNECTION", Target.AZURE)
     files = files or aws
+    if aws is not None and (why_not := _not_in_s3(kind, given)):
+        raise given.wrong("AWS CONNECTION", why_not, fix="Leave it out, or write a WAREHOUSE that begins with s3://.")
     if kind in (*_S3_TABLES, "glue"):
         given.refuse(f"in a catalog of type {kind}", "GCS CONNECTION", "AZURE CONNECTION")
     if kind not in ("rest", *_S3_TABLES):
@@ -104,6 +107,8 @@ def why_not_for_files(world: World, connection: CreateConnection, files: CreateC
     """Why the files of a catalog cannot be reached by another AWS connection than its own; empty when they can."""
     given, other = given_of(world, connection), given_of(world, files)
     kind = (given.text("TYPE") or "").lower()
+    if why_not := _not_in_s3(kind, given):
+        return why_not
     if kind == "hadoop" and "ASSUME ROLE ARN" in other:
         return _NO_ROLE
     if kind != "glue":
@@ -115,6 +120,16 @@ def why_not_for_files(world: World, connection: CreateConnection, files: CreateC
     if _region(keys) != _region(other):
         return "a glue catalog and its files have one REGION, that of the catalog's own AWS CONNECTION"
     return ""
+
+
+def _not_in_s3(kind: str, given: Given) -> str:
+    """Why an AWS connection cannot lead to the files of a catalog; empty when it may."""
+    warehouse = given.text("WAREHOUSE") or ""
+    # That of other catalogs may be a mere name.
+    is_place = kind in ("sql", "hive", "hadoop") or warehouse.startswith(("file:", "/"))
+    if not warehouse or not is_place or warehouse.lower().startswith(("s3://", "s3a://", "s3n://")):
+        return ""
+    return f"an AWS connection leads to files in S3, and the WAREHOUSE {mask_uri(warehouse)} is not there"
 
 
 def _used(world: World, given: Given, option: str, to: Target) -> CreateConnection | None:

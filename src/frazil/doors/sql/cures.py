@@ -122,7 +122,8 @@ _KEY: Mapping[str, str] = {
     "duplicate-keys": "Name columns in LATEST BY that tell which is the last, or add a column to KEY.",
     "key-null": "Correct the data, or leave the rows out with the WHERE of a view.",
     "key-missing": "Name the columns that identify a row: KEY (column, ...).",
-    "key-differs": "Leave KEY out, or name the same columns.",
+    "key-differs": "Name columns in KEY that are made from the source's key alone, or leave KEY out. Debezium with `before`, and "
+    "PostgreSQL where the table's replica identity is full, can be followed by any KEY.",
     "key-lost": "Keep these columns in the view, under whatever names, or name what identifies a row: KEY (column, ...).",
 }
 _PARTITION: Mapping[str, str] = {
@@ -135,6 +136,7 @@ _RECORDS = (
     "value-not-convertible", "required-null", "bad-record", "message-invalid", "message-empty", "text-encoding", "json",
     "csv-malformed", "csv-type", "protobuf-frame", "protobuf-malformed", "debezium-envelope", "debezium-truncate", "avro-empty",
     "avro-magic", "avro-malformed", "avro-schema", "avro-truncated", "avro-unknown-schema", "avro-value",
+    "before-missing",
 )  # fmt: skip
 
 

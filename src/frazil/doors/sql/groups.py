@@ -20,6 +20,9 @@ _OTHERS = ("AVG", "MEAN", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VA
            "APPROX_COUNT_DISTINCT", "LISTAGG", "STRING_AGG", "CORR", "SKEWNESS", "KURTOSIS")  # fmt: skip
 AGGREGATES = (*_COUNTS, *_KEPT_UP, *_OTHERS)
 
+_LATER = "Keep the rows in a table, and compute it when you read that."
+_DISTINCT = "Group by the value, too, and count the groups when you read the table."
+
 _Shape = tuple[str, ...]
 
 
@@ -55,7 +58,7 @@ def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tup
     found = {shape(text) for text in keys.values()} | {(name.lower(),) for name in keys}
     for each, at in wanted.items():
         if each not in found:
-            reader.refuse(at, "the columns of GROUP BY are the key of the table, and must be selected")
+            reader.refuse(at, "the columns of GROUP BY are the key of the table, and must be selected", "Add it to SELECT.")
     if not combine:
         reader.refuse(select.group_at, "GROUP BY without an aggregate", fix="Add count(*) AS n, or use MODE UPSERT with a KEY.")
     return tuple(columns), tuple(keys), combine
@@ -66,7 +69,11 @@ def refuse_aggregates(reader: _Reads, select: Select) -> None:
     for piece in select.items:
         for token, after in pairwise(piece.tokens):
             if after.says("(") and token.says("OVER"):
-                reader.refuse(token.start, "a view is computed for each row by itself, or by GROUP BY: it has no windows")
+                reader.refuse(
+                    token.start,
+                    "a view is computed for each row by itself, or by GROUP BY: it has no windows",
+                    "Compare rows with one another when you read the table.",
+                )
             if after.says("(") and token.says(*AGGREGATES) and not token.says("ANY", "SOME"):
                 fix = "Group by something; the columns of GROUP BY are the key of the table."
                 reader.refuse(token.start, f"{token.text.lower()} without GROUP BY has no key", fix)
@@ -80,7 +87,7 @@ def _group_expressions(reader: _Reads, select: Select) -> dict[_Shape, int]:
         if len(piece.tokens) == 1 and token.mark is Mark.NUMBER:
             number = int(token.text) if token.text.isdigit() else 0
             if not 1 <= number <= len(select.items):
-                reader.refuse(token.start, f"there is no column {token.text}")
+                reader.refuse(token.start, f"there is no column {token.text}", f"Places go from 1 to {len(select.items)}.")
             body, _ = _named(reader, select.items[number - 1])
             wanted[shape(reader.expression(body, select.names).text)] = piece.at
         elif token.says("ROLLUP", "CUBE", "GROUPING", "ALL"):
@@ -143,11 +150,11 @@ def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str
     closing = _closing(tokens, 1)
     inner, rest = tokens[2:closing], tokens[closing + 1 :]
     if function in _OTHERS:
-        fix = "Keep sum(x) and count(x), and divide when you read the table." if function in ("AVG", "MEAN") else ""
+        fix = "Keep sum(x) and count(x), and divide when you read the table." if function in ("AVG", "MEAN") else _LATER
         known = "count, count_if, sum, min, max, bool_and and bool_or"
         reader.refuse(tokens[0].start, f"{function.lower()} cannot be kept up from what is in the table; there are {known}", fix)
     if inner and inner[0].says("DISTINCT"):
-        reader.refuse(inner[0].start, "DISTINCT values cannot be counted from what is in the table")
+        reader.refuse(inner[0].start, "DISTINCT values cannot be counted from what is in the table", _DISTINCT)
     condition = None
     if rest:
         filtered = len(rest) > 4 and rest[0].says("FILTER") and rest[1].says("(") and rest[2].says("WHERE")
@@ -157,7 +164,7 @@ def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str
         condition = reader.expression(Piece(rest[3:-1]), names).text
     arguments = list(_arguments(inner))
     if not all(arguments):
-        reader.refuse(tokens[closing].start, f"{function.lower()} of what?")
+        reader.refuse(tokens[closing].start, f"{function.lower()} of what?", "Name a column, or write count(*).")
     stars = [one for one in arguments if one[-1].says("*")]
     if function == "COUNT" and len(inner) == 1 and stars:
         values = []
@@ -166,7 +173,9 @@ def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str
     else:
         values = [reader.expression(Piece(one), names).text for one in arguments]
     if len(values) > 1 and function != "COUNT":
-        reader.refuse(tokens[0].start, f"{function.lower()} takes one value, and there are {len(values)}")
+        reader.refuse(
+            tokens[0].start, f"{function.lower()} takes one value, and there are {len(values)}", "Write one aggregate for each."
+        )
     if function == "COUNT":
         # A row counts when none of the values is null.
         counted = [f"({one}) IS NOT NULL" for one in values]

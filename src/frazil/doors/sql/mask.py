@@ -124,7 +124,9 @@ def _of_guarded(text: str, begin: int, end: int) -> Iterator[Span]:
         elif word and (word in known or not any(map(str.isalnum, word))):
             shown, is_given = True, is_secret and word == "AS"
         else:
-            shown = names or _is_harmless(before, piece[0]) or piece.start() == begin
+            # What a connection is to is no secret, whether it is known or not.
+            target = bool(word) and depth == 0 and before[-1:] == ["TO"] and not is_secret
+            shown = names or target or _is_harmless(before, piece[0]) or piece.start() == begin
         if word and not shown and depth == 1 and not has_value and not is_given:
             # The name of an option that there is not.
             after = text[piece.end() : end].lstrip()[:1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import singledispatchmethod
 from itertools import groupby
 
@@ -28,7 +29,7 @@ from frazil.doors.sql.statements import (
     Statement,
     Validate,
 )
-from frazil.doors.sql.validate import connection_of, validate
+from frazil.doors.sql.validate import connection_of, require_followed, validate
 from frazil.model.pipeline import ProjectSpec, told_in_file
 from frazil.model.settings import Settings
 
@@ -97,6 +98,8 @@ class Session:
             for statement in several:
                 change, told = defined(statement, world)
                 world = world.after(change)
+                if isinstance(change.added, CreateSink) and (note := require_followed(world, change.added)):
+                    told = replace(told, notes=(*told.notes, note))
                 changes.append(change)
                 answers.append(told)
             # What another session has changed meanwhile may not fit together with this.

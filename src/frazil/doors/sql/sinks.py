@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from frazil.doors.sql.columns import Columns, read_from
 from frazil.doors.sql.connections import Lake, lake, why_not_for_files
 from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
@@ -19,6 +21,7 @@ from frazil.doors.sql.statements import CreateSink, Mode, Option, PartitionDef, 
 from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogType
 from frazil.model.changes import CommitMode
+from frazil.model.format import JsonFormat
 from frazil.model.partition import PartitionField, transform_problem
 from frazil.model.partition import Transform as PartitionTransform
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
@@ -26,7 +29,7 @@ from frazil.model.settings import Settings
 from frazil.model.sink import MAX_FILE_MB, MOST_ROWS, SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import SelectColumns, Transform, WhereRows
-from frazil.model.types import NOT_KEYS, parse_type
+from frazil.model.types import NOT_KEYS
 
 # Without a size and a period a commit is made each second, when anything is there.
 TICK_SECONDS = 1
@@ -59,7 +62,7 @@ def project(world: World, settings: Settings) -> ProjectSpec:
 def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     """The pipeline that a sink is."""
     given = Given(world, sink, sink.options)
-    read = stream(world, sink, sink.item, sink.name.text)
+    read = _with_message_keys(sink, stream(world, sink, sink.item, sink.name.text))
     mode = _mode(sink, read)
     there = lake_of(world, sink)
     values: dict[str, Any] = {
@@ -110,6 +113,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         place = next((places[name] for name in problem.at if name in places), sink.name.at)
         raise sink.wrong("sql-sink", place, str(problem))
     _require_columns(sink, read)
+    if mode is CommitMode.UPSERT:
+        _require_followed(sink, read)
     return PipelineSpec(
         name=sink.name.text,
         source_name=read.name,
@@ -120,6 +125,19 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         place=sink.origin.script.location(sink.name.at),
         advice=sink_advice(world, sink, read.name),
     )
+
+
+def _with_message_keys(sink: CreateSink, read: Stream) -> Stream:
+    """What is read, with the keys of Debezium's messages where nothing else tells by what rows are known.
+
+    Debezium writes keys as it writes values, so that KEY FORMAT need not be said. The schema of AVRO values is not that of keys.
+    """
+    source = read.source
+    if sink.key or sink.mode is Mode.APPEND or not isinstance(source, KafkaSource):
+        return read
+    if not source.enveloped or source.key_format is not None or not isinstance(source.format, JsonFormat):
+        return read
+    return replace(read, source=source.model_copy(update={"key_format": JsonFormat(type="json")}))
 
 
 def _ordered(read: Stream, mode: CommitMode) -> SourceSpec:
@@ -297,12 +315,12 @@ def _place(field: PartitionDef) -> int:
     return field.column.at if field.transform is None else field.transform.at
 
 
-def _require_partition(sink: CreateSink, fields: Iterable[PartitionField], types: Mapping[str, str] | None) -> None:
+def _require_partition(sink: CreateSink, fields: Iterable[PartitionField], types: Columns | None) -> None:
     """Refuses what a table cannot be partitioned by, as far as the types of columns are known before rows come."""
     known = {name.lower(): kind for name, kind in (types or {}).items()}
     for written, field in zip(sink.partition, fields, strict=True):
         kind = known.get(field.source.lower())
-        problem = transform_problem(field, parse_type(kind).name) if kind is not None else None
+        problem = transform_problem(field, kind.name) if kind is not None else None
         if problem is not None:
             fix = "Choose another transform, or declare the column with another type."
             raise sink.wrong("sql-partition", _place(written), problem, fix=fix)
@@ -310,7 +328,7 @@ def _require_partition(sink: CreateSink, fields: Iterable[PartitionField], types
             raise sink.wrong("sql-partition", _place(written), "void divides no rows", fix="Leave it out.")
 
 
-def _require_added_columns_apart(given: Given, types: Mapping[str, str] | None) -> None:
+def _require_added_columns_apart(given: Given, types: Columns | None) -> None:
     """Refuses columns that the sink adds under a name that another one has."""
     taken = {name.lower(): "a column of what is read" for name in types or {}}
     for option in ("DIFF COLUMN", "TIMESTAMP COLUMN"):
@@ -387,10 +405,24 @@ def _require_columns(sink: CreateSink, read: Stream) -> None:
                 "sql-unknown-column", word.at, f"there is no column {word.text!r}", fix=_columns(word.text, read.types)
             )
     for key in sink.key:
-        kind = parse_type(known[key.text.lower()]).name
-        if kind in NOT_KEYS:
-            words = f"column {key.text} has type {kind} which cannot be used as an Iceberg equality delete key"
-            raise sink.wrong("sql-key", key.at, words)
+        kind = known[key.text.lower()]
+        if kind is not None and kind.name in NOT_KEYS:
+            words = f"column {key.text} has type {kind.name} which cannot be used as an Iceberg equality delete key"
+            fix = "Name other columns, or make a view with one of its fields, or with a cast of it, as a column."
+            raise sink.wrong("sql-key", key.at, words, fix=fix)
+
+
+def _require_followed(sink: CreateSink, read: Stream) -> None:
+    """Refuses a key by which the rows that messages change, or delete, could not be found."""
+    for key in sink.key if read.message_keys is not None else ():
+        origins = read_from(read.transforms, key.text)
+        if origins is not None and not origins <= (read.message_keys or frozenset()):
+            words = (
+                f"{key.text} is not made from the key of the messages alone, which with ENVELOPE UPSERT is all that is known "
+                "of a row that changes or is gone: its old row would stay in the table"
+            )
+            fix = "Name the key of the messages: KEY (key). ENVELOPE DEBEZIUM tells what a row was before, and takes any KEY."
+            raise sink.wrong("sql-key", key.at, words, fix=fix)
 
 
 def _words(option: Option) -> tuple[Word, ...]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from frazil.doors.sql.columns import Columns, columns_after
 from frazil.doors.sql.connections import cluster, database, registry
 from frazil.doors.sql.definitions import Change
+from frazil.doors.sql.expressions import without_windows
 from frazil.doors.sql.given import Given, World, built, seconds
 from frazil.doors.sql.statements import (
     CreateSource,
@@ -29,6 +31,7 @@ from frazil.doors.sql.statements import (
 from frazil.doors.sql.view import Expression, view_query
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import RenameField, SelectColumns, Transform, UnwrapDebezium, Way, WhereRows
+from frazil.model.types import Primitive, Type, parse_type
 
 _FORMATS = {"JSON": "json", "AVRO": "avro", "TEXT": "string", "BYTES": "bytes", "CSV": "csv", "PROTOBUF": "protobuf"}
 # Formats of one column; that of a key is named `key`, as in Materialize.
@@ -36,12 +39,22 @@ _PLAIN = ("TEXT", "BYTES")
 # What comes from a message beside its value has names that no column of the value has, until it gets its own.
 _KEY_PREFIX, _METADATA_PREFIX = "__of_key_", "__of_message_"
 
+# The types of what INCLUDE takes; that of a key is its format's.
+_INCLUDED: dict[str, Type] = {
+    "partition": Primitive("int"),
+    "offset": Primitive("long"),
+    "timestamp": Primitive("timestamptz"),
+    "topic": Primitive("string"),
+}
+
 
 @dataclass(frozen=True)
 class Stream:
-    """What a sink reads. ``keys`` and ``combine`` are those of a grouped view; ``types`` are known for declared columns only.
+    """What a sink reads. ``keys`` and ``combine`` are those of a grouped view; ``types`` are the columns, where
+    they are declared, or a view names them.
 
-    ``guesses``: which columns there are is found in each batch anew.
+    ``guesses``: which columns there are is found in each batch anew. ``message_keys``: the columns of the key by which messages
+    without a value delete rows, where its format tells them.
     """
 
     name: str
@@ -49,8 +62,9 @@ class Stream:
     transforms: tuple[Transform, ...] = ()
     keys: tuple[str, ...] = ()
     combine: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, str] | None = None
+    types: Columns | None = None
     guesses: bool = False
+    message_keys: frozenset[str] | None = None
 
     @property
     def tells_operations(self) -> bool:
@@ -92,7 +106,8 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
     below = stream(world, view, query.item, reader)
     if below.keys:
         words = f"{query.item[0].text} groups rows, and what was grouped cannot be read on: groups change as rows come"
-        raise view.wrong("sql-view", query.item[0].at, words)
+        fix = "Make a sink of the grouped view, and compute with its table when you read it."
+        raise view.wrong("sql-view", query.item[0].at, words, fix=fix)
     if query.keys and below.tells_operations:
         words = "rows of this source are updated and deleted, which sums over rows that only come cannot follow"
         raise view.wrong("sql-view", view.query.at + query.group_at, words, fix="Group when you read the table.")
@@ -100,17 +115,18 @@ def _view(world: World, view: CreateView, reader: str) -> Stream:
         words = f"the columns of {below.name!r} are not declared: a batch in which one is missing would stop the view"
         fix = f"Declare them: CREATE SOURCE {below.name} (id bigint, ...) FROM ..."
         raise view.wrong("sql-view", query.item[0].at, words, fix=fix)
+    types = columns_after(view, query.steps, below.types, query.keys)
     transforms = list(below.transforms)
     for step in query.steps:
         if step.where is not None:
-            made: Transform = _built(view, WhereRows, {"condition": step.where.text}, step.where)
+            made: Transform = _built(view, WhereRows, {"condition": without_windows(step.where.text)}, step.where)
             transforms.append(made.placed({(): _place(view, step.where)}))
         if step.columns:
-            made = _built(view, SelectColumns, {"expressions": [one.text for one in step.columns]}, step.columns[0])
+            texts = [without_windows(one.text) for one in step.columns]
+            made = _built(view, SelectColumns, {"expressions": texts}, step.columns[0])
             places: dict[Way, Any] = {("expressions", number): _place(view, one) for number, one in enumerate(step.columns)}
             transforms.append(made.placed({**places, (): _place(view, step.columns[0])}))
-    types = below.types if not any(step.columns for step in query.steps) else None
-    return Stream(below.name, below.source, tuple(transforms), query.keys, query.combine, types, below.guesses)
+    return replace(below, transforms=tuple(transforms), keys=query.keys, combine=query.combine, types=types)
 
 
 def _built(view: CreateView, model: type[Any], values: dict[str, Any], at: Expression) -> Any:
@@ -179,8 +195,8 @@ def _columns(source: CreateSource) -> list[dict[str, Any]] | None:
     return [{"name": one.name.text, "type": one.type.text, "required": one.required} for one in source.columns] or None
 
 
-def _types(source: CreateSource) -> dict[str, str] | None:
-    return {one.name.text: one.type.text for one in source.columns} or None
+def _types(source: CreateSource) -> dict[str, Type | None] | None:
+    return {one.name.text: parse_type(one.type.text) for one in source.columns} or None
 
 
 def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
@@ -224,9 +240,13 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
     _require_apart(source, reads, list(named.values()))
     renames = [_renamed(source, name, to) for name, to in named.items()]
     unwrap = [UnwrapDebezium().placed({(): source.origin.script.location(reads.format.type.at)})] if debezium else []
-    types = None if reads.include or keyed else _types(source)
+    types = None if keyed and not (plain_key or debezium) else _types(source)
+    if types is not None:
+        types |= {to.text: _INCLUDED.get(name.removeprefix(_METADATA_PREFIX)) for name, to in named.items()}
     guesses = reads.format.type.text == "JSON" and not source.columns
-    return Stream(source.name.text, given.built(KafkaSource, values, places), (*renames, *unwrap), types=types, guesses=guesses)
+    made = given.built(KafkaSource, values, places)
+    known = frozenset([f"{_KEY_PREFIX}value"]) if upserts and plain_key else None
+    return Stream(source.name.text, made, (*renames, *unwrap), types=types, guesses=guesses, message_keys=known)
 
 
 def _in_small_letters(word: Word) -> Word:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from frazil.doors.sql.columns import read_from
 from frazil.doors.sql.connections import cluster, database, lake, registry
 from frazil.doors.sql.cures import connection_advice
 from frazil.doors.sql.given import World
-from frazil.doors.sql.statements import CreateConnection, Kind, Target, Validate
-from frazil.errors import ConfigError, FrazilError
+from frazil.doors.sql.sinks import pipeline
+from frazil.doors.sql.statements import CreateConnection, CreateSink, Kind, Target, Validate
+from frazil.errors import ConfigError, EnvironmentFault, FrazilError, Retryable
+from frazil.model.changes import CommitMode
 from frazil.model.pipeline import advise
 from frazil.model.settings import Settings
 from frazil.model.source import KafkaSource, PostgresCdcSource
@@ -30,6 +33,38 @@ def validate(world: World, connection: CreateConnection, settings: Settings) -> 
     except FrazilError as error:
         advise(error, connection_advice(world, connection))
         raise
+
+
+def require_followed(world: World, sink: CreateSink) -> str:
+    """Refuses a KEY that is not the key of a table of PostgreSQL, unless the table logs what rows were before.
+
+    Asks the database. What to say when it does not answer, and nothing otherwise: the sink is then refused when it starts.
+    """
+    made = pipeline(world, sink)
+    source = made.source
+    if not isinstance(source, PostgresCdcSource) or made.sink.commit_mode is not CommitMode.UPSERT or not sink.key:
+        return ""
+    from frazil.sources.registry import rows_known_by
+
+    try:
+        known = rows_known_by(source)
+    except (Retryable, EnvironmentFault, ConfigError) as error:
+        return f"whether rows can be followed by KEY shows when the sink starts: {error.message}"
+    if known is None or known[1]:
+        return ""
+    names = {name.lower() for name in known[0]}
+    for key in sink.key:
+        origins = read_from(made.transforms, key.text)
+        if origins is None or not origins <= names:
+            (stream,) = source.streams
+            own = ", ".join(sorted(known[0])) or "no columns"
+            words = (
+                f"rows of {stream.full_name} are known by {own}, and its changes do not tell what {key.text} was before: the old "
+                "row of an update would stay in the table, and the row of a delete would not be found"
+            )
+            fix = f"Run ALTER TABLE {stream.full_name} REPLICA IDENTITY FULL in the database, or leave KEY out."
+            raise sink.wrong("sql-key", key.at, words, fix=fix)
+    return ""
 
 
 def _answered(world: World, connection: CreateConnection, settings: Settings) -> str:

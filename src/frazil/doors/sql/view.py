@@ -39,6 +39,23 @@ _REFUSED = {
     "VERSION": "a view reads a stream, which has no versions",
     "TIMESTAMP": "a view reads a stream, which has no versions",
 }
+_WHEN_READ = "Make a table of each source with a sink, and combine them when you read: SELECT ... FROM sink_a JOIN sink_b ..."
+# What to do instead, where the reason does not say so.
+_INSTEAD = {
+    **dict.fromkeys(("JOIN", "EXCEPT", "INTERSECT", "MINUS"), _WHEN_READ),
+    **dict.fromkeys(("WINDOW", "QUALIFY"), "Compare rows with one another when you read the table."),
+    **dict.fromkeys(("PIVOT", "UNPIVOT"), "Write CASE expressions, or pivot when you read the table."),
+    "HAVING": "Leave HAVING out.",
+    **dict.fromkeys(("ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET"), "Leave it out of the view."),
+    "UNION": "CREATE SINK for each of them, with the same NAMESPACE and TABLE.",
+    "LATERAL": "Keep the list in the table, and make rows of it when you read.",
+    "TABLESAMPLE": "Write WHERE rand() < 0.1, or sample when you read the table.",
+    **dict.fromkeys(
+        ("VERSION", "TIMESTAMP"), "Leave it out. Tables of sinks have versions: SELECT ... FROM sink VERSION AS OF n."
+    ),
+}
+_SHAPE = "A view is SELECT ... FROM source [WHERE ...] [GROUP BY ...]."
+_READ_ON = "Make a sink of the grouped view, and compute with its table when you read it."
 _JOINS = ("CROSS", "INNER", "LEFT", "RIGHT", "FULL", "NATURAL", "SEMI", "ANTI", "OUTER")
 _CLAUSES = ("WHERE", "GROUP", *_REFUSED, *_JOINS)
 _SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
@@ -120,7 +137,7 @@ def view_query(statement: CreateView) -> ViewQuery:
     made = ViewQuery(innermost.item)
     for one in _from_within(select):
         if made.keys:
-            reader.refuse(made.group_at, "what was grouped cannot be read on: groups change as rows come")
+            reader.refuse(made.group_at, "what was grouped cannot be read on: groups change as rows come", _READ_ON)
         if one.where is not None:
             made = made.then(Step(where=reader.expression(one.where, one.names)))
         if one.group is not None:
@@ -163,7 +180,7 @@ class _Reader:
                     break
         select = self._select(within)
         if self._place < len(self._tokens):
-            self.refuse(self._tokens[self._place].start, "this is not understood here")
+            self.refuse(self._tokens[self._place].start, "this is not understood here", _SHAPE)
         return select
 
     def expression(self, piece: Piece, names: Sequence[str]) -> Expression:
@@ -196,7 +213,7 @@ class _Reader:
         self._take("ALL")
         items = self._pieces(("FROM", *_CLAUSES))
         if not self._take("FROM"):
-            self.refuse(self._here, "a view reads from a source: FROM is missing")
+            self.refuse(self._here, "a view reads from a source: FROM is missing", _SHAPE)
         item, names, inner = self._source(within)
         where, group, group_at = None, None, 0
         if self._take("WHERE"):
@@ -231,7 +248,7 @@ class _Reader:
             names = [token.text.lower()]
             self._place += 1
         if self._sees(","):
-            self.refuse(self._here, _REFUSED["JOIN"])
+            self.refuse(self._here, _REFUSED["JOIN"], _INSTEAD["JOIN"])
         return item, tuple(names), inner
 
     def _refuse_rest(self) -> None:
@@ -240,7 +257,8 @@ class _Reader:
         word = self._tokens[self._place].text.upper()
         if word in _JOINS:
             word = "JOIN"
-        self.refuse(self._here, f"{word}: {_REFUSED[word]}" if word in _REFUSED else "this is not understood here")
+        words = f"{word}: {_REFUSED[word]}" if word in _REFUSED else "this is not understood here"
+        self.refuse(self._here, words, _INSTEAD.get(word, _SHAPE))
 
     def _pieces(self, ends: Sequence[str], *, several: bool = True) -> tuple[Piece, ...]:
         """What stands between commas, up to one of these words outside of parentheses."""
@@ -303,7 +321,7 @@ class _Reader:
 
     def _piece(self, tokens: Sequence[Token], at: int) -> Piece:
         if not tokens:
-            self.refuse(at, "an expression is expected here")
+            self.refuse(at, "an expression is expected here", "Is there a comma too many?")
         return Piece(tuple(tokens))
 
     @property
@@ -320,11 +338,11 @@ class _Reader:
 
     def _need(self, word: str) -> None:
         if not self._take(word):
-            self.refuse(self._here, f"{word} is expected here")
+            self.refuse(self._here, f"{word} is expected here", _SHAPE)
 
     def _next(self, what: str) -> Token:
         if self._place == len(self._tokens) or self._tokens[self._place].mark not in (Mark.WORD, Mark.NAME):
-            self.refuse(self._here, f"{what} is expected here")
+            self.refuse(self._here, f"{what} is expected here", _SHAPE)
         self._place += 1
         return self._tokens[self._place - 1]
 
