@@ -12,7 +12,7 @@ import pytest
 from frazil.engine.faults import JavaFault
 from frazil.engine.partition import Room, distribution_options, most_partitions, open_file_bytes
 from frazil.engine.staging_faults import explain_staging
-from frazil.errors import EnvironmentFault, Retryable
+from frazil.errors import EnvironmentFault, SparkDied
 
 GIGABYTE = 1024**3
 ROOM = Room(GIGABYTE, open_file_bytes("parquet", 14, "file:///lake"))
@@ -69,7 +69,7 @@ def test_a_heap_that_is_too_small_is_called_that() -> None:
     assert (told.code, "memory was exhausted (OutOfMemoryError: Java heap space)" in told.message) == ("out-of-memory", True)
     assert "spark.driver.memory" in told.fix
     ended = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job 1 cancelled because SparkContext was shut down"))
-    assert (type(ended), ended.code, "memory" in ended.message) == (Retryable, "spark-ended", True)
+    assert (type(ended), ended.code, "memory" in ended.message) == (SparkDied, "spark-died", True)
 
 
 PARTITIONS = 800

@@ -5,7 +5,7 @@ from __future__ import annotations
 from frazil.engine.coerce import CAST_MARK, NULL_MARK, SUM_MARK
 from frazil.engine.faults import UNREACHABLE, JavaFault, explain
 from frazil.engine.schema import RECORD_MARK
-from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable
+from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable, SparkDied
 
 REQUIRED_NULL = "required-null"
 
@@ -76,7 +76,7 @@ def _memory_exhausted(fault: JavaFault) -> FrazilError | None:
         words = (
             "Spark ended while the batch was being written. As a rule its memory was exhausted: that ends a Spark in one process."
         )
-        return Retryable("spark-ended", words, fix=_MORE_MEMORY)
+        return SparkDied("spark-died", words, fix=_MORE_MEMORY)
     return None
 
 
