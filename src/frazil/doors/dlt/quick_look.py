@@ -70,9 +70,11 @@ class QuickLook:
 
 
 def _all_of(equal: Mapping[str, Any]) -> BooleanExpression:
-    from pyiceberg.expressions import AlwaysTrue, And, EqualTo
+    from pyiceberg import expressions
 
-    every: BooleanExpression = AlwaysTrue()
+    # What it takes is decided by `__new__`, which its type hints do not show.
+    make: Any = expressions
+    every: BooleanExpression = make.AlwaysTrue()
     for name, value in equal.items():
-        every = And(every, EqualTo(name, value))  # type: ignore[call-arg, misc]
+        every = make.And(every, make.EqualTo(name, value))
     return every
