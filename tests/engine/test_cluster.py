@@ -77,6 +77,7 @@ def test_a_pipeline_runs_on_sparks_small_cluster_also_with_brotli(tmp_path: Path
     assert executors(tmp_path) == {"0", "1"}
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_on_a_standalone_cluster(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     done = finished([*RUN_FILE, str(project(tmp_path, spark_cluster.master, {"plain": {}}))])
     assert done.returncode == 0, done.stderr[-3000:]

@@ -12,6 +12,8 @@ from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg
 from engine.test_debt import totals
 
+pytestmark = pytest.mark.slow
+
 LONG = "a prefix that is longer than the bounds of files"
 TIMES = ("1900-01-01 00:00:00", "1969-12-31 23:59:59.999999", "2026-01-01 00:00:00.000001")
 # Values of which some come before others by signed numbers and after them by unsigned bytes, or share all that bounds keep.

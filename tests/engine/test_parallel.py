@@ -12,6 +12,8 @@ from frazil.model.events import Event, Staged, Stopped
 from frazil.model.pipeline import ProjectSpec
 from frazil.model.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 
 def both_meet(lake: Lake, parallel: int, seconds: float) -> bool:
     """Whether one pipeline has files staged while another is between its files and its commit."""

@@ -11,6 +11,8 @@ from engine.lakes import Lake
 from engine.test_debt import kinds, totals, upsert
 from frazil.engine.iceberg import scratch
 
+pytestmark = pytest.mark.slow
+
 WAYS: dict[str, dict[str, Any]] = {"settled": {"max_equality_deletes": 0}, "merged": {"upsert_strategy": "merge"}}
 
 

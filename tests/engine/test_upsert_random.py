@@ -18,6 +18,8 @@ import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb
 
+pytestmark = pytest.mark.slow
+
 KEYS = 12
 # A run of the tests takes the same walks each time; to look for more, say how many: each then is another one.
 WALKS = int(os.environ.get("FRAZIL_WALKS", "0"))

@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from exactly_once.children import end, ended, started
@@ -13,6 +14,7 @@ from exactly_once.ground import sqlite_ground
 from exactly_once.programs.routing import FILES, ROWS, TABLES, is_letter, prepare, run_all
 
 
+@pytest.mark.slow
 def test_killed_between_tables(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path)
     for moment, nth in (("applied", 2), ("unsent", 3), ("applied", 6)):

@@ -15,6 +15,8 @@ from frazil.engine.iceberg import Append, Change, IcebergPort, IcebergTable, Lak
 from frazil.engine.target import created
 from frazil.model.types import StructType
 
+pytestmark = pytest.mark.slow
+
 
 class IcebergBench:
     """A table of a real catalog as a bench."""

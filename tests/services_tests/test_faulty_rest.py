@@ -39,6 +39,8 @@ from services.faults import (
 from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog
 
+pytestmark = pytest.mark.slow
+
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 FAILURES = (RESTError, CommitFailedException, requests.RequestException)
 

@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient  # type: ignore[import-untyped]
 
 from services.kafka import OTHER_NAME, USER, Kafka, running_kafka
 
+pytestmark = pytest.mark.slow
+
 
 def read_all(kafka: Kafka, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": kafka.address(), "group.id": "test", "enable.auto.commit": False})

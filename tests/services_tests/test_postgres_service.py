@@ -10,6 +10,8 @@ import pytest
 
 from services.postgres import Postgres
 
+pytestmark = pytest.mark.slow
+
 
 def answer(server: Postgres, query: str, database: str = "postgres") -> object:
     connection = server.connect(database)

@@ -12,6 +12,8 @@ from pyiceberg.exceptions import CommitFailedException
 
 from services.rest_catalog import RestCatalog
 
+pytestmark = pytest.mark.slow
+
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
 

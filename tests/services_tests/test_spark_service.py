@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pytest
+
 from services.rest_catalog import RestCatalog
+
+pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

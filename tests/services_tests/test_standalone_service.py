@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from services.standalone import SparkCluster
+
+pytestmark = pytest.mark.slow
 
 
 def test_two_workers_are_registered(spark_cluster: SparkCluster) -> None:

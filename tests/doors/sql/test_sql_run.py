@@ -169,6 +169,7 @@ def test_as_many_sinks_write_at_once_as_the_settings_say(door: Door, parallel: i
     assert met == [meet]
 
 
+@pytest.mark.slow
 def test_what_stops_a_sink_names_it(door: Door) -> None:
     (door.folder / "other.db").write_text("hello, this is no database at all, however long one looks at it")
     door.sql(f"""CREATE CONNECTION gone TO ICEBERG CATALOG (TYPE 'sql', URI 'sqlite:///{door.folder}/other.db', WAREHOUSE 'w');

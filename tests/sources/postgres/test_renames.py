@@ -19,6 +19,8 @@ from frazil.model.plan import PipelinePlan
 from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 
+pytestmark = pytest.mark.slow
+
 Watch = Callable[..., ArrowReader]
 
 REPLACED = "alter table t drop b, add b text"
