@@ -110,6 +110,7 @@ def test_the_first_spelling_of_a_new_name_counts(lake: Lake, monkeypatch: pytest
     assert topic.letters == {'{"ID": 99, "junk": 1}': "json-key"}
 
 
+@pytest.mark.slow
 def test_what_lies_deep_is_text(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Read(monkeypatch, lake)
     topic.more('{{"id": 1, "d": {}[1]{}}}'.format('{"a":' * 100, "}" * 100))
@@ -118,6 +119,7 @@ def test_what_lies_deep_is_text(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     assert json.loads(text.replace('{"a":', "").replace("}", "")) == [1]
 
 
+@pytest.mark.slow
 def test_columns_of_others_are_letters(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that the pipeline itself gives to columns, by metadata, by transforms and by the sink."""
     transforms = [
@@ -154,6 +156,7 @@ OPTIONS: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "odd"), OPTIONS, ids=["strict", "refuse", "casting", "ignore", "upsert"])
 def test_what_an_option_refuses_is_a_letter(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], odd: dict[str, str]
@@ -167,6 +170,7 @@ def test_what_an_option_refuses_is_a_letter(
     assert (lake.table().columns, lake.rows("id")) == (columns, [(1,), (2,)])
 
 
+@pytest.mark.slow
 def test_the_first_record_of_all_does_not_stop_a_pipeline(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Read(monkeypatch, lake, commit_mode="upsert", key_fields=["id"], batch_size=1)
     topic.more("xx", '{"no": "key"}', '{"id": 1, "v": 1}')
@@ -174,6 +178,7 @@ def test_the_first_record_of_all_does_not_stop_a_pipeline(lake: Lake, monkeypatc
     assert topic.letters.keys() == {"xx", '{"no": "key"}'}
 
 
+@pytest.mark.slow
 def test_a_value_that_leads_to_no_table_is_a_letter(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.sink("select 1 id, 'x' kind", table="db.taken", partition_by=["id"]).write()
     route = {"route": {"field": "kind"}, "partition_by": ["kind"], "partition_evolution": "refuse"}

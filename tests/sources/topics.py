@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ def run_topic(patch: pytest.MonkeyPatch, pipeline: PipelineSpec, messages: Seque
     """Runs a pipeline to the end of its topic, which has these messages: the first are those that it has read before."""
     from frazil.sources.decode import decoder
 
-    def opened(spec: KafkaSource, spark: SparkSession) -> Topic:
+    def opened(spec: KafkaSource, spark: SparkSession, **_: Any) -> Topic:
         topic = Topic(spec, spark, lambda: decoder(spec, spark))
         topic.messages = messages
         return topic
