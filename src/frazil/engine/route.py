@@ -252,10 +252,14 @@ class RoutedWriter:
         self._listen(told(unrouted))
         return told(total)
 
+    @property
+    def _listed(self) -> frozenset[str]:
+        """The tables that the route itself names: what is wrong with one of them is no fault of a record."""
+        return frozenset(f"{self.sink.namespace}.{self._route.table_of(value)}" for value in self._route.tables)
+
     def _usable(self, names: Sequence[str], pieces: Sequence[Piece], batch: Batch) -> list[str]:
         """The tables but for those that a record has named first, and that this sink cannot write to: their rows are letters."""
-        listed = {f"{self.sink.namespace}.{self._route.table_of(value)}" for value in self._route.tables}
-        known = {*(self.state.followers if self.state is not None else ()), *listed, *self._tables}
+        known = {*(self.state.followers if self.state is not None else ()), *self._listed, *self._tables}
         usable = []
         for name in names:
             try:
@@ -306,7 +310,7 @@ class RoutedWriter:
                 try:
                     writer.ensure(whole, unfilled=unfilled)
                 except (ConfigError, DataError) as error:
-                    if self.letters is None:
+                    if self.letters is None or name in self._listed:
                         raise
                     # A record that names a new table does not stop those of the others when it cannot be made.
                     batch.turn_away(whole, error, self._lock)
