@@ -88,8 +88,8 @@ def test_any_text_is_expanded_or_explained(text: str) -> None:
 @settings(deadline=None)
 @given(st.text(min_size=1, max_size=60))
 def test_a_variable_is_one_value_whatever_it_holds(value: str) -> None:
-    project = loaded(file_text("namespace: db\ntable: ${NAME}\n"), {"NAME": value})
-    assert project.pipelines[0].sink.table == value
+    project = loaded(file_text("namespace: db\ntable: t\nid: ${NAME}\n"), {"NAME": value})
+    assert project.pipelines[0].sink.id == value
 
 
 def test_keys_are_not_expanded() -> None:
