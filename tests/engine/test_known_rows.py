@@ -273,6 +273,7 @@ def test_a_row_that_comes_after_a_delete_of_its_key_has_nothing_of_the_row_befor
     assert lake.rows() == [(0, 0, "a", "b"), (1, 3, "again", None), (2, 3, "last", "whole")]
 
 
+@pytest.mark.slow
 def test_a_debezium_row_that_moved_takes_along_what_was_not_sent(lake: Lake) -> None:
     options: dict[str, Any] = {"unchanged_value": "__unchanged", "order_by": ["n"], "change_format": "debezium"}
     image = "struct<id: long, v: string, w: string>"

@@ -304,6 +304,7 @@ def test_two_values_that_become_one_name(lake: Lake) -> None:
     assert lake.count("db.x_y") == 2
 
 
+@pytest.mark.slow
 def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     put(folder, "1.json", *((n, f"t{n % 100}") for n in range(1000)))

@@ -78,6 +78,7 @@ def test_changes(spark: SparkSession, told: dict[str, Any], wrapped: bool) -> No
     assert found.rows[4]["before"].asDict() == ROW
 
 
+@pytest.mark.slow
 def test_the_engine_takes_over(spark: SparkSession) -> None:
     """The frame is what `change_format: debezium` asks for: a key that moved is deleted under its old value."""
     told = {**PLAIN, "truncates": "ignore"}
@@ -204,6 +205,7 @@ def with_schema(columns: list[dict[str, Any]], message: Any) -> str:
     return json.dumps({"schema": schema, "payload": message})
 
 
+@pytest.mark.slow
 def test_the_embedded_schema_says_what_values_mean(spark: SparkSession) -> None:
     told = {**PLAIN, "infer": "embedded"}
     more = [*COLUMNS, typed("new", "string")]

@@ -173,6 +173,7 @@ def test_required_columns(spark: SparkSession) -> None:
     assert "required" in (found.faults[1] or "")
 
 
+@pytest.mark.slow
 def test_a_message_of_10_megabytes(spark: SparkSession, tmp_path: Path) -> None:
     text = "x" * 10_500_000
     values = [json.dumps({"id": 1, "text": text}).encode(), json.dumps({"id": 2, "text": text})[:-1].encode()]
@@ -301,6 +302,7 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d e", "f.g"]), VALUES
 FEW = settings(max_examples=6, deadline=None, suppress_health_check=[*HealthCheck], phases=[Phase.reuse, Phase.generate])
 
 
+@pytest.mark.slow
 @given(messages=st.lists(OBJECTS, min_size=1, max_size=40))
 @FEW
 def test_what_goes_in_comes_out_or_is_told(spark: SparkSession, messages: list[dict[str, Any]]) -> None:

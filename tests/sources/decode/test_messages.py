@@ -154,6 +154,7 @@ def test_a_key_that_is_no_value_of_the_type_is_told_where_it_is_needed(spark: Sp
     assert decoded(spark, "json", ['{"id": 1}'], ['{"id": {"a": 1}}'], key_format="json").codes == ["column-exists"]
 
 
+@pytest.mark.slow
 def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
     told = {"type": "json", "schema": {"id": "long"}}
     keyed = decoded(spark, told, ['{"id": 1}', None], ["k", "k"], key_format="string", key_prefix="key_")

@@ -64,6 +64,7 @@ def test_what_is_no_registry() -> None:
         client(server.url).check()
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_down_is_waited_for(spark: SparkSession, schema_registry: SchemaRegistry) -> None:
     message = framed(schema_registry.register("down", ORDER), ORDER, ROW)
     other = framed(schema_registry.register("down-other", WIDER), WIDER, {"id": 2, "name": None, "tags": [], "ratio": 0.5})

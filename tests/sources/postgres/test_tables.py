@@ -126,6 +126,7 @@ def loaded(database: Database, *seeds: int) -> Iterator[list[Load]]:
             load.end()
 
 
+@pytest.mark.slow
 def test_each_table_follows_its_own(database: Database, lake: Lake) -> None:
     filled(database)
     pipeline = lake.pipeline(described(database, *TABLES), **ROUTED)

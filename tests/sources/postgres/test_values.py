@@ -78,6 +78,7 @@ def test_values_of_all_types_are_compared(database: Database, lake: Lake) -> Non
     assert "There are changes that are not in the table yet" in waiting.notes[0]
 
 
+@pytest.mark.slow
 def test_a_column_that_the_table_lacks_is_found(database: Database, lake: Lake) -> None:
     """The log does not tell of a column before a row changes."""
     database.run("create table t (id int primary key)", "insert into t select generate_series(1, 3)")
