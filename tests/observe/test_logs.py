@@ -101,10 +101,10 @@ def test_the_level_cuts_off_and_the_last_configuration_counts(capsys: pytest.Cap
 
 def test_other_libraries_are_heard_from_warnings_up(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("debug", "json")
-    logging.getLogger("py4j").info("chatter")
-    logging.getLogger("py4j").warning("a %s problem", "real")
+    logging.getLogger("urllib3").info("chatter")
+    logging.getLogger("urllib3").warning("a %s problem", "real")
     (line,) = json_lines(capsys)
-    assert (line["event"], line["level"], line["logger"]) == ("a real problem", "warning", "py4j")
+    assert (line["event"], line["level"], line["logger"]) == ("a real problem", "warning", "urllib3")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -123,8 +123,8 @@ def test_no_secret_reaches_the_logs(form: str, capsys: pytest.CaptureFixture[str
     logger.info(f"event {CANARY}", nested={"list": [CANARY, {"deep": CANARY}]}, thing=ValueError(CANARY), raw=CANARY.encode())
     logger.info("never remembered", password="another-one-0815", s3={"secret_access_key": "another-one-0815"})
     structlog.get_logger().warning("by the global way", text=CANARY)
-    logging.getLogger("py4j").error("refused %s", CANARY)
-    for name in ("frazil", "py4j"):
+    logging.getLogger("urllib3").error("refused %s", CANARY)
+    for name in ("frazil", "urllib3"):
         try:
             try:
                 raise ValueError(CANARY)
