@@ -194,6 +194,13 @@ def rows_known_by(spec: PostgresCdcSource) -> tuple[frozenset[str], bool] | None
     return frozenset((*table.primary_key, *named)), table.identity == FULL
 
 
+def message_key_columns(spec: KafkaSource) -> frozenset[str] | None:
+    """The columns of the messages' keys, by their format or a schema registry; None where only the messages show them."""
+    from frazil.sources.decode import key_columns
+
+    return key_columns(spec, spec.topics[0])
+
+
 def database_tables(name: str, spec: PostgresCdcSource) -> Discovery:
     """What the database of a source has to offer, for which no Spark is needed."""
     with _package_of_postgres():

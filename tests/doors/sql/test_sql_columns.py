@@ -26,6 +26,10 @@ CREATE SOURCE e (id bigint, at timestamptz, tags text[], who record(name text), 
   FROM KAFKA CONNECTION kafka (TOPIC 't') FORMAT JSON INCLUDE OFFSET AS place;
 CREATE SOURCE changes (id bigint, email text) FROM KAFKA CONNECTION kafka (TOPIC 'c') FORMAT JSON ENVELOPE DEBEZIUM;
 CREATE SOURCE notes FROM KAFKA CONNECTION kafka (TOPIC 'n') KEY FORMAT TEXT VALUE FORMAT TEXT ENVELOPE UPSERT;
+CREATE SOURCE users (id bigint, email text) FROM KAFKA CONNECTION kafka (TOPIC 'u')
+  KEY FORMAT AVRO USING SCHEMA '{{"type": "record", "name": "k", "fields": [{{"name": "id", "type": "long"}}]}}'
+  VALUE FORMAT JSON ENVELOPE UPSERT;
+CREATE SOURCE people FROM KAFKA CONNECTION kafka (TOPIC 'p') KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE UPSERT;
 """
 
 
@@ -112,6 +116,7 @@ def test_what_spark_can_compute_is_left_to_it(here: Session, query: str) -> None
         ("SELECT id, email AS d FROM changes", "MODE APPEND WITH (DIFF COLUMN = 'D')", "sql-option", "'D' is a column"),
         ("SELECT key, value FROM notes", "KEY (value)", "sql-key", "ENVELOPE UPSERT"),
         ("SELECT concat(key, value) AS k FROM notes", "KEY (k)", "sql-key", "ENVELOPE UPSERT"),
+        ("SELECT id, email FROM users", "KEY (id, email)", "sql-key", "email is not made from the key"),
     ],
 )
 def test_what_a_sink_cannot_write_is_refused_when_it_is_created(
@@ -124,6 +129,14 @@ def test_what_a_sink_cannot_write_is_refused_when_it_is_created(
 
 def test_a_key_that_is_made_from_that_of_the_messages_is_accepted(here: Session) -> None:
     run(here, f"CREATE VIEW v AS SELECT upper(key) AS k, value FROM notes; {sink('v', 'KEY (k)')}")
+    assert run(here, sink("users", "KEY (id)").replace("SINK s", "SINK t"))[0].notes == ()
+
+
+def test_a_key_of_which_only_messages_tell_the_columns_is_created_with_a_note(here: Session) -> None:
+    (answer,) = run(here, sink("people", "KEY (email)"))
+    assert any("key-differs" in note for note in answer.notes)
+    error = refused(here, sink("notes", "KEY (value)").replace("SINK s", "SINK t"))
+    assert "KEY (key)" in error.fix
 
 
 def test_the_keys_of_debeziums_messages_need_no_format_of_their_own(here: Session) -> None:

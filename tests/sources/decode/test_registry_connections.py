@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError, FrazilError, Retryable
-from frazil.model.format import RegistrySpec
+from frazil.model.format import MessageOptions, RegistrySpec
+from frazil.sources.decode import key_columns
 from frazil.sources.decode.registry import Registry
 from services.certificates import HERE, make_certificates
 from services.processes import LOCALHOST
@@ -78,6 +79,19 @@ def test_a_registry_that_is_down_is_waited_for(spark: SparkSession, schema_regis
     assert caught.value.code == "registry-unreachable"
     with answering(passed_on(schema_registry), port=server.server_port):
         assert [row["id"] for row in Decoded(avro.decode(records(spark, [message, other]))).rows] == [1, 2]
+
+
+def test_the_columns_of_keys_are_those_of_the_newest_schema(schema_registry: SchemaRegistry) -> None:
+    key = {"type": "record", "name": "k", "fields": [{"name": "id", "type": "long"}]}
+    wider = key | {"fields": [*key["fields"], {"name": "shop", "type": "string", "default": ""}]}
+    for topic, schemas in (("newest", (key, wider)), ("single", ({"type": "long"},))):
+        for schema in schemas:
+            schema_registry.register(f"{topic}-key", schema)
+    avro = {"type": "avro", "schema_registry": {"url": schema_registry.url}}
+    options = MessageOptions.model_validate({"format": avro, "key_format": avro})
+    assert key_columns(options, "newest") == {"id", "shop"}
+    assert key_columns(options.model_copy(update={"key_prefix": "k_"}), "single") == {"k_value"}
+    assert key_columns(options, "unknown") is None
 
 
 def test_an_encrypted_connection(spark: SparkSession, schema_registry: SchemaRegistry, certificates: Path) -> None:

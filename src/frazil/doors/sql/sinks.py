@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from frazil.doors.sql.columns import Columns, read_from
+from frazil.doors.sql.columns import Columns
 from frazil.doors.sql.connections import Lake, lake, why_not_for_files
 from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
@@ -113,8 +113,6 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         place = next((places[name] for name in problem.at if name in places), sink.name.at)
         raise sink.wrong("sql-sink", place, str(problem))
     _require_columns(sink, read)
-    if mode is CommitMode.UPSERT:
-        _require_followed(sink, read)
     return PipelineSpec(
         name=sink.name.text,
         source_name=read.name,
@@ -409,19 +407,6 @@ def _require_columns(sink: CreateSink, read: Stream) -> None:
         if kind is not None and kind.name in NOT_KEYS:
             words = f"column {key.text} has type {kind.name} which cannot be used as an Iceberg equality delete key"
             fix = "Name other columns, or make a view with one of its fields, or with a cast of it, as a column."
-            raise sink.wrong("sql-key", key.at, words, fix=fix)
-
-
-def _require_followed(sink: CreateSink, read: Stream) -> None:
-    """Refuses a key by which the rows that messages change, or delete, could not be found."""
-    for key in sink.key if read.message_keys is not None else ():
-        origins = read_from(read.transforms, key.text)
-        if origins is not None and not origins <= (read.message_keys or frozenset()):
-            words = (
-                f"{key.text} is not made from the key of the messages alone, which with ENVELOPE UPSERT is all that is known "
-                "of a row that changes or is gone: its old row would stay in the table"
-            )
-            fix = "Name the key of the messages: KEY (key). ENVELOPE DEBEZIUM tells what a row was before, and takes any KEY."
             raise sink.wrong("sql-key", key.at, words, fix=fix)
 
 

@@ -53,8 +53,7 @@ class Stream:
     """What a sink reads. ``keys`` and ``combine`` are those of a grouped view; ``types`` are the columns, where
     they are declared, or a view names them.
 
-    ``guesses``: which columns there are is found in each batch anew. ``message_keys``: the columns of the key by which messages
-    without a value delete rows, where its format tells them.
+    ``guesses``: which columns there are is found in each batch anew.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Stream:
     combine: Mapping[str, str] = field(default_factory=dict)
     types: Columns | None = None
     guesses: bool = False
-    message_keys: frozenset[str] | None = None
 
     @property
     def tells_operations(self) -> bool:
@@ -245,8 +243,7 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
         types |= {to.text: _INCLUDED.get(name.removeprefix(_METADATA_PREFIX)) for name, to in named.items()}
     guesses = reads.format.type.text == "JSON" and not source.columns
     made = given.built(KafkaSource, values, places)
-    known = frozenset([f"{_KEY_PREFIX}value"]) if upserts and plain_key else None
-    return Stream(source.name.text, made, (*renames, *unwrap), types=types, guesses=guesses, message_keys=known)
+    return Stream(source.name.text, made, (*renames, *unwrap), types=types, guesses=guesses)
 
 
 def _in_small_letters(word: Word) -> Word:

@@ -1,4 +1,4 @@
-"""`VALIDATE CONNECTION`: connects, and says what was found."""
+"""What statements ask of other services: `VALIDATE CONNECTION`, and whether the rows of a new sink can be followed by its KEY."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from frazil.doors.sql.connections import cluster, database, lake, registry
 from frazil.doors.sql.cures import connection_advice
 from frazil.doors.sql.given import World
 from frazil.doors.sql.sinks import pipeline
-from frazil.doors.sql.statements import CreateConnection, CreateSink, Kind, Target, Validate
+from frazil.doors.sql.statements import CreateConnection, CreateSink, Kind, Target, Validate, Word
 from frazil.errors import ConfigError, EnvironmentFault, FrazilError, Retryable
 from frazil.model.changes import CommitMode
-from frazil.model.pipeline import advise
+from frazil.model.pipeline import PipelineSpec, advise
 from frazil.model.settings import Settings
 from frazil.model.source import KafkaSource, PostgresCdcSource
+from frazil.model.transform import RenameField
 
 
 def connection_of(statement: Validate, world: World) -> CreateConnection:
@@ -36,35 +37,79 @@ def validate(world: World, connection: CreateConnection, settings: Settings) -> 
 
 
 def require_followed(world: World, sink: CreateSink) -> str:
-    """Refuses a KEY that is not the key of a table of PostgreSQL, unless the table logs what rows were before.
+    """Refuses a KEY by which the source's updates and deletes could not find the row that they change.
 
-    Asks the database. What to say when it does not answer, and nothing otherwise: the sink is then refused when it starts.
+    Asks the database or the schema registry. Returns a note for the user where only the run can tell: the sink then stops before
+    it writes anything.
     """
     made = pipeline(world, sink)
-    source = made.source
-    if not isinstance(source, PostgresCdcSource) or made.sink.commit_mode is not CommitMode.UPSERT or not sink.key:
+    if made.sink.commit_mode is not CommitMode.UPSERT or not sink.key:
         return ""
+    try:
+        match made.source:
+            case PostgresCdcSource():
+                return _followed_in_database(made, made.source, sink)
+            case KafkaSource() if made.source.tells_operations and not made.source.enveloped:
+                return _followed_in_topic(made, made.source, sink)
+            case _:
+                return ""
+    except (Retryable, EnvironmentFault) as error:
+        return f"whether rows can be followed by KEY shows when the sink starts: {error.message}"
+
+
+def _followed_in_database(made: PipelineSpec, source: PostgresCdcSource, sink: CreateSink) -> str:
     from frazil.sources.registry import rows_known_by
 
     try:
         known = rows_known_by(source)
-    except (Retryable, EnvironmentFault, ConfigError) as error:
+    except ConfigError as error:
         return f"whether rows can be followed by KEY shows when the sink starts: {error.message}"
-    if known is None or known[1]:
+    if known is None or known[1] or (key := _not_made_from(known[0], made, sink)) is None:
         return ""
-    names = {name.lower() for name in known[0]}
+    (stream,) = source.streams
+    own = ", ".join(sorted(known[0])) or "no columns"
+    words = (
+        f"rows of {stream.full_name} are known by {own}, and its changes do not tell what {key.text} was before: the old "
+        "row of an update would stay in the table, and the row of a delete would not be found"
+    )
+    fix = f"Run ALTER TABLE {stream.full_name} REPLICA IDENTITY FULL in the database, or leave KEY out."
+    raise sink.wrong("sql-key", key.at, words, fix=fix)
+
+
+def _followed_in_topic(made: PipelineSpec, source: KafkaSource, sink: CreateSink) -> str:
+    from frazil.sources.registry import message_key_columns
+
+    names = message_key_columns(source)
+    if names is None:
+        return (
+            "whether rows can be followed by KEY shows with the first messages: which columns their key has is not known before. "
+            "If KEY is not made from these alone, the sink stops with key-differs, and writes nothing"
+        )
+    if (key := _not_made_from(names, made, sink)) is None:
+        return ""
+    words = (
+        f"{key.text} is not made from the key of the messages alone, which with ENVELOPE UPSERT is all that is known "
+        "of a row that changes or is gone: its old row would stay in the table"
+    )
+    fields = ", ".join(_as_selected(names, made))
+    fix = f"Name the key of the messages: KEY ({fields}). ENVELOPE DEBEZIUM tells what a row was before, and takes any KEY."
+    raise sink.wrong("sql-key", key.at, words, fix=fix)
+
+
+def _not_made_from(columns: frozenset[str], made: PipelineSpec, sink: CreateSink) -> Word | None:
+    """The first column of KEY that is known not to be made from these columns of the source alone."""
+    names = {name.lower() for name in columns}
     for key in sink.key:
         origins = read_from(made.transforms, key.text)
-        if origins is None or not origins <= names:
-            (stream,) = source.streams
-            own = ", ".join(sorted(known[0])) or "no columns"
-            words = (
-                f"rows of {stream.full_name} are known by {own}, and its changes do not tell what {key.text} was before: the old "
-                "row of an update would stay in the table, and the row of a delete would not be found"
-            )
-            fix = f"Run ALTER TABLE {stream.full_name} REPLICA IDENTITY FULL in the database, or leave KEY out."
-            raise sink.wrong("sql-key", key.at, words, fix=fix)
-    return ""
+        if origins is not None and not origins <= names:
+            return key
+    return None
+
+
+def _as_selected(columns: frozenset[str], made: PipelineSpec) -> list[str]:
+    """The columns by the names that SQL has for them."""
+    renamed = {one.from_: one.to for one in made.transforms if isinstance(one, RenameField)}
+    return sorted(renamed.get(name, name) for name in columns)
 
 
 def _answered(world: World, connection: CreateConnection, settings: Settings) -> str:

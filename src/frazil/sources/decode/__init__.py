@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from frazil.model.types import StructType
     from frazil.sources.decode.parts import Format
 
-__all__ = ["Decoder", "check_formats", "decoder"]
+__all__ = ["Decoder", "check_formats", "decoder", "key_columns"]
 
 
 class Decoder(Protocol):
@@ -65,6 +65,30 @@ def check_formats(options: MessageOptions) -> None:
             from frazil.sources.decode.protobuf import Protobuf
 
             Protobuf(spec)
+
+
+def key_columns(options: MessageOptions, topic: str) -> frozenset[str] | None:
+    """The columns of a row that come from its message's key; None where the key's format does not say which there are.
+
+    A schema registry is asked for the newest schema of the topic's keys.
+    """
+    match options.key_format:
+        case StringFormat() | BytesFormat():
+            names = frozenset(["value"])
+        case AvroFormat() as avro:
+            from frazil.sources.decode.avro import avro_columns
+
+            found = avro_columns(avro, f"{topic}-key")
+            if found is None:
+                return None
+            names = found
+        case ProtobufFormat() as protobuf:
+            from frazil.sources.decode.protobuf import Protobuf
+
+            names = frozenset(Protobuf(protobuf).columns)
+        case _:
+            return None
+    return frozenset(f"{options.key_prefix or ''}{name}" for name in names)
 
 
 def _format(spec: FormatSpec, spark: SparkSession) -> Format | None:  # noqa: PLR0911 - one for each case

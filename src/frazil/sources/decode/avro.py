@@ -205,6 +205,18 @@ def check_avro(spec: AvroFormat) -> None:
         Registry(spec.schema_registry).check()
 
 
+def avro_columns(spec: AvroFormat, subject: str) -> frozenset[str] | None:
+    """The columns of messages, by the given schema or the newest one of a subject in the registry; None when there is neither."""
+    text = spec.reader_schema or _given_schema(spec)
+    if text is None and spec.schema_registry is not None:
+        text = Registry(spec.schema_registry).newest(subject)
+    if text is None:
+        return None
+    schema = _as_json(text, "schema")
+    is_record = isinstance(schema, Mapping) and schema.get("type") == "record"
+    return frozenset(one["name"] for one in schema["fields"]) if is_record else frozenset(["value"])
+
+
 def _as_json(text: str, option: str) -> Any:
     try:
         return json.loads(text)

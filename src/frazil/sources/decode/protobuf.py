@@ -74,6 +74,11 @@ class Protobuf:
         self._set = _read(spec.descriptor_file)
         self._kind = struct_of(self._message())
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the message's fields."""
+        return self._kind.fieldNames()
+
     def _message(self) -> Any:
         return message_descriptor(self._set, self._spec.message)
 

@@ -52,6 +52,14 @@ class Registry:
             self._schemas[number] = found
         return self._schemas[number]
 
+    def newest(self, subject: str) -> str | None:
+        """The newest Avro schema of a subject; None when there is none, or the registry has no subjects."""
+        if self._own_calls:
+            return None
+        found = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        is_avro = found is not None and (found.get("schemaType") or "AVRO") == "AVRO"
+        return str(found["schema"]) if is_avro else None
+
     def _by_confluent(self, number: int) -> str | None:
         found = self._ask(f"/schemas/ids/{number}")
         return None if found is None else self._whole(found)
