@@ -57,3 +57,27 @@ def test_a_file_that_spark_cannot_read_stops_at_once_or_is_one_dead_letter(lake:
     write(pyarrow.table({"id": [4], "at": pyarrow.array([dt.time(1, 2)])}), folder / "odder.parquet")
     run(lake.pipeline(source, on_error="dead_letter"), once=True)
     assert (lake.count(), lake.count("db.t__dead_letters")) == (2, 2)
+
+
+def test_files_of_other_types_than_declared_stop_or_are_a_dead_letter_each(lake: Lake, folder: Path) -> None:
+    write = pyarrow.parquet.write_table
+    write(pyarrow.table({"id": [1, 2]}), folder / "a.parquet")
+    write(pyarrow.table({"id": ["x"]}), folder / "b.parquet")
+    write(pyarrow.table({"id": [3]}), folder / "c.parquet")
+    (folder / "d.parquet").write_text("just text, and enough of it")
+    write(pyarrow.table({"id": pyarrow.array([4.5])}), folder / "e.parquet")
+    source = {"connector": "files", "path": str(folder), "format": "parquet", "schema": {"id": "long"}}
+    with pytest.raises(frazil.DataError, match=r"[bde]\.parquet cannot be read as parquet"):
+        run(lake.pipeline(source), once=True)
+    run(lake.pipeline(source, on_error="dead_letter"), once=True)
+    assert sorted(lake.rows("id")) == [(1,), (2,), (3,)]
+    letters = lake.rows("cast(raw as string), error", "db.t__dead_letters")
+    assert {raw.rpartition("/")[2]: "of type BINARY, and not bigint" in message for raw, message in letters} == {
+        "b.parquet": True,
+        "d.parquet": False,
+        "e.parquet": False,
+    }
+    # The next batch is read as a whole again.
+    write(pyarrow.table({"id": [5]}), folder / "f.parquet")
+    run(lake.pipeline(source, on_error="dead_letter"), once=True)
+    assert (lake.count(), lake.count("db.t__dead_letters")) == (4, 3)

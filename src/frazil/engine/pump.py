@@ -25,7 +25,7 @@ from frazil.model.commit import Position
 from frazil.model.dead_letters import OnError
 from frazil.model.events import Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import Behind, Inferring, ReadsAgain, Several, Slice, Source, is_away
+from frazil.sources.base import Behind, Inferring, ReadsAgain, SetsAside, Several, Slice, Source, is_away
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
@@ -203,7 +203,12 @@ class Pump:
                 self._position = state.end
                 return 0
         whole = Part(self._source.fingerprint, part.start, part.end, part.rows)
-        written = self._writer.write_each(frames, whole, self._source.explain)
+        try:
+            written = self._writer.write_each(frames, whole, self._source.explain)
+        except FrazilError as error:
+            if not self._goes_on_without(error):
+                raise
+            return self._write(part, once)
         self._position = part.end
         self._source.observed(part, written.counts.read)
         self._source.committed(part.end)
@@ -215,6 +220,11 @@ class Pump:
             self.totals.batches += 1
             self.totals.rows += written.counts.written
         return written.counts.read
+
+    def _goes_on_without(self, error: FrazilError) -> bool:
+        """Whether the part, read again, has a dead letter in place of what could not be read."""
+        keeps_letters = self._writer.sink.error_handling is OnError.DEAD_LETTER
+        return keeps_letters and isinstance(self._source, SetsAside) and self._source.set_aside(error)
 
     def _looks_further(self, part: Slice, error: FrazilError, once: bool) -> bool:
         """Whether records that a table cannot be made of are looked at again with those that come after them.

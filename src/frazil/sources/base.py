@@ -156,6 +156,14 @@ class ReadsAgain(Protocol):
 
 
 @runtime_checkable
+class SetsAside(Protocol):
+    """A source that can go on without a part of a slice that cannot be read."""
+
+    def set_aside(self, error: FrazilError) -> bool:
+        """Whether the slice, when it is read again, has a bad record in place of what an error of ``explain`` is about."""
+
+
+@runtime_checkable
 class Several(Protocol):
     """A source whose rows are of several tables with columns of their own."""
 

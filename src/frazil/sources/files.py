@@ -70,6 +70,8 @@ class Files:
         self._planned: Slice | None = None
         self._sizes = _Sizes()
         self._footers: dict[FileEntry, int | str] = {}
+        self._told: FrazilError | None = None
+        self._aside: dict[FileEntry, str] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -174,16 +176,28 @@ class Files:
         self._planned = part
         self._require_unchanged(part.detail)
         with asking_spark(f"The folder {self._folder.name}", self._explain_reading):
-            bad = {entry: _NO_PARQUET for entry in part.detail if self._is_no_parquet(entry)}
+            bad = {entry: _NO_PARQUET for entry in part.detail if self._is_no_parquet(entry)} | self._aside
             try:
                 return self._all_but(bad, part.detail)
             except Exception as error:
                 if not is_about_content(error):
                     raise
-                found = unreadable_among([entry for entry in part.detail if entry not in bad], self._rows)
+                found = self._unreadable([entry for entry in part.detail if entry not in bad], self._rows)
                 if not found:
                     raise
-            return self._all_but(bad | {entry: self._reason(entry, why) for entry, why in found.items()}, part.detail)
+            return self._all_but(bad | found, part.detail)
+
+    def set_aside(self, error: FrazilError) -> bool:
+        """Files that cannot be read as the columns are declared: only reading them shows that. All of the slice are tried."""
+        if self._planned is None or error is not self._told or not self._aside.keys().isdisjoint(self._planned.detail):
+            return False
+        with asking_spark(f"The folder {self._folder.name}", self._explain_reading):
+            rest = [entry for entry in self._planned.detail if not self._is_no_parquet(entry)]
+            self._aside = self._unreadable(rest, lambda files: self._rows(files).write.format("noop").mode("append").save())
+        return bool(self._aside)
+
+    def _unreadable(self, files: Sequence[FileEntry], read: Callable[[Sequence[FileEntry]], object]) -> dict[FileEntry, str]:
+        return {entry: self._reason(entry, why) for entry, why in unreadable_among(files, read).items()}
 
     def _all_but(self, bad: Mapping[FileEntry, str], files: Sequence[FileEntry]) -> DataFrame:
         """The rows of files, and one for each file that cannot be read, which says why."""
@@ -224,6 +238,7 @@ class Files:
         """Learns how long rows are; an old measure counts for less and less."""
         self._sizes.bytes = self._sizes.bytes // 2 + sum(entry.size for entry in part.detail)
         self._sizes.rows = self._sizes.rows // 2 + rows
+        self._aside = {}
         for entry in part.detail:
             self._footers.pop(entry, None)
 
@@ -257,11 +272,12 @@ class Files:
         if any(sign in text for sign in _GONE):
             return _gone(entry.uri)
         if any(sign in text for sign in _UNREADABLE):
-            return DataError(
+            self._told = DataError(
                 UNREADABLE,
                 self._told_of(entry, self._reason(entry, error)),
                 fix="Move it out of the folder, or correct the source's format, schema and options.",
             )
+            return self._told
         return None
 
     def _named_in(self, text: str) -> FileEntry | None:

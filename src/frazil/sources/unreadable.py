@@ -21,6 +21,7 @@ CODE = "file-unreadable"
 
 # What Spark says of a file that it has looked into. A store that fails, or an option that is wrong, is something else.
 _SIGNS = (
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH",
     "PARQUET_TYPE_ILLEGAL",
     "PARQUET_TYPE_NOT_SUPPORTED",
     "PARQUET_TYPE_NOT_RECOGNIZED",
