@@ -19,10 +19,10 @@ import psycopg
 
 from benchmarks.lab import CATALOG, NAMESPACE, Lab, cpu_seconds
 from benchmarks.summary import Finding
-from frazil.engine.runner import run_pipeline
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.source import PostgresCdcSource
+from frazil.run.runner import run_pipeline
 from frazil.sources.postgres.source import PostgresCdc
 from services.postgres import Postgres, running_postgres
 

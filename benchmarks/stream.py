@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame
 
 from benchmarks.lab import Lab, Measure, events, interleaved
 from benchmarks.summary import Finding, ratio
-from frazil.engine.pump import Pump
-from frazil.engine.writer import SinkWriter
 from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
 from frazil.model.settings import RetrySettings
+from frazil.run.pump import Pump
 from frazil.sources.base import Slice
+from frazil.write.writer import SinkWriter
 
 SPARK = "Spark's streaming sink"
 PUMP = "frazil's pump"

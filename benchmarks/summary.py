@@ -72,8 +72,8 @@ def machine(cores: int) -> dict[str, Any]:
     """On what it was measured."""
     import pyspark
 
-    from frazil.engine.jars import component_jars
-    from frazil.engine.java import java_command
+    from frazil.spark.jars import component_jars
+    from frazil.spark.java import java_command
     from frazil.version import __version__
 
     told = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr

@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, functions
 
 from benchmarks.lab import CATALOG, SPAN_US, Lab, Measure, cpu_seconds, events, interleaved, timed
 from benchmarks.summary import Finding, ratio
-from frazil.engine.jars import Jar, component_jars
-from frazil.engine.runner import run_pipeline
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
+from frazil.run.runner import run_pipeline
+from frazil.spark.jars import Jar, component_jars
 from services.connect import Worker, locked, running_worker
 from services.kafka import Kafka, running_kafka
 

@@ -1,4 +1,4 @@
-"""Compiles the Java sources of ``frazil/engine/jvm`` into the jars beside them: ``python scripts/build_jars.py``. Needs a JDK 17.
+"""Compiles the Java sources of ``frazil/spark/jvm`` into the jars beside them: ``python scripts/build_jars.py``. Needs a JDK 17.
 
 A jar tells which sources it was made from, so that a test can say when it was forgotten to make it again. Its entries have
 no times: the same sources and compiler give the same bytes.
@@ -16,7 +16,7 @@ from zipfile import ZipFile, ZipInfo
 
 import pyspark
 
-from frazil.engine.jars import OWN_JARS, component_jars, ensure_jars
+from frazil.spark.jars import OWN_JARS, component_jars, ensure_jars
 
 SOURCES = {
     "brotli": ("BrotliCodec.java",),

@@ -9,10 +9,12 @@
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
+    |  |- SourceAway      the source, or what it needs to read its records, did not answer          exit 75
     |  |- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
     |  `- SparkDied       Spark's Java has ended; the same work may succeed on a new one         exit 75
     `- Halted             going on could lose or double rows; a person must decide              exit 1
-       `- Fenced          another instance owns the sink; this one must stop                    exit 1
+       |- Fenced          another instance owns the sink; this one must stop                    exit 1
+       `- OverwriteConflict  somebody else added rows that an overwrite would take away unseen  exit 1
 """
 
 from __future__ import annotations
@@ -111,6 +113,10 @@ class Retryable(FrazilError):
         self.after = after
 
 
+class SourceAway(Retryable):
+    """The source, or what it needs to read its records, did not answer. The next part is planned anew, after a while."""
+
+
 class OutcomeUnknown(Retryable):
     """A commit was sent, and whether it was applied could not be found out in the time allowed."""
 
@@ -125,6 +131,10 @@ class Halted(FrazilError):
 
 class Fenced(Halted):
     """Another instance owns the sink; this one must stop."""
+
+
+class OverwriteConflict(Halted):
+    """Somebody else added rows since an overwrite looked at the table; it would take them away unseen."""
 
 
 def together(errors: Sequence[BaseException]) -> BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Frazil, sql_pipeline
-from frazil.engine.java import java_home
+from frazil.spark.java import java_home
 from frazil.version import __version__
 
 
@@ -52,8 +52,8 @@ def test_doctor_warns_of_a_busy_port_and_of_missing_jars(frazil: Frazil, tmp_pat
 
 
 def test_doctor_fails_without_java_and_names_the_cure(frazil: Frazil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frazil.engine.java._candidates", lambda _: iter([tmp_path]))
-    monkeypatch.setattr("frazil.engine.java._bundled_home", lambda: None)
+    monkeypatch.setattr("frazil.spark.java._candidates", lambda _: iter([tmp_path]))
+    monkeypatch.setattr("frazil.spark.java._bundled_home", lambda: None)
     java_home.cache_clear()
     try:
         told = frazil("doctor")

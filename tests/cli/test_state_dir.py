@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Frazil, sql_pipeline
-from frazil.engine.session import SCRATCH, SUBMITTED, with_scratch
 from frazil.model.settings import Settings
+from frazil.spark.session import SCRATCH, SUBMITTED, with_scratch
 
 # In a process of its own: a Spark that runs already keeps the scratch that it has.
 PROGRAM = """

@@ -20,7 +20,7 @@ from commit.instances import NEWCOMER, SINK, Ended, Opening, Running
 from commit.labels import FRESH, Christening, Faceless, Labels, Relabeller, Renaming, Shift, labels_of, renamed
 from commit.memory_table import Compare, Metadata, Request, Snapshot
 from commit.world import World
-from frazil.engine.commit import Apply, Swap
+from frazil.commit.protocol import Apply, Swap
 from frazil.model.commit import SinkState
 
 TABLE, INSTANCE, REQUEST = range(3)

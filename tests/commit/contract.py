@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from frazil.engine.commit import AttemptFailed, Intent, NewSnapshot, TablePort, TableView, next_state
+from frazil.commit.protocol import AttemptFailed, Intent, NewSnapshot, TablePort, TableView, next_state
 from frazil.model.commit import Batch, CommitResult, RowCounts, SinkState, position
 from frazil.model.ledger import Lineage
 

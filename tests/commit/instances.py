@@ -13,7 +13,7 @@ from inspect import getgeneratorlocals
 from typing import Any
 
 from commit.memory_table import Row
-from frazil.engine.commit import (
+from frazil.commit.protocol import (
     Apply,
     Effect,
     Failed,

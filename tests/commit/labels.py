@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from commit.instances import NEWCOMER, SINK, Ended, Frame, Glance, Instance, Opening, Program, Running, running
 from commit.memory_table import Base, Compare, Metadata, Request, Snapshot
-from frazil.engine.commit import Apply, Intent, NewSnapshot, Swap, TableView
+from frazil.commit.protocol import Apply, Intent, NewSnapshot, Swap, TableView
 from frazil.model.commit import SinkState
 
 PLACES = "abcd"

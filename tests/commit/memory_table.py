@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NoReturn
 
-from frazil.engine.commit import (
+from frazil.commit.protocol import (
     AttemptFailed,
     Failed,
     FailureKind,
@@ -240,7 +240,7 @@ class MemoryCatalog:
 
 @dataclass
 class MemoryPort:
-    """:class:`frazil.engine.commit.TablePort` over the memory catalog. An intent's change is a tuple of rows."""
+    """:class:`frazil.commit.protocol.TablePort` over the memory catalog. An intent's change is a tuple of rows."""
 
     catalog: MemoryCatalog
     sink_id: str

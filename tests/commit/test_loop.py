@@ -11,7 +11,7 @@ from itertools import chain, repeat
 import pytest
 
 from commit.memory_table import Fault, MemoryCatalog, MemoryPort
-from frazil.engine.commit import (
+from frazil.commit.protocol import (
     AttemptFailed,
     Done,
     Failed,
@@ -19,13 +19,12 @@ from frazil.engine.commit import (
     Intent,
     NewSnapshot,
     TableView,
-    backoff_seconds,
     commit,
     contiguous,
     next_state,
     not_done,
-    patiently,
 )
+from frazil.commit.retry import backoff_seconds, retried
 from frazil.errors import ConfigError, DataError, Fenced, Halted, OutcomeUnknown, Retryable
 from frazil.model.commit import Batch, CommitResult, RowCounts, SinkState, position
 from frazil.model.ledger import Ancestor, Lineage, lineage_of
@@ -256,7 +255,7 @@ def test_a_call_before_a_commit_is_waited_for_when_that_is_not_long(after: float
         return next(answers)()
 
     def wait() -> None:
-        patiently(call, RetrySettings(), lambda *_: None, slept.append)
+        retried(call, RetrySettings(), lambda *_: None, slept.append)
 
     if waits:
         wait()

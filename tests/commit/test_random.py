@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from commit.memory_table import Compare, Fault, MemoryCatalog, MemoryPort
-from frazil.engine.commit import Intent, NewSnapshot, TableView, commit
+from frazil.commit.protocol import Intent, NewSnapshot, TableView, commit
 from frazil.errors import Halted, Retryable
 from frazil.model.commit import Batch, CommitResult, SinkState, position
 from frazil.model.settings import RetrySettings

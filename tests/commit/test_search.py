@@ -10,7 +10,7 @@ from commit.instances import Program, Start
 from commit.memory_table import Compare
 from commit.search import Report, search
 from commit.world import Scenario
-from frazil.engine.commit import Guard, Guards, contiguous, not_done, not_fenced, not_rolled_back, same_table
+from frazil.commit.protocol import Guard, Guards, contiguous, not_done, not_fenced, not_rolled_back, same_table
 
 QUIET = Scenario(program=Program(batches=2), appends=0, rollbacks=0, expiries=0)
 """Two instances and nobody else."""

@@ -13,7 +13,7 @@ from commit.instances import SINK, Down, Instance, Opening, Outcome, Program, Ru
 from commit.labels import FRESH
 from commit.memory_table import APPLIED, CONFLICT, REPLIES, Compare, Fault, Metadata, Request, Snapshot
 from commit.promises import Table, wrong_verdict, wrong_with_request
-from frazil.engine.commit import Apply, Failed, NewSnapshot, Refresh, Swap
+from frazil.commit.protocol import Apply, Failed, NewSnapshot, Refresh, Swap
 
 FOREIGN = "foreign"
 T = TypeVar("T")

@@ -42,7 +42,7 @@ class Lake:
 
     def introduced(self) -> Lake:
         """The lake, known to the test's own session: a stream gets a copy of it, where what it learns is lost."""
-        from frazil.engine.catalogs import catalog_settings
+        from frazil.spark.catalogs import catalog_settings
 
         for key, value in catalog_settings(self.sink().spec).spark_conf.items():
             self.spark.conf.set(key, value)
@@ -131,7 +131,7 @@ def run(
     events: list[Event] | None = None,
 ) -> list[Event]:
     """Runs pipelines to their end, as `frazil run` does, and tells what happened; in ``events`` also when it raises."""
-    from frazil.engine.runner import run_project
+    from frazil.run.runner import run_project
 
     told = [] if events is None else events
     project = ProjectSpec(file="test.yaml", pipelines=pipelines, settings=settings)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from frazil.engine.catalogs import CatalogSettings, catalog_settings, jdbc_uri, warehouse_uri
-from frazil.engine.session import export_environment
 from frazil.errors import ConfigError
 from frazil.model.sink import SinkSpec
+from frazil.spark.catalogs import CatalogSettings, catalog_settings, jdbc_uri, warehouse_uri
+from frazil.spark.session import export_environment
 
 
 def settings(catalog: dict[str, Any], **sink: Any) -> CatalogSettings:

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 import frazil
 from engine.lakes import Lake, commits, fresh_name, run
-from frazil.engine import iceberg
-from frazil.engine.catalogs import catalog_settings
-from frazil.engine.session import session_for
+from frazil import iceberg
 from frazil.model.catalog import CatalogSpec
 from frazil.model.sink import SinkSpec
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import session_for
 from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.engine.class_archive import archive_of, class_path, sharing_options
-from frazil.engine.jars import needed_jars
-from frazil.engine.java import java_command
-from frazil.engine.session import launch_conf
 from frazil.model.settings import SparkSettings
+from frazil.spark.class_archive import archive_of, class_path, sharing_options
+from frazil.spark.jars import needed_jars
+from frazil.spark.java import java_command
+from frazil.spark.session import launch_conf
 
 
 def java(*options: str) -> int:

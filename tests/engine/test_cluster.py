@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from engine.children import COMMAND, RUN_FILE, finished, write_project
-from frazil.engine.java import java_home
+from frazil.spark.java import java_home
 from services.standalone import SparkCluster, spark_home
 
 ROWS = 50_000  # enough for more than one task

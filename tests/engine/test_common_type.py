@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import ByteType, DataType, IntegerType, ShortType, StringType
 
-from frazil.engine.common_type import common_decimal, common_type
-from frazil.engine.types import spark_type
+from frazil.columns.common_type import common_decimal, common_type
+from frazil.columns.types import spark_type
 from frazil.model.types import parse_type
 
 

@@ -11,12 +11,12 @@ from pyspark.sql import functions
 
 import frazil
 from engine.lakes import IMPATIENT, Lake, run
-from frazil.engine.held import Held
-from frazil.engine.iceberg import Change
-from frazil.engine.rewind import ToSnapshot, reset, rewind
-from frazil.engine.stream import QUERY_ID
+from frazil.iceberg import Change
 from frazil.model.commit import Batch, CommitResult, RowCounts
 from frazil.model.pipeline import PipelineSpec
+from frazil.run.rewind import ToSnapshot, reset, rewind
+from frazil.run.single_write import QUERY_ID
+from frazil.write.claim import Held
 
 LETTERS = "db.t__dead_letters"
 TYPED = {"schema": {"id": "long", "n": "int"}, "on_error": "dead_letter"}

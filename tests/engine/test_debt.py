@@ -14,10 +14,10 @@ import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
 from engine.test_evolution import meddle
-from frazil.engine import upkeep
-from frazil.engine.iceberg import Found, Scratch
-from frazil.engine.write.lookup import Search
+from frazil.iceberg import Found, Scratch
 from frazil.model.events import Event, Settled
+from frazil.write import maintenance
+from frazil.write.modes.lookup import Search
 
 
 @pytest.fixture(params=[2, 3], ids=lambda version: f"v{version}")
@@ -116,7 +116,7 @@ def test_too_many_files_of_deletes_are_compacted_away(lake: Lake, version: int) 
 def test_a_settlement_that_is_overtaken_waits_for_the_next_batch(
     lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = upkeep.settle
+    settle = maintenance.settle
 
     def overtaken(table: Any) -> Any:
         prepared = settle(table)
@@ -125,10 +125,10 @@ def test_a_settlement_that_is_overtaken_waits_for_the_next_batch(
         return prepared
 
     upsert(lake, "select id, 'old' v from range(5)", version)
-    monkeypatch.setattr(upkeep, "settle", overtaken)
+    monkeypatch.setattr(maintenance, "settle", overtaken)
     assert upsert(lake, "select 1L id, 'new' v", version, max_equality_deletes=0) == []
     assert totals(lake)["total-equality-deletes"] == 2
-    monkeypatch.setattr(upkeep, "settle", settle)
+    monkeypatch.setattr(maintenance, "settle", settle)
     assert len(upsert(lake, "select 2L id, 'new' v", version, max_equality_deletes=0)) == 1
     assert lake.rows() == [(0, "old"), (1, "new"), (100, "theirs"), (2, "new"), (3, "old"), (4, "old")]
 
@@ -136,7 +136,7 @@ def test_a_settlement_that_is_overtaken_waits_for_the_next_batch(
 def test_rows_that_come_meanwhile_are_no_reason_to_put_a_settlement_off(
     lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = upkeep.settle
+    settle = maintenance.settle
 
     def beside_others(table: Any) -> Any:
         prepared = settle(table)
@@ -145,7 +145,7 @@ def test_rows_that_come_meanwhile_are_no_reason_to_put_a_settlement_off(
         return prepared
 
     upsert(lake, "select id, 'old' v from range(3)", version)
-    monkeypatch.setattr(upkeep, "settle", beside_others)
+    monkeypatch.setattr(maintenance, "settle", beside_others)
     assert len(upsert(lake, "select 1L id, 'new' v", version, max_equality_deletes=0)) == 1
     assert totals(lake)["total-equality-deletes"] == 0
     assert lake.rows() == [(0, "old"), (1, "new"), (1, "theirs 0"), (1, "theirs 1"), (2, "old")]

@@ -396,7 +396,7 @@ def test_what_is_declared_to_be_required_is_also_where_the_table_takes_nulls(lak
 
 def meddle(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
     """Lets another writer commit between the staging of the next batch and its commit."""
-    from frazil.engine.held import Held
+    from frazil.write.claim import Held
 
     commit = Held.commit
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.engine import java_process
-from frazil.engine.java import java_command
-from frazil.engine.java_process import end_java_now, java_options, spark_died, spark_properties, start_java
 from frazil.errors import ConfigError, EnvironmentFault
+from frazil.spark import java_process
+from frazil.spark.java import java_command
+from frazil.spark.java_process import end_java_now, java_options, spark_died, spark_properties, start_java
 
 # In the place of `spark-submit`: says what it was given, and lives as long as its input.
 SUBMIT = """#!/bin/sh

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.engine.session import LOCAL_FILES, launch_conf
 from frazil.model.settings import SparkSettings
+from frazil.spark.session import LOCAL_FILES, launch_conf
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hypothesis import strategies as some
 
 from engine.lakes import Lake
 from engine.test_debt import totals
-from frazil.engine.iceberg import DeletedKeys, Found, dead
-from frazil.engine.write.lookup import Rows, Search
+from frazil.iceberg import DeletedKeys, Found, dead
 from frazil.model.events import Event, Settled
+from frazil.write.modes.lookup import Rows, Search
 
 KEYS = {
     "long": {"k": "cast(n as long)"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.engine.one_time import at_one_time
+from frazil.columns.fixed_time import at_one_time
 from frazil.errors import ConfigError
 
 

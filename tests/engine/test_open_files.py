@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from frazil.engine.faults import JavaFault
-from frazil.engine.partition import Room, distribution_options, most_partitions, open_file_bytes
-from frazil.engine.staging_faults import explain_staging
+from frazil.columns.partition import Room, distribution_options, most_partitions, open_file_bytes
 from frazil.errors import EnvironmentFault, SparkDied
+from frazil.iceberg.faults import JavaFault
+from frazil.iceberg.staging_faults import explain_staging
 
 GIGABYTE = 1024**3
 ROOM = Room(GIGABYTE, open_file_bytes("parquet", 14, "file:///lake"))

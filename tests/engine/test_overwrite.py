@@ -8,10 +8,10 @@ import pytest
 
 import frazil
 from engine.lakes import Lake
-from frazil.engine.iceberg import Scratch
-from frazil.engine.part import Part
+from frazil.iceberg import Scratch
 from frazil.model.commit import position
 from frazil.model.hidden import OP
+from frazil.write.part import Part
 
 PARTITIONED = {"partition_by": ["p"]}
 
@@ -162,7 +162,7 @@ def test_rows_that_came_into_other_partitions_are_no_reason_to_stop(lake: Lake, 
 
 def meddle_before_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     """Lets another writer append between the staging of the next batch and its commit."""
-    from frazil.engine.held import Held
+    from frazil.write.claim import Held
 
     commit = Held.commit
 

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 import frazil
 from engine.lakes import Lake, commits
-from frazil.engine.catalogs import catalog_settings
-from frazil.engine.session import session_for
 from frazil.model.catalog import CatalogSpec
 from frazil.model.events import CommitFailed, Event
 from frazil.model.settings import RetrySettings, Settings, SparkSettings
 from frazil.model.sink import SinkSpec
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import session_for
 from services.faults import refused as refused_by_catalog
 from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog
@@ -269,7 +269,7 @@ def test_a_session_that_runs_takes_the_settings_that_it_can_and_refuses_others(s
 def test_a_session_without_iceberg_is_refused() -> None:
     code = (
         "import frazil\n"
-        "from frazil.engine.java import java_home\n"
+        "from frazil.spark.java import java_home\n"
         "import os; os.environ['JAVA_HOME'] = str(java_home())\n"
         "from pyspark.sql import SparkSession\n"
         "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"

@@ -10,10 +10,10 @@ import pytest
 
 import frazil
 from engine.lakes import IMPATIENT, Lake, run
-from frazil.engine.deadletters import LetterBox
-from frazil.engine.iceberg import IcebergPort
-from frazil.engine.replay import Replayed, replay
+from frazil.iceberg import IcebergPort
 from frazil.model.pipeline import PipelineSpec
+from frazil.run.replay import Replayed, replay
+from frazil.write.deadletters import LetterBox
 from services.kafka import Kafka, Message
 
 LETTERS = "db.t__dead_letters"

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 import frazil
 from engine.lakes import IMPATIENT, Lake, commits, run
-from frazil.engine.held import Held
-from frazil.engine.iceberg import Change
-from frazil.engine.rewind import ToSnapshot, rewind
-from frazil.engine.stream import QUERY_ID
+from frazil.iceberg import Change
 from frazil.model.commit import Batch, CommitResult
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.sink import SinkSpec
+from frazil.run.rewind import ToSnapshot, rewind
+from frazil.run.single_write import QUERY_ID
+from frazil.write.claim import Held
 
 LETTERS = "db.frazil__dead_letters"
 

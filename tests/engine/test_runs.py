@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine.lakes import IMPATIENT, Lake, commits, run
-from frazil.engine.commit import AttemptFailed, FailureKind
-from frazil.engine.iceberg.port import IcebergPort
-from frazil.engine.plan import plan_pipeline
-from frazil.engine.runner import selected
+from frazil.commit.protocol import AttemptFailed, FailureKind
 from frazil.errors import ConfigError, Halted, Retryable
+from frazil.iceberg.port import IcebergPort
 from frazil.model.events import Event, Restarting
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import RestartSettings
+from frazil.run.plan import plan_pipeline
+from frazil.run.runner import selected
 from frazil.sources.base import Slice
 from frazil.sources.query import Query
 

@@ -11,8 +11,8 @@ import pytest
 
 import frazil
 from engine.lakes import IMPATIENT, Lake, commits, run
-from frazil.engine.iceberg import active
-from frazil.engine.plan import plan_pipeline
+from frazil.iceberg import active
+from frazil.run.plan import plan_pipeline
 
 
 def columns(lake: Lake) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from engine.lakes import Lake
-from frazil.engine.iceberg import Scratch
+from frazil.iceberg import Scratch
 
 FORGETFUL = {"write.metadata.delete-after-commit.enabled": True, "write.metadata.previous-versions-max": 1}
 UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.engine.iceberg.splits import OPEN_BYTES, TASK_BYTES, share
+from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES, share
 
 SIZES = st.lists(st.integers(1, 3 * TASK_BYTES), min_size=1, max_size=60)
 

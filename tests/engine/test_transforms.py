@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 import frazil
 from engine.lakes import Lake, commits, run
 from frazil.doors.yaml import load_text
-from frazil.engine.shape import Tally, source_rows
 from frazil.model.commit import RowCounts
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
+from frazil.write.shape import Tally, source_rows
 
 SALT = "a-salt-that-nobody-may-see"
 

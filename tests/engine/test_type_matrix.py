@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from engine.lakes import Lake, run, sqlite_lake
 from engine.readers import EXTENSIONS, by_pyiceberg, extension_file, newest_metadata
-from frazil.engine.types import spark_schema
+from frazil.columns.types import spark_schema
 from frazil.model.types import Column, StructType, parse_type
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
-from frazil.engine.types import iceberg_schema, iceberg_type, spark_schema, spark_type
+from frazil.columns.types import iceberg_schema, iceberg_type, spark_schema, spark_type
 from frazil.errors import ConfigError, DataError
 from frazil.model.types import Column, Decimal, Fixed, ListType, MapType, Primitive, StructType, Type, parse_type
 

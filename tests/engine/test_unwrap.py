@@ -11,8 +11,8 @@ import pytest
 
 import frazil
 from engine.lakes import Lake, commits, run
-from frazil.engine.cases import run_case
 from frazil.model.cases import CaseSpec
+from frazil.run.cases import run_case
 
 IMAGE = "struct<id: long, v: string, n: int>"
 SCHEMA = {"before": IMAGE, "after": IMAGE, "op": "string", "source": "struct<lsn: long>"}

@@ -11,10 +11,10 @@ import pytest
 
 import frazil
 from engine.lakes import Lake, StopAfter, commits, run
-from frazil.engine.commit import FailureKind
-from frazil.engine.faults import JavaFault, attempt_failed, explain
-from frazil.engine.staging_faults import explain_staging
+from frazil.commit.protocol import FailureKind
 from frazil.errors import Retryable
+from frazil.iceberg.faults import JavaFault, attempt_failed, explain
+from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.events import CommitFailed, Event
 from frazil.model.settings import RetrySettings, Settings
 

@@ -9,7 +9,7 @@ import pytest
 import frazil
 from engine.lakes import Lake
 from engine.test_debt import kinds, totals, upsert
-from frazil.engine.iceberg import scratch
+from frazil.iceberg import scratch
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.lakes import Lake, run
-from frazil.engine.rewind import reset
-from frazil.engine.verify import verify
 from frazil.model.settings import Settings
+from frazil.run.rewind import reset
+from frazil.run.verify import verify
 
 
 def test_batches_that_a_reset_took_out_are_not_missed(lake: Lake) -> None:

@@ -19,19 +19,19 @@ from pyspark.sql import DataFrame, SparkSession
 from exactly_once.children import started
 from exactly_once.programs.appending import append
 from exactly_once.truth import FOREIGN, OURS
-from frazil.engine.catalogs import catalog_settings
-from frazil.engine.iceberg import active
-from frazil.engine.part import Part
-from frazil.engine.pump import Pump
-from frazil.engine.session import session_for
-from frazil.engine.writer import SinkWriter
 from frazil.errors import FrazilError
+from frazil.iceberg import active
 from frazil.model.catalog import CatalogSpec
 from frazil.model.commit import Position, position
 from frazil.model.events import CommitFailed, Committed, Event, FencedOut
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
+from frazil.run.pump import Pump
 from frazil.sources.base import Slice
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import session_for
+from frazil.write.part import Part
+from frazil.write.writer import SinkWriter
 from services.processes import Child
 
 SINK_ID = "numbers/lake"

@@ -17,7 +17,7 @@ from exactly_once.children import end, ended, started
 from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
 from exactly_once.programs.upserting import BATCHES, EVOLVING, OVERWRITE, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
-from frazil.engine.part import Part
+from frazil.write.part import Part
 from services.faults import (
     APPLIED_FAULTS,
     COMMIT_FAULTS,

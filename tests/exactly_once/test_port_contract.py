@@ -11,9 +11,9 @@ import pytest
 from commit.contract import Bench, PortContract
 from exactly_once.ground import Foreign, Ground, numbers
 from exactly_once.truth import Truth
-from frazil.engine.iceberg import Append, Change, IcebergPort, IcebergTable, Lake
-from frazil.engine.target import created
+from frazil.iceberg import Append, Change, IcebergPort, IcebergTable, Lake
 from frazil.model.types import StructType
+from frazil.write.target import created
 
 pytestmark = pytest.mark.slow
 

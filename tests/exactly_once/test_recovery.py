@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground, run_together, sqlite_ground
 from exactly_once.truth import FOREIGN, OURS, Truth, assert_every_snapshot_readable, assert_exactly_once, rows_of
 from frazil.doors.python.sink import Sink, sink
-from frazil.engine.iceberg import IcebergPort
-from frazil.engine.part import Part
 from frazil.errors import Halted, OutcomeUnknown, Retryable
+from frazil.iceberg import IcebergPort
 from frazil.model.events import Event, Staged
+from frazil.write.part import Part
 from services.faults import Fault, applied_then_cut_off, cut_off, refused
 from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog

@@ -37,7 +37,7 @@ ALLOWED = {
     # The engine opens sources by their front door and knows none of them by name.
     "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as the engine does, and start no Spark.
-    "observe": ("frazil.engine.catalogs", *MODEL),
+    "observe": ("frazil.spark.catalogs", *MODEL),
     # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.
     "reading": MODEL,
     "doors": BELOW_DOORS,
@@ -150,20 +150,20 @@ def test_every_part_has_its_place() -> None:
     ("module", "source", "fault"),
     [
         ("frazil.errors", "import frazil.model.types", "imports frazil.model.types"),
-        ("frazil.model.x", "from frazil.engine import java", "imports frazil.engine.java"),
-        ("frazil.model.x", "from ..engine.java import java_home", "imports frazil.engine.java"),
+        ("frazil.model.x", "from frazil.engine import java", "imports frazil.spark.java"),
+        ("frazil.model.x", "from ..engine.java import java_home", "imports frazil.spark.java"),
         ("frazil.model.x", "if TYPE_CHECKING:\n    import pyspark", "imports pyspark"),
         ("frazil.engine.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
         ("frazil.engine.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
-        ("frazil.sources.x", "from frazil.engine.session import spark_session", "imports frazil.engine.session"),
+        ("frazil.sources.x", "from frazil.spark.session import spark_session", "imports frazil.spark.session"),
         ("frazil.sources.kafka.source", "spark._jvm", "reaches for _jvm"),
-        ("frazil.observe.x", "from frazil.engine import session", "imports frazil.engine.session"),
+        ("frazil.observe.x", "from frazil.engine import session", "imports frazil.spark.session"),
         ("frazil.observe.x", "import pyspark.sql", "imports pyspark.sql"),
         ("frazil.doors.python.sink", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.doors.python.sink", "from frazil.cli import main", "imports frazil.cli"),
         ("frazil.reading.x", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
-        ("frazil.engine.session", "import py4j.java_gateway", "imports py4j.java_gateway"),
-        ("frazil.engine.session", "spark.sparkContext._jvm", "reaches for _jvm"),
+        ("frazil.spark.session", "import py4j.java_gateway", "imports py4j.java_gateway"),
+        ("frazil.spark.session", "spark.sparkContext._jvm", "reaches for _jvm"),
     ],
 )
 def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) -> None:
@@ -173,8 +173,8 @@ def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) ->
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("frazil.engine.runner", "from frazil.sources import open_source\nimport pyspark"),
-        ("frazil.engine.iceberg.jvm", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
+        ("frazil.run.runner", "from frazil.sources import open_source\nimport pyspark"),
+        ("frazil.iceberg.jvm", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
         ("frazil.doors.python.sink", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("frazil.doors.yaml.load", "from frazil.reading.document import Document\nfrom .file import SOURCES"),
         ("frazil.cli.run", "from frazil.doors.yaml import load\nfrom frazil.model import events"),

@@ -17,9 +17,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from frazil.engine import jars as subject
-from frazil.engine.jars import OWN_JARS, Jar, component_jars, components, ensure_jars, missing_jars, proxy_options, read_lock
 from frazil.errors import EnvironmentFault, UsageError
+from frazil.spark import jars as subject
+from frazil.spark.jars import OWN_JARS, Jar, component_jars, components, ensure_jars, missing_jars, proxy_options, read_lock
 
 SETTINGS = """<ivysettings>
 <settings defaultResolver="repository"/>
@@ -159,7 +159,7 @@ def test_two_processes_that_fetch_at_once_both_succeed(repository: Repository, c
     jar = repository.publish(os.urandom(2_000_000))
     lock = repository.folder / "lock.txt"
     lock.write_text(f"{jar.sha256}  org/example/tiny/1.0/tiny-1.0.jar\n")
-    program = "import sys, pathlib; from frazil.engine.jars import *; print(*ensure_jars(read_lock(pathlib.Path(sys.argv[1]))))"
+    program = "import sys, pathlib; from frazil.spark.jars import *; print(*ensure_jars(read_lock(pathlib.Path(sys.argv[1]))))"
     fetches = [subprocess.Popen([sys.executable, "-c", program, str(lock)], stdout=subprocess.PIPE, text=True) for _ in range(2)]
 
     answers = [fetch.communicate(timeout=120)[0].strip() for fetch in fetches]

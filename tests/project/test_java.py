@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from frazil.engine import java
-from frazil.engine.java import java_command, java_home
-from frazil.engine.truststore import PASSWORD, java_key_store, machine_certificates
 from frazil.errors import EnvironmentFault
+from frazil.spark import java
+from frazil.spark.java import java_command, java_home
+from frazil.spark.truststore import PASSWORD, java_key_store, machine_certificates
 
 # What Spark's start scripts call.
 TOOLS = ("bash", "sh", "env", "dirname", "basename", "cat", "ps", "uname", "sed", "grep", "head", "tail", "tr", "rm", "chmod")
@@ -22,12 +22,12 @@ TOOLS = ("bash", "sh", "env", "dirname", "basename", "cat", "ps", "uname", "sed"
 WRITE_AND_READ = """
 import os, sys
 from pathlib import Path
-from frazil.engine.java import java_home
+from frazil.spark.java import java_home
 
 os.environ["JAVA_HOME"] = str(java_home(folders=()))
-from frazil.engine import class_archive
-from frazil.engine.jars import needed_jars
-from frazil.engine.session import spark_session
+from frazil.spark import class_archive
+from frazil.spark.jars import needed_jars
+from frazil.spark.session import spark_session
 from frazil.model.settings import SparkSettings
 
 folder = Path(sys.argv[1])

@@ -32,7 +32,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel: zipfile.ZipFi
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
-    assert {"frazil/py.typed", "frazil/engine/locks/core.txt"} <= expected
+    assert {"frazil/py.typed", "frazil/spark/locks/core.txt"} <= expected
 
 
 def test_the_package_of_the_older_name_is_built_by_itself(tmp_path: Path) -> None:

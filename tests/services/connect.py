@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from frazil.engine.jars import Jar, ensure_jars, read_lock
-from frazil.engine.java import java_command
+from frazil.spark.jars import Jar, ensure_jars, read_lock
+from frazil.spark.java import java_command
 from services.kafka import Kafka
 from services.processes import LOCALHOST, Child, free_port, started, wait_until
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from frazil.engine.jars import ensure_jars, read_lock
-from frazil.engine.java import java_command
+from frazil.spark.jars import ensure_jars, read_lock
+from frazil.spark.java import java_command
 from services.certificates import HERE, make_certificates
 from services.processes import LOCALHOST, Child, ServiceFailed, free_port, start, wait_until
 

@@ -16,8 +16,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from frazil.engine.cache import cache_dir
-from frazil.engine.jars import run_ivy
+from frazil.spark.cache import cache_dir
+from frazil.spark.jars import run_ivy
 from services.processes import LOCALHOST, ServiceFailed, free_port, started, wait_until
 
 VERSION = "3.3.3"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from frazil.engine.jars import ensure_jars, read_lock
-from frazil.engine.java import java_command
+from frazil.spark.jars import ensure_jars, read_lock
+from frazil.spark.java import java_command
 from services.processes import LOCALHOST, started
 
 LOCK = Path(__file__).parent / "locks" / "rest-fixture.txt"

@@ -21,7 +21,7 @@ COMPONENTS = ("core", "avro", "postgres", "kafka")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session with two local cores, started by the first test that asks for it."""
-    from frazil.engine.session import spark_session
+    from frazil.spark.session import spark_session
 
     settings = SparkSettings(
         master="local[2]",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.engine.java import java_home
+from frazil.spark.java import java_home
 from services.processes import LOCALHOST, Child, ServiceFailed, started, wait_until
 
 READY_SECONDS = 90

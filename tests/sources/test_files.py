@@ -17,7 +17,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from frazil.engine.schema import data_columns, quoted
+from frazil.columns.schema import data_columns, quoted
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.hidden import ERROR, RAW
 from frazil.model.source import FilesSource

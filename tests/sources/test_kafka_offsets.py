@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from frazil.engine.kafka import TopicInfo
 from frazil.errors import ConfigError, Halted
 from frazil.model.source import KafkaSource
 from frazil.sources.kafka.follow import Cluster, followed, require_topics_there
@@ -18,6 +17,7 @@ from frazil.sources.kafka.rewind import to_latest, to_nearest, to_offsets, to_ti
 from frazil.sources.kafka.settings import client_settings
 from frazil.sources.kafka.source import time_ms
 from frazil.sources.kafka.topics import matches
+from frazil.spark.kafka import TopicInfo
 
 TWO = Cluster(
     "c1",

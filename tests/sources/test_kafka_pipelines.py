@@ -12,16 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
-from frazil.engine.kafka import KafkaClient
-from frazil.engine.plan import plan_pipeline
-from frazil.engine.verify import verify
 from frazil.errors import FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.events import Event, Lagged, Restarting, Stopped, Waiting
 from frazil.model.pipeline import LetterTopic
 from frazil.model.settings import RestartSettings, RetrySettings
 from frazil.model.source import KafkaCluster
+from frazil.run.plan import plan_pipeline
+from frazil.run.verify import verify
 from frazil.sources.kafka import KafkaTopics
+from frazil.spark.kafka import KafkaClient
 from services.kafka import Kafka, Message, write
 from services.processes import wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import StructType
 
-from frazil.engine.types import spark_type
+from frazil.columns.types import spark_type
 from frazil.errors import DataError
 from frazil.model.types import parse_type
 from frazil.sources.merge import merged_schema

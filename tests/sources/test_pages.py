@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import requests
 
-from frazil.errors import ConfigError, DataError, Halted, Retryable
+from frazil.errors import ConfigError, DataError, Halted, Retryable, SourceAway
 from frazil.model.source import PagesSource
 from frazil.sources.base import Slice
 from frazil.sources.pages import spool
@@ -38,7 +38,7 @@ class Booklet:
         number = len(self.asked) if self._own_place else pagination.get("n", 0)
         if self._fails == number:
             self._fails = None
-            raise Retryable("source-unreachable", "away")
+            raise SourceAway("source-unreachable", "away")
         self.asked.append((number, since.state if since is not None else None))
         numbers = self.pages[number] if number < len(self.pages) else []
         records = [Record(str(one), json.dumps({"id": one}), NOON) for one in numbers]

@@ -35,8 +35,8 @@ from frazil.cli import (
 )
 from frazil.cli.call import Call, ConfigOption, DebugOption, JsonOption, with_common_options
 from frazil.cli.output import Output
-from frazil.engine.java_process import started_java_died
 from frazil.errors import FrazilError, UsageError
+from frazil.spark.java_process import started_java_died
 from frazil.version import __version__
 
 # Typer carries its own copy of click, whose base of all wrong command lines has no public name.

@@ -115,7 +115,7 @@ def _pyspark() -> Finding:
 
 
 def _cache() -> Finding:
-    from frazil.engine.cache import cache_dir
+    from frazil.spark.cache import cache_dir
 
     folder = next(place for place in (cache_dir(), *cache_dir().parents) if place.exists())
     if folder.is_dir() and os.access(folder, os.W_OK):
@@ -126,8 +126,8 @@ def _cache() -> Finding:
 
 
 def _jars(project: ProjectSpec | None) -> Iterator[Finding]:
-    from frazil.engine.catalogs import catalog_settings
-    from frazil.engine.jars import component_jars, missing_jars
+    from frazil.spark.catalogs import catalog_settings
+    from frazil.spark.jars import component_jars, missing_jars
 
     sinks = project.sinks.values() if project is not None else ()
     components = ["core", *(component for sink in sinks for component in catalog_settings(sink).components)]
@@ -145,8 +145,8 @@ def _jars(project: ProjectSpec | None) -> Iterator[Finding]:
 
 def _classes() -> Iterator[Finding]:
     """Only where all jars are there: to look must not fetch any."""
-    from frazil.engine.class_archive import archive_of
-    from frazil.engine.jars import component_jars, missing_jars
+    from frazil.spark.class_archive import archive_of
+    from frazil.spark.jars import component_jars, missing_jars
 
     if java_version() is None or package_version("pyspark") is None or missing_jars(component_jars(["core"])):
         return

@@ -15,7 +15,7 @@ Components = Annotated[
 
 def jars(call: Call, components: Components = None) -> None:
     """Print the jars that Spark needs, with commas between: `spark-submit --jars "$(frazil jars)" program.py`."""
-    from frazil.engine.jars import needed_jars
+    from frazil.spark.jars import needed_jars
 
     paths = [str(path) for path in needed_jars(components or (), report=lambda text: call.output.say(text, "dim"))]
     if call.output.json:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def setup(call: Call, components: Components = None) -> None:
     """Fetch the jars, and prepare Java's classes so that Spark starts in a third of the time. Once for each installation."""
-    from frazil.engine.jars import needed_jars
+    from frazil.spark.jars import needed_jars
 
     def say(text: str) -> None:
         call.output.say(text, "dim")
@@ -28,7 +28,7 @@ def setup(call: Call, components: Components = None) -> None:
 
 
 def _archive(say: Callable[[str], None]) -> Path | None:
-    from frazil.engine.class_archive import archive_of, make_archive
+    from frazil.spark.class_archive import archive_of, make_archive
 
     if (there := archive_of()).is_file():
         return there
@@ -42,8 +42,8 @@ def _archive(say: Callable[[str], None]) -> Path | None:
 def _typical_work(java_options: str) -> SparkSession:
     """What most pipelines do, so that the classes for it are known: append, upsert in both ways, settle, read."""
     import frazil
-    from frazil.engine.session import spark_session
     from frazil.model.settings import SparkSettings
+    from frazil.spark.session import spark_session
 
     conf = {"spark.driver.extraJavaOptions": java_options, "spark.sql.shuffle.partitions": "1"}
     spark = spark_session(SparkSettings(master="local[2]", app_name="frazil-setup", conf=conf))

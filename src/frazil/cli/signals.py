@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from frazil.engine.java_process import end_java_now
+from frazil.spark.java_process import end_java_now
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

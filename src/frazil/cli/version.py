@@ -45,15 +45,15 @@ def package_version(name: str) -> str | None:
 
 def iceberg_version() -> str | None:
     """The version of the Iceberg runtime that the lock pins."""
-    from frazil.engine.jars import component_jars
+    from frazil.spark.jars import component_jars
 
     return next((jar.revision for jar in component_jars(["core"]) if jar.module.startswith("iceberg-spark-runtime")), None)
 
 
 def java_version() -> str | None:
     """The Java that Spark would be given, and where it is."""
-    from frazil.engine.java import java_home
     from frazil.errors import EnvironmentFault
+    from frazil.spark.java import java_home
 
     try:
         home = java_home()

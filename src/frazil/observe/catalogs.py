@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from frazil.engine.catalogs import catalog_settings, jdbc_uri
 from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogSpec, CatalogType
 from frazil.model.sink import SinkSpec
 from frazil.observe.faults import translated
+from frazil.spark.catalogs import catalog_settings, jdbc_uri
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from frazil.engine.catalogs import warehouse_uri
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.catalog import CatalogType
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import open_catalog, pyiceberg_properties, sqlite_path
 from frazil.observe.faults import storage_failed, translated
 from frazil.observe.lake import local_path, open_table
+from frazil.spark.catalogs import warehouse_uri
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from frazil.engine.catalogs import warehouse_uri
 from frazil.model.catalog import CatalogType
 from frazil.model.column_ids import COLUMNS_PREFIX
 from frazil.model.commit import STATE_PREFIX, SinkState
@@ -18,6 +17,7 @@ from frazil.model.secrets import masked
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import open_catalog, pyiceberg_properties
 from frazil.observe.faults import translated
+from frazil.spark.catalogs import warehouse_uri
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

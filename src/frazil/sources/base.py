@@ -18,17 +18,6 @@ from frazil.model.types import StructType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-AWAY = "source-unreachable"
-"""The code of a source that does not answer: the same call may succeed later."""
-INTERRUPTED = "snapshot-interrupted"
-"""The code of a slice that can be read no more, though nothing of it was committed: another one must be planned."""
-_ALSO_AWAY = ("registry-unreachable", INTERRUPTED)
-
-
-def is_away(error: FrazilError) -> bool:
-    """Whether a source, or what it needs to read its records, does not answer: the next slice is planned anew, after a while."""
-    return error.code == AWAY or error.code in _ALSO_AWAY
-
 
 @dataclass(frozen=True)
 class Slice:
@@ -114,7 +103,7 @@ class Source(Protocol):
         """
 
     def check(self) -> None:
-        """Raises a FrazilError when the source is not there; a Retryable with the code :data:`AWAY` when it may be back."""
+        """Raises a FrazilError when the source is not there; a SourceAway when it may be back."""
 
     def close(self) -> None:
         """Lets go of whatever the source holds open."""

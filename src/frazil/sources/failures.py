@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from frazil.errors import ConfigError, FrazilError, Retryable
+from frazil.errors import ConfigError, FrazilError, SourceAway
 from frazil.model.secrets import scrub
 
 _CAUSE = re.compile(r"^\s*(?:: |Caused by: )(?P<type>[\w.$]+(?:Exception|Error)\w*): (?P<text>.+)$", re.MULTILINE)
@@ -62,4 +62,4 @@ def _unreachable(what: str, error: Exception) -> FrazilError:
         return ConfigError("source-driver-missing", message, fix=fix)
     if any(sign in text for sign in ("AccessDenied", "Permission denied", "Forbidden", "Unauthorized", "status code: 403")):
         return ConfigError("source-not-readable", message, fix="Check the credentials and permissions.")
-    return Retryable("source-unreachable", message, fix="Check its address, that the service runs, and the credentials.")
+    return SourceAway("source-unreachable", message, fix="Check its address, that the service runs, and the credentials.")

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DatetimeType, StringType, StructField, StructType
 
-from frazil.engine.coerce import within_years
-from frazil.engine.schema import error_of, require_data
-from frazil.engine.types import iceberg_schema, spark_type
+from frazil.columns.coerce import within_years
+from frazil.columns.schema import error_of, require_data
+from frazil.columns.types import iceberg_schema, spark_type
 from frazil.errors import ConfigError
 from frazil.model.hidden import AT, ERROR, HIDDEN, RAW
 from frazil.model.source import FilesSource, SourceFormat

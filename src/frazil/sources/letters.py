@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from frazil.engine.schema import data_columns, error_of, from_json_text, quoted
+from frazil.columns.schema import data_columns, error_of, from_json_text, quoted
 from frazil.errors import ConfigError
 from frazil.model.hidden import AT, ERROR, HIDDEN, KEY, RAW
 from frazil.sources.base import Source

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from frazil.engine.common_type import common_type
+from frazil.columns.common_type import common_type
 from frazil.errors import DataError
 
 

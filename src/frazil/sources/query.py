@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from frazil.engine.schema import require_data
+from frazil.columns.schema import require_data
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import QuerySource

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.engine.schema import require_data
+from frazil.columns.schema import require_data
 from frazil.errors import ConfigError, FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import TableSource

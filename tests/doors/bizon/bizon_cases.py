@@ -14,11 +14,11 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from frazil.doors.bizon import load_text
-from frazil.engine.catalogs import catalog_settings
-from frazil.engine.runner import run_project
-from frazil.engine.session import session_for
 from frazil.model.events import Event
 from frazil.model.pipeline import ProjectSpec
+from frazil.run.runner import run_project
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import session_for
 from services.kafka import Kafka, Message
 
 ROOT = Path(__file__).parents[3]

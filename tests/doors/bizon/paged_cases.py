@@ -13,10 +13,10 @@ from bizon_cases import DESTINATION, run
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.doors.bizon import load_text
-from frazil.engine.catalogs import catalog_settings
-from frazil.engine.session import session_for
 from frazil.model.events import Event
 from frazil.model.pipeline import ProjectSpec
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import session_for
 
 # Serves the pages of `pages.json` beside it, and writes down each call in `calls.jsonl`.
 SOURCE = """\

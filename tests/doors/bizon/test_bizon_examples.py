@@ -13,11 +13,11 @@ from bizon_cases import EXAMPLES, Lake, run
 from pyspark.sql import DataFrame
 
 from frazil.doors.bizon import load_text
-from frazil.engine.catalogs import catalog_settings
-from frazil.engine.session import session_for
 from frazil.errors import Retryable
 from frazil.model.events import CommitFailed, Committed, Published
 from frazil.model.pipeline import PipelineSpec
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import session_for
 from services.bigquery import BigQuery
 from services.faults import refused
 from services.faulty_rest import FaultyRest

@@ -12,10 +12,10 @@ from paged_cases import COLUMNS, Shelf, books
 from pyspark.sql import SparkSession
 
 from frazil.doors.bizon import load_text
-from frazil.engine.replay import replay
 from frazil.errors import ConfigError, ConfigErrors, DataError, Retryable
 from frazil.model.events import Committed, SourceFailed
 from frazil.model.settings import Settings
+from frazil.run.replay import replay
 
 INCREMENTAL = "sync_mode: incremental\ncursor_field: updated_at"
 

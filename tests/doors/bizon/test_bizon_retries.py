@@ -14,11 +14,11 @@ from bizon_cases import Lake, run
 from pyiceberg.catalog.sql import SqlCatalog
 
 from frazil.doors.bizon import load_text
-from frazil.engine.runner import run_project
-from frazil.engine.stager import Stager
 from frazil.errors import FrazilError, Retryable
 from frazil.model.events import CommitFailed, Committed, Event
 from frazil.model.pipeline import ProjectSpec
+from frazil.run.runner import run_project
+from frazil.write.stager import Stager
 from services.faults import refused
 from services.faulty_rest import FaultyRest
 from services.kafka import Kafka

@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType, 
 
 import frazil
 from frazil.bytewax import IcebergSink, IcebergSinkConfig
-from frazil.engine.catalogs import catalog_settings
+from frazil.spark.catalogs import catalog_settings
 
 SCHEMA = Schema(
     NestedField(10, "id", LongType(), required=True),

@@ -11,7 +11,7 @@ from noting_catalog import FETCHED, TOKENS, NotingCatalog, noting_catalog
 from pyspark.sql import SparkSession
 
 from frazil.dlt import IcebergRestClient, IcebergRestConfiguration, iceberg_rest
-from frazil.engine.catalogs import catalog_settings
+from frazil.spark.catalogs import catalog_settings
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 import frazil.dlt
-from frazil.engine.catalogs import catalog_settings
+from frazil.spark.catalogs import catalog_settings
 from services.rest_catalog import RestCatalog
 
 ROOT = Path(__file__).parents[3]

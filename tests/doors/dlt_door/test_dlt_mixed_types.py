@@ -15,11 +15,11 @@ import pytest
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import DltLake, loaded
 
-from frazil.engine.load_rows import _types_of, _wider_types
 from frazil.errors import DataError
 from frazil.model.catalog import CatalogSpec, CatalogType
 from frazil.model.load import TableLoad
 from frazil.model.sink import SinkSpec
+from frazil.run.load_rows import _types_of, _wider_types
 
 BIG = 2**40
 

@@ -30,7 +30,7 @@ from frazil.dlt import (
 from frazil.doors.dlt import hints
 from frazil.doors.dlt.adapter import PartitionTransform
 from frazil.doors.dlt.configuration import IcebergRestConfiguration
-from frazil.engine.catalogs import catalog_settings
+from frazil.spark.catalogs import catalog_settings
 
 ROWS = [
     {"id": n, "name": f"name{n}", "at": dt.datetime(2026, 11, 1 + n, tzinfo=dt.UTC), "day": dt.date(2026, 11, 1)}

@@ -13,11 +13,11 @@ from frazil.doors.sql.expressions import without_windows
 from frazil.doors.sql.functions import BUILT_IN
 from frazil.doors.sql.sinks import pipeline
 from frazil.doors.sql.statements import CreateSink
-from frazil.engine.shape import sink_rows
-from frazil.engine.write.combine import combined
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.source import KafkaSource
 from frazil.sources.decode import decoder
+from frazil.write.modes.combine import combined
+from frazil.write.shape import sink_rows
 from sources.decode.records import records
 
 SCRIPT = f"""{LAKE}

@@ -18,10 +18,10 @@ from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.sinks import trace_of
 from frazil.doors.sql.statements import CreateSink, Kind, Query
-from frazil.engine.catalogs import CatalogSettings
-from frazil.engine.query import Rows
 from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.run.query import Rows
+from frazil.spark.catalogs import CatalogSettings
 
 SCRIPT = f"""{LAKE.replace("'w'", "'s3://w'")}
 CREATE SECRET pass AS 'hunter2hunter2';
@@ -246,8 +246,8 @@ def test_a_change_that_could_not_be_read_at_once_is_followed(tmp_path: Path, mon
     kept = Session.project
     monkeypatch.setattr(Session, "project", project)
     monkeypatch.setattr(sys.modules["frazil.doors.sql.run"], "WATCH_SECONDS", 0.01)
-    monkeypatch.setattr("frazil.engine.runner.start_spark", lambda *_: None)
-    monkeypatch.setattr("frazil.engine.runner.run_pipeline", running)
+    monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: None)
+    monkeypatch.setattr("frazil.run.runner.run_pipeline", running)
     late = threading.Timer(30, stop.set)  # a change that is lost would never start anything
     late.start()
     run_sinks(here, stop=stop, say=say)
@@ -264,8 +264,8 @@ def test_each_of_several_failures_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     def running(pipeline: PipelineSpec, *_: object, **__: object) -> None:
         raise KeyError("c is broken") if pipeline.name == "c" else DataError("wrong", f"{pipeline.name} is wrong.")
 
-    monkeypatch.setattr("frazil.engine.runner.start_spark", lambda *_: None)
-    monkeypatch.setattr("frazil.engine.runner.run_pipeline", running)
+    monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: None)
+    monkeypatch.setattr("frazil.run.runner.run_pipeline", running)
     with pytest.raises(DataError) as caught:
         run_sinks(here, once=True)
     told = {caught.value.message, *(error.message for error in caught.value.beside)}
@@ -367,7 +367,7 @@ def test_a_run_refuses_sums_that_would_be_mixed(tmp_path: Path, monkeypatch: pyt
     (late,) = parse(sink_of("late", "counts"))
     assert isinstance(late, CreateSink)
     here.definitions.apply([Change(added=late)])
-    monkeypatch.setattr("frazil.engine.runner.start_spark", lambda *_: pytest.fail("nothing is to start"))
+    monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: pytest.fail("nothing is to start"))
     with pytest.raises(ConfigError, match=r"sink late: n\.t holds sums of another view, that of the sink 'one'"):
         run_sinks(here, once=True)
 
@@ -510,7 +510,7 @@ def read_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
         asked[:] = catalogs
         return Rows(("text",), ((text,),))
 
-    monkeypatch.setattr("frazil.engine.query.ask", ask)
+    monkeypatch.setattr("frazil.run.query.ask", ask)
 
     def read(query: str) -> str | None:
         run(session(tmp_path), query)

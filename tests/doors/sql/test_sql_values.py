@@ -12,9 +12,9 @@ from sql_cases import BESIDE, LAKE, blocks, refused, run, session
 from frazil.doors.sql import parse
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.statements import Query
-from frazil.engine.catalogs import catalog_settings
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource
+from frazil.spark.catalogs import catalog_settings
 
 KAFKA = "CREATE CONNECTION kafka TO KAFKA (BROKERS ('a:9092', 'b:9092'));"
 REGISTRY = (

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from frazil.doors.python.sink import Sink
-from frazil.engine.held import Held
-from frazil.engine.iceberg import IcebergPort
-from frazil.engine.writer import SinkWriter
+from frazil.iceberg import IcebergPort
+from frazil.write.claim import Held
+from frazil.write.writer import SinkWriter
 
 
 def kill_all() -> None:

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from frazil.engine.runner import run_project
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
+from frazil.run.runner import run_project
 
 TABLES, PARTITIONS = 20, 4
 COLUMNS = {"id": "long", "kind": "string", "n": "int", "text": "string"}

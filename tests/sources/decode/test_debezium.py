@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.engine.write.rows import with_operations
 from frazil.model.hidden import OP
 from frazil.model.sink import SinkSpec
+from frazil.write.modes.rows import with_operations
 from services.registry import SchemaRegistry
 from sources.decode.records import decoded, decoder_of, records
 from sources.decode.test_avro_format import framed

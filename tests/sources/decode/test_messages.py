@@ -11,12 +11,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import SparkSession
 
-from frazil.engine.shape import source_rows
 from frazil.errors import ConfigError
 from frazil.model.format import JsonFormat, MessageOptions
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 from frazil.sources.decode import decoder
+from frazil.write.shape import source_rows
 from sources.decode.records import WHEN, Decoded, decoded, decoder_of, records
 
 BROKEN = b"\xff\xfe"

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, DecimalType, StringType, StructField, StructType
 
-from frazil.engine import json_rows as bridge
 from frazil.sources.decode import objects
 from frazil.sources.decode.objects import ObjectReader, Reading, plain_rows
+from frazil.spark import json_rows as bridge
 from sources.decode.made_up import Author, one_by_one
 from sources.decode.records import decoded
 

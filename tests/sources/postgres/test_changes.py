@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.errors import Halted, Retryable
+from frazil.errors import Halted, Retryable, SourceAway
 from frazil.sources.postgres import source as source_module
 from frazil.sources.postgres.database import Database as DatabaseOfSource
 from services.processes import wait_until
@@ -247,7 +247,7 @@ def test_what_was_sent_before_a_failure_is_read_again(database: Database, watch:
     database.run("create table t (id int primary key)")
     reader = watch("t")
     reader.changes()
-    describe, failures = DatabaseOfSource.describe, [Retryable("source-unreachable", "There are too many connections.")]
+    describe, failures = DatabaseOfSource.describe, [SourceAway("source-unreachable", "There are too many connections.")]
 
     def fails_once(*arguments: Any) -> Any:
         if failures:

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
-from frazil.engine.iceberg.jvm import active
-from frazil.engine.plan import plan_pipeline
 from frazil.errors import DataError, Halted
+from frazil.iceberg.jvm import active
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.plan import PipelinePlan
+from frazil.run.plan import plan_pipeline
 from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
-from frazil.engine.verify import verify
 from frazil.model.pipeline import PipelineSpec
+from frazil.run.verify import verify
 from sources.postgres.databases import Database
 from sources.postgres.test_pipeline import described
 

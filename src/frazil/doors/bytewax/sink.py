@@ -34,8 +34,8 @@ from frazil.model.types import StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from frazil.engine.part import Part
-    from frazil.engine.writer import SinkWriter
+    from frazil.write.part import Part
+    from frazil.write.writer import SinkWriter
 
 log = logging.getLogger("frazil.bytewax")
 
@@ -114,7 +114,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             if deciding in runs.decided or family.resumed:
                 return
             orphans = []
-            for other, state in sorted(writer.held.states(f"{sink_id}/part-").items()):
+            for other, state in sorted(writer.claimed.states(f"{sink_id}/part-").items()):
                 number, mark = re.fullmatch(r"part-(\d+)", other.removeprefix(f"{sink_id}/")), _mark(state)
                 if number is None or mark is None:
                     continue
@@ -141,12 +141,12 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             log.info("%s: another process settles what becomes of its rows", writer.sink_id)
 
     def _begin(self, writer: SinkWriter, state: State | None, family: Family) -> Beginning:
-        from frazil.engine.amend import take_back
+        from frazil.write.take_back import take_back
 
         table = self.config.spec.full_name
         with _named(table, writer.sink_id):
             begins = beginning(_mark(writer.state), state, self.config.on_fresh_start, family, uuid.uuid4().hex[:8])
-        if taken := take_back(writer.held, begins.kept, then=begins.mark.position):
+        if taken := take_back(writer.claimed, begins.kept, then=begins.mark.position):
             part = _part_name(writer.sink_id)
             log.warning("%s, %s: %d flushes were taken back, which Bytewax sends again", table, part, taken)
         elif begins.announced:
@@ -173,7 +173,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             return self._session, self._maker
 
     def _writer(self, session: SparkSession, sink_id: str) -> SinkWriter:
-        from frazil.engine.writer import SinkWriter
+        from frazil.write.writer import SinkWriter
 
         return SinkWriter(
             session, self.config.spec, sink_id, name=sink_id, retry=self.config.settings.retry, listen=self._tell
@@ -315,7 +315,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
             self._mark = mark
 
     def _commit(self) -> None:
-        from frazil.engine.arrow import frame_of
+        from frazil.run.arrow import frame_of
 
         frame = frame_of(self._writer.session, self._maker.table(self._tried), self._maker.columns)
         with own_cures():
@@ -344,7 +344,7 @@ def _mark(state: SinkState | None) -> Mark | None:
 
 
 def _part(writer: SinkWriter, after: Mark, rows: int = 0) -> Part:
-    from frazil.engine.part import Part
+    from frazil.write.part import Part
 
     return Part(SOURCE, writer.state.end if writer.state is not None else None, after.position, rows)
 
@@ -369,8 +369,8 @@ def _named(table: str, sink_id: str) -> Iterator[None]:
 
 
 def _session(config: IcebergSinkConfig) -> SparkSession:
-    from frazil.engine.catalogs import catalog_settings
-    from frazil.engine.session import export_environment, session_for, spark_session, with_settings
+    from frazil.spark.catalogs import catalog_settings
+    from frazil.spark.session import export_environment, session_for, spark_session, with_settings
 
     catalog, asked = catalog_settings(config.spec), config.settings.spark
     export_environment([catalog])

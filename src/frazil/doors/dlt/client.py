@@ -46,10 +46,10 @@ from frazil.doors.dlt.quick_look import QuickLook, quick_look
 from frazil.doors.dlt.reading import SparkSqlClient, answer, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
 from frazil.doors.dlt.stored import columns_of
-from frazil.engine.loads import Loader, is_starting, load_lake
 from frazil.model.events import CommitFailed, Event
 from frazil.model.load import DeleteMark, Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
+from frazil.run.loads import Loader, is_starting, load_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

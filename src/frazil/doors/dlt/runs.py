@@ -45,7 +45,7 @@ class RunListener:
 
 
 def _start_spark(destination: Any, pipeline_name: str) -> None:
-    from frazil.engine import loads
+    from frazil.run import loads
 
     try:
         with inject_section(ConfigSectionContext(pipeline_name=pipeline_name)):

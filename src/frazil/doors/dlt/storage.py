@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from frazil.engine.catalogs import warehouse_uri
+from frazil.spark.catalogs import warehouse_uri
 
 # Stands in a location for the name of a table; nobody has it in a name.
 ANY_TABLE = "\ue000"

@@ -31,9 +31,9 @@ _MODES = {"Append": None, "Overwrite": CommitMode.OVERWRITE.value}
 @located_at_caller
 def session(settings: Settings | Mapping[str, Any] | None = None, components: Sequence[str] = ("core",)) -> SparkSession:
     """A SparkSession with everything that frazil needs in it: the one that runs, when it has what the settings ask for."""
-    from frazil.engine.data_source import is_known
-    from frazil.engine.jars import component_jars
-    from frazil.engine.session import spark_session, with_scratch, with_settings
+    from frazil.spark.data_source import is_known
+    from frazil.spark.jars import component_jars
+    from frazil.spark.session import spark_session, with_scratch, with_settings
 
     if isinstance(components, str):
         raise ConfigError(
@@ -54,7 +54,7 @@ def session(settings: Settings | Mapping[str, Any] | None = None, components: Se
 @located_at_caller
 def register(spark: SparkSession) -> None:
     """Lets `format("frazil")` work in a Spark session. One that `frazil.session()` gives knows it already."""
-    from frazil.engine.data_source import register as register_in
+    from frazil.spark.data_source import register as register_in
 
     register_in(spark, _write, _open)
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from frazil.engine.route import RoutedWriter
-    from frazil.engine.stream import BatchSink
-    from frazil.engine.writer import SinkWriter
+    from frazil.run.single_write import BatchSink
+    from frazil.write.many_tables import RoutedWriter
+    from frazil.write.writer import SinkWriter
 
 log = logging.getLogger("frazil.python")
 
@@ -55,7 +55,7 @@ class Sink:
     @located_at_caller
     def __post_init__(self) -> None:
         if self.frame is not None:
-            from frazil.engine.stream import is_data_frame
+            from frazil.run.single_write import is_data_frame
 
             if not is_data_frame(self.frame):
                 raise ConfigError(
@@ -148,8 +148,8 @@ class Sink:
     @located_at_caller
     def write(self, batch: str | None = None) -> Committed:
         """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
-        from frazil.engine.running_java import java_watched
-        from frazil.engine.stream import write_once
+        from frazil.run.single_write import write_once
+        from frazil.spark.running_java import java_watched
 
         if batch is not None and (not isinstance(batch, str) or not batch):
             raise ConfigError(CODE, f"batch: {batch!r} is not a name.", fix='Write for example write(batch="2026-11-15").')
@@ -239,7 +239,7 @@ class Sink:
 
     @property
     def _batch_sink(self) -> BatchSink:
-        from frazil.engine.stream import BatchSink
+        from frazil.run.single_write import BatchSink
 
         if self._cell is None:
             object.__setattr__(self, "_cell", _Cell(BatchSink(self._stream_writer)))
@@ -250,11 +250,11 @@ class Sink:
 
     def _writer(self, frame: DataFrame, kind: str) -> SinkWriter | RoutedWriter:
         """A writer whose id, where none was given, says what kind of writes it makes: both may go into one table."""
-        from frazil.engine.catalogs import catalog_settings
-        from frazil.engine.route import RoutedWriter
-        from frazil.engine.schema import require_data
-        from frazil.engine.session import require_iceberg, session_for
-        from frazil.engine.writer import SinkWriter
+        from frazil.columns.schema import require_data
+        from frazil.spark.catalogs import catalog_settings
+        from frazil.spark.session import require_iceberg, session_for
+        from frazil.write.many_tables import RoutedWriter
+        from frazil.write.writer import SinkWriter
 
         spec = self.spec
         require_data(frame.columns, "The data frame")
@@ -274,7 +274,7 @@ class Sink:
             raise ConfigError(CODE, f"{said}.", fix=_TABLE_EXAMPLE)
 
     def _require_frame(self, *, streaming: bool) -> DataFrame:
-        from frazil.engine.running_java import java_watched
+        from frazil.spark.running_java import java_watched
 
         if self.frame is None:
             raise ConfigError("no-data-frame", "There is no data frame to write.", fix="Begin with frazil.sink(df).")

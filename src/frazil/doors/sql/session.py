@@ -131,7 +131,7 @@ class Session:
 
     @_answer.register
     def _explain(self, statement: ExplainSink) -> Answer:
-        from frazil.engine.plan import plan_pipeline
+        from frazil.run.plan import plan_pipeline
 
         world = self.world
         found = world.find(statement, statement.name, Kind.SINK)
@@ -147,8 +147,8 @@ class Session:
 
     @_answer.register
     def _query(self, statement: Query) -> Answer:
-        from frazil.engine.catalogs import catalog_settings
-        from frazil.engine.query import QueryRefused, ask
+        from frazil.run.query import QueryRefused, ask
+        from frazil.spark.catalogs import catalog_settings
 
         text = with_tables(self.world, statement)
         catalogs = [catalog_settings(there.sink) for there in text.lakes]

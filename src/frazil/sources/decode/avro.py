@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
-from frazil.engine.avro import from_avro
 from frazil.errors import ConfigError
 from frazil.model.format import AvroFormat
 from frazil.model.hidden import HIDDEN
@@ -40,6 +39,7 @@ from frazil.sources.decode.debezium import changes
 from frazil.sources.decode.parts import column, expected_schema, fault, fault_of, field, first_fault, name_trouble
 from frazil.sources.decode.registry import Registry, SchemaBroken
 from frazil.sources.failures import is_sparks, one_line
+from frazil.spark.avro import from_avro
 
 _ID = f"{HIDDEN}schema_id"
 _END = bytes.fromhex("f7a21c5e90d34b68817fe20ac65b39d4")

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from frazil.engine.common_type import common_decimal, common_type
+from frazil.columns.common_type import common_decimal, common_type
 from frazil.sources.decode.parts import column, fault, field, fields_of, first_fault, name_trouble, packed
 
 _EXACT = 2**53

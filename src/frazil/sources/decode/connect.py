@@ -28,8 +28,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from frazil.engine.avro import from_avro
 from frazil.sources.decode.parts import field
+from frazil.spark.avro import from_avro
 
 Made = Callable[[Column], Column]
 

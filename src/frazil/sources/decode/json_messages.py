@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from frazil.engine.types import iceberg_schema, spark_type
+from frazil.columns.types import iceberg_schema, spark_type
 from frazil.model.format import Inference, JsonFormat
 from frazil.model.hidden import HIDDEN
 from frazil.model.types import Decimal, ListType, Type

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StringType, StructField, StructType
 
-from frazil.engine.coerce import JSON_OPTIONS, Casting, converted
-from frazil.engine.types import iceberg_schema
+from frazil.columns.coerce import JSON_OPTIONS, Casting, converted
+from frazil.columns.types import iceberg_schema
 from frazil.errors import ConfigError
 from frazil.model.coercion import CoercionOptions
 from frazil.model.format import BytesFormat, MessageOptions, Metadata, RawFormat, StringFormat

@@ -30,10 +30,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from frazil.engine.json_rows import json_rows
 from frazil.model.hidden import HIDDEN
 from frazil.sources.decode.infer import Path, parse_found
 from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field, first_fault, utf8
+from frazil.spark.json_rows import json_rows
 
 _PLAIN, _REST = (f"{HIDDEN}{name}" for name in ("plain", "rest"))
 _TEXT, _READ, _DOCUMENT, _FOUND, _DEEP = (f"{HIDDEN}{name}" for name in ("text", "read", "document", "found", "deep"))

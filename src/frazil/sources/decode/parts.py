@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from frazil.engine.schema import quoted, require_data
-from frazil.engine.types import is_writable, spark_type
+from frazil.columns.schema import quoted, require_data
+from frazil.columns.types import is_writable, spark_type
 from frazil.model.hidden import ERROR_TYPE, HIDDEN
 from frazil.model.types import StructType as TableStruct
 

@@ -12,7 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import HTTPSHandler, Request, build_opener
 
-from frazil.errors import ConfigError, FrazilError, Retryable
+from frazil.errors import ConfigError, FrazilError, SourceAway
 from frazil.model.format import RegistrySpec
 from frazil.model.secrets import mask_uri, scrub
 
@@ -160,10 +160,10 @@ class Registry:
             return ConfigError("registry-tls", words, fix="Give the certificate that it asks for: cert_path and key_path.")
         if isinstance(cause, TimeoutError):
             words = f"{where} did not answer within {self._timeout:g} s."
-            return Retryable(
+            return SourceAway(
                 "registry-unreachable", words, fix="Check that it runs, or set timeout_secs. The batch is tried again."
             )
-        return Retryable(
+        return SourceAway(
             "registry-unreachable",
             f"{where} does not answer as it should: {scrub(str(cause))}",
             fix=f"Check its address, http or https, and that it runs{_own_certificate(cause)}. The batch is tried again.",
@@ -174,7 +174,7 @@ class Registry:
         if status in (401, 403):
             words = f"{where} refuses the credentials (status {status})."
             return ConfigError("registry-refused", words, fix="Check user and password, or the token.")
-        return Retryable("registry-unreachable", f"{where} answered with status {status}.", fix="The batch is tried again.")
+        return SourceAway("registry-unreachable", f"{where} answered with status {status}.", fix="The batch is tried again.")
 
 
 def _credentials(spec: RegistrySpec) -> dict[str, str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from frazil.engine.kafka import TopicInfo
 from frazil.errors import ConfigError, Halted
 from frazil.sources.kafka.offsets import Offsets, Partition, Place
+from frazil.spark.kafka import TopicInfo
 
 NAMED = 3
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from frazil.errors import FrazilError, Retryable
+from frazil.errors import FrazilError, Retryable, SourceAway
 from frazil.model.pipeline import LetterTopic
-from frazil.sources.base import AWAY
 from frazil.sources.failures import is_sparks, one_line, whole_text
 from frazil.sources.kafka.failures import explain_kafka
 from frazil.sources.kafka.frame import ordered_by_time, with_coordinates
@@ -76,4 +75,6 @@ def _not_sent(spec: LetterTopic, error: Exception) -> FrazilError:
             fix="Raise max.message.bytes of the topic and kafka.max.request.size of the source, or leave dead_letter_topic out.",
         )
     known = explain_kafka(error, servers)
-    return known or Retryable(AWAY, f"Dead letters could not be sent to the topic {spec.topic} at {servers}: {one_line(error)}")
+    return known or SourceAway(
+        "source-unreachable", f"Dead letters could not be sent to the topic {spec.topic} at {servers}: {one_line(error)}"
+    )

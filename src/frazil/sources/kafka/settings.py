@@ -9,7 +9,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from frazil.errors import ConfigError, Retryable
+from frazil.errors import ConfigError, Retryable, SourceAway
 from frazil.model.secrets import remember
 from frazil.model.source import KafkaCluster, KafkaSecurity, KafkaTls
 
@@ -142,7 +142,7 @@ def tls_failed(servers: str, reason: str) -> ConfigError:
 
 def unreachable(servers: str, reason: str) -> Retryable:
     """The error for a cluster that does not answer."""
-    return Retryable(
+    return SourceAway(
         "source-unreachable",
         f"Kafka at {servers} did not answer: {reason}",
         fix="Check bootstrap_servers, that the cluster runs, and that this port expects what `tls` and `security` say.",

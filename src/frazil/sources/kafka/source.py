@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.engine.kafka import KafkaClient
 from frazil.errors import FrazilError, Halted, Retryable
 from frazil.model.commit import Position
 from frazil.model.discovery import OfferedTopic
@@ -26,6 +25,7 @@ from frazil.sources.kafka.frame import raw_frame
 from frazil.sources.kafka.offsets import Place, Range, advanced, backlog, ranges
 from frazil.sources.kafka.settings import client_settings, unreachable
 from frazil.sources.kafka.topics import has_patterns, matches, named_topics
+from frazil.spark.kafka import KafkaClient
 
 # How long nothing but the ends of the known partitions is asked for while nothing comes. What is new is then found later, and
 # nothing is lost by that: it is read from its first message.

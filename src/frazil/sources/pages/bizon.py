@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from frazil.errors import ConfigError, Retryable
+from frazil.errors import ConfigError, SourceAway
 from frazil.model.source import PagesSource
-from frazil.sources.base import AWAY
 from frazil.sources.pages.classes import classes_in, classes_of
 from frazil.sources.pages.failures import asking
 from frazil.sources.pages.pager import Page, Record, Since
@@ -73,8 +72,10 @@ class BizonPager:
             fine, why = self._source.check_connection()
         if not fine:
             reason = f": {why}" if why else "."
-            raise Retryable(
-                AWAY, f"{self._name}, says that it cannot be reached{reason}", fix="Check its settings and the network."
+            raise SourceAway(
+                "source-unreachable",
+                f"{self._name}, says that it cannot be reached{reason}",
+                fix="Check its settings and the network.",
             )
 
     def close(self) -> None:

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
-from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation
+from frazil.errors import ConfigError, FrazilError, SourceAway, SourceLocation
 from frazil.model.secrets import scrub
-from frazil.sources.base import AWAY
 
 TOO_MANY = 429
 DENIED = (401, 403)
@@ -37,7 +36,9 @@ def told(error: Exception, what: str, file: str | None = None) -> FrazilError:
     if status in DENIED:
         return ConfigError("source-not-readable", message, fix="Check `authentication` of the source.", location=location)
     if _may_pass(error, status):
-        return Retryable(AWAY, message, fix="Check its address, that the service runs, and the network.", location=location)
+        return SourceAway(
+            "source-unreachable", message, fix="Check its address, that the service runs, and the network.", location=location
+        )
     fix = "Correct the source. With --debug the whole trace is shown." if location else "With --debug the whole trace is shown."
     return ConfigError("source-failed", message, fix=fix, location=location)
 

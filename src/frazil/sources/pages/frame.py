@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from frazil.engine.schema import error_of
+from frazil.columns.schema import error_of
 from frazil.model.hidden import AT, ERROR, KEY, ORDER, ORIGIN, RAW, TIME
 from frazil.model.source import PagesSource
 from frazil.sources.pages.spool import SPARK_COLUMNS

@@ -10,10 +10,9 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg
 
-from frazil.errors import ConfigError, FrazilError, Retryable
+from frazil.errors import ConfigError, FrazilError, SourceAway
 from frazil.model.secrets import scrub
 from frazil.model.source import PostgresCdcSource
-from frazil.sources.base import AWAY
 
 CONNECT_SECONDS = 15
 
@@ -94,7 +93,9 @@ def _refused(login: Login, error: psycopg.OperationalError) -> FrazilError:
         return ConfigError(
             "database-tls", f"The connection to PostgreSQL at {login} cannot be encrypted as asked: {text}", fix="See sslmode."
         )
-    return Retryable(AWAY, f"PostgreSQL at {login} cannot be reached: {text}", fix="Is it running? Are host and port right?")
+    return SourceAway(
+        "source-unreachable", f"PostgreSQL at {login} cannot be reached: {text}", fix="Is it running? Are host and port right?"
+    )
 
 
 def one_line(error: BaseException) -> str:
@@ -122,5 +123,5 @@ def explained(error: psycopg.Error, what: str) -> FrazilError:
             "database-limits", f"{what}: {text}", fix="Raise max_replication_slots and max_wal_senders, or drop an unused slot."
         )
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return Retryable(AWAY, f"{what}: the connection to PostgreSQL is gone: {text}")
+        return SourceAway("source-unreachable", f"{what}: the connection to PostgreSQL is gone: {text}")
     return ConfigError("database-refuses", f"{what}: PostgreSQL refuses: {text}")

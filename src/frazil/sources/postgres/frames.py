@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from frazil.engine.schema import require_data
+from frazil.columns.schema import require_data
 from frazil.model.hidden import (
     AT,
     CHANGES_MARK,

@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.errors import ConfigError, FrazilError, Halted, Retryable
+from frazil.errors import ConfigError, FrazilError, Halted, Retryable, SourceAway
 from frazil.model.commit import Position
 from frazil.model.secrets import scrub
 from frazil.model.source import CdcStream, PostgresCdcSource
-from frazil.sources.base import INTERRUPTED, Lag, Notice, Slice
+from frazil.sources.base import Lag, Notice, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
 from frazil.sources.postgres.catalog import Published
@@ -432,7 +432,7 @@ class PostgresCdc:
         message = f"The snapshot could not be read to its end: {words}"
         if causes and causes[-1]["type"] == "InsufficientPrivilege":
             return ConfigError("database-rights", message, fix="Let the user read all rows of the table.")
-        return Retryable(INTERRUPTED, message, fix="Nothing of it was committed. It is begun anew.")
+        return SourceAway("snapshot-interrupted", message, fix="Nothing of it was committed. It is begun anew.")
 
     def _close_reader(self) -> None:
         if self._reader is not None:

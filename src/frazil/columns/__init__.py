@@ -1,0 +1,1 @@
+"""Which type a column has, and how a value gets there."""

@@ -1,1 +1,0 @@
-"""The engine: the only package that imports pyspark."""

@@ -1,0 +1,63 @@
+"""Iceberg's Java library driven from Python: the only package that touches py4j.
+
+Tables are loaded and made through the catalog that a Spark session knows (``lake``); executors write files with Iceberg's own
+writers without committing them (*staging*, ``table``); what a commit changes is a value (``changes``); and snapshots are built
+and swapped in one compare-and-swap each (``port``), without the retry of Iceberg's own commits, which rolls back or deletes
+what it cannot know the outcome of.
+"""
+
+from frazil.iceberg.changes import (
+    Append,
+    Base,
+    Change,
+    Delta,
+    Fits,
+    Operation,
+    Removal,
+    Replace,
+    Restage,
+    RowChanges,
+    StagedFiles,
+    done_again,
+    replaced_unseen,
+)
+from frazil.iceberg.dead import DeletedKeys, Digest, Found, scopes_of
+from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
+from frazil.iceberg.jvm import active, fault_of
+from frazil.iceberg.lake import Lake
+from frazil.iceberg.port import IcebergPort
+from frazil.iceberg.scratch import Scratch
+from frazil.iceberg.table import TAKEN_BACK_TO, Added, IcebergTable
+
+__all__ = [
+    "TAKEN_BACK_TO",
+    "Added",
+    "Append",
+    "Base",
+    "Change",
+    "DeletedKeys",
+    "Deletes",
+    "Delta",
+    "Digest",
+    "FileFacts",
+    "Fits",
+    "Found",
+    "IcebergPort",
+    "IcebergTable",
+    "Lake",
+    "LiveFile",
+    "Operation",
+    "Removal",
+    "Replace",
+    "Restage",
+    "Rewrite",
+    "RowChanges",
+    "Scratch",
+    "StagedFiles",
+    "active",
+    "bitmap_of",
+    "done_again",
+    "fault_of",
+    "replaced_unseen",
+    "scopes_of",
+]

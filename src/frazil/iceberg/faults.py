@@ -1,0 +1,262 @@
+"""Errors of the JVM in words for people. The one place where foreign exceptions become frazil's."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
+from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
+from frazil.model.secrets import scrub
+
+ICEBERG = "org.apache.iceberg.exceptions."
+
+# What a REST catalog says, as a malformed request, when the branch is where it was but another commit took the sequence number:
+# one on another branch, or one that was rolled back since.
+OUTRUN = "older than last sequence number"
+UNREACHABLE = "catalog-unreachable"
+
+_CLOCK = "clock-differs"
+_CLOCK_FIX = "Set the clocks of all machines that write to the table, for example by NTP. Commits succeed again after that time."
+# Iceberg adds nothing to a table whose last change is more than a minute after the clock of the writer.
+_TOLERATED_MS = 60_000
+# What Iceberg says when it builds metadata for a table that was last changed in the future.
+_FROM_THE_FUTURE = re.compile(
+    r"Expected sorted (snapshot|previous metadata) log entries|Invalid (update|snapshot) timestamp \S+: before"
+)
+
+
+@dataclass(frozen=True)
+class JavaFault:
+    """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
+
+    ``state`` is the standard code of an error that a database reported.
+    """
+
+    classes: tuple[str, ...]
+    message: str
+    cause: JavaFault | None = None
+    state: str = ""
+
+    @property
+    def chain(self) -> tuple[JavaFault, ...]:
+        """This fault and its causes."""
+        return (self,) if self.cause is None else (self, *self.cause.chain)
+
+    def find(self, *names: str) -> JavaFault | None:
+        """The first in the chain that is an instance of one of the classes, given by full name or by its last part."""
+        return next((fault for fault in self.chain if fault.is_of(*names)), None)
+
+    def is_of(self, *names: str) -> bool:
+        """Whether this one itself is an instance of one of the classes."""
+        return any(known == name or known.endswith(f".{name}") for known in self.classes for name in names)
+
+    @property
+    def text(self) -> str:
+        """All messages of the chain."""
+        return "\n".join(fault.message for fault in self.chain)
+
+    @property
+    def line(self) -> str:
+        """The message as one line, without secrets."""
+        text = self.message.strip().splitlines()
+        return scrub(text[0].strip()) if text else self.classes[0].rpartition(".")[2]
+
+
+def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
+    """What a failed call to the catalog means for the commit loop."""
+    if fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException") or OUTRUN in fault.text:
+        return AttemptFailed(FailureKind.CONFLICT, Retryable("conflict", CONFLICT_MESSAGE))
+    error = explain(fault, address)
+    if fault.find(f"{ICEBERG}CommitStateUnknownException"):
+        known = error if isinstance(error, Retryable) and error.code in _STORE_CODES else None
+        return AttemptFailed(FailureKind.UNKNOWN, known or Retryable("commit-unknown", f"The catalog did not say: {fault.line}"))
+    if isinstance(error, Retryable):
+        return AttemptFailed(FailureKind.UNREACHABLE, error)
+    if error is None:
+        return AttemptFailed(FailureKind.UNKNOWN, Retryable("catalog-error", f"The catalog failed: {fault.line}"))
+    return AttemptFailed(FailureKind.REFUSED, error, final=True)
+
+
+def explain(fault: JavaFault, address: str = "the catalog") -> FrazilError | None:
+    """The fault as an error for people, or None when nothing more is known than its message."""
+    if (refused := _store_refused(fault, address)) is not None:
+        return refused
+    for classes, describe in KNOWN:
+        if (found := fault.find(*classes)) and (error := describe(found, address)):
+            return error
+    return None
+
+
+def _not_authorized(fault: JavaFault, address: str) -> FrazilError:
+    text = f"The catalog at {address} refused the credentials: {fault.line}"
+    return ConfigError("not-authorized", text, fix="Check the credential or token of the catalog.")
+
+
+def _forbidden(fault: JavaFault, _address: str) -> FrazilError:
+    return DataError("no-permission", f"Access denied: {fault.line}", fix="Check the permissions of the user or role.")
+
+
+def _s3_denied(fault: JavaFault, _address: str) -> FrazilError | None:
+    if not re.search(r"\b403\b", fault.message) and "Access Denied" not in fault.message:
+        return None
+    return DataError(
+        "s3-access-denied",
+        f"Access Denied (Service: S3, Status Code: 403): {fault.line}",
+        fix="Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO set path_style_access.",
+    )
+
+
+def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
+    if "UUID does not match" not in fault.message:
+        return None
+    return Halted(
+        "table-replaced",
+        f"The table was dropped and made again while the sink was writing: {fault.line}",
+        fix="Start the pipeline again if the new table is the one to write to.",
+    )
+
+
+def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
+    return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
+
+
+def _namespace_missing(fault: JavaFault, _address: str) -> FrazilError:
+    return ConfigError("namespace-missing", fault.line, fix="Create it, or set auto_create_table: true.")
+
+
+def _refused(fault: JavaFault, _address: str) -> FrazilError:
+    return DataError("refused-by-iceberg", fault.line)
+
+
+def _bad_request(fault: JavaFault, address: str) -> FrazilError:
+    return DataError(
+        "refused-by-catalog", f"The catalog at {address} refused the request: {fault.line}", fix="Check the catalog's address."
+    )
+
+
+def _database_refused(fault: JavaFault, address: str) -> FrazilError | None:
+    """A database that answers, and will answer the same the next time: by the classes of the SQL standard."""
+    if fault.state.startswith("28"):
+        return _not_authorized(fault, address)
+    if fault.state.startswith("3D"):
+        return ConfigError("database-missing", f"The catalog at {address} is not there: {fault.line}", fix="Create the database.")
+    return _forbidden(fault, address) if fault.state == "42501" else None
+
+
+# How file systems, object stores and databases say that they are full.
+_FULL = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "SQLITE_FULL",
+    "XMinioStorageFull",
+    "InsufficientStorage",
+    "Status Code: 507",
+    "exceeds the DiskSpace quota",
+)
+_FULL_DATABASE = "53100"
+# How they say that they only let themselves be read. Hadoop makes a folder, or says that it failed and not why.
+_NOT_WRITABLE = ("Read-only file system", "Mkdirs failed", "Name node is in safe mode")
+_DENIED = "Permission denied"
+_READ_ONLY_CATALOG = ("SQLITE_READONLY", "attempt to write a readonly database")
+_READ_ONLY_DATABASE = "25006"
+_STORE_CODES = ("storage-full", "warehouse-not-writable", "catalog-read-only", "no-permission")
+
+
+def _store_refused(fault: JavaFault, address: str) -> Retryable | None:
+    """A store that is full, or that cannot be written to: until somebody makes room, or lets it be written to again."""
+    for part in fault.chain:
+        if part.state == _FULL_DATABASE or any(mark in part.message for mark in _FULL):
+            return Retryable(
+                "storage-full",
+                f"No space is left where something was to be written: {part.line}",
+                fix="Make room where the warehouse is, or the catalog, or Spark's scratch (spark.local.dir).",
+            )
+        if part.state == _READ_ONLY_DATABASE or any(mark in part.message for mark in _READ_ONLY_CATALOG):
+            text = f"The catalog at {address} is read-only: {part.line}"
+            return Retryable("catalog-read-only", text, fix="Let the catalog's database be written to.")
+        if not part.is_of("java.io.IOException", f"{ICEBERG}RuntimeIOException"):
+            continue
+        if _DENIED in part.message:  # it may be a file of the source, too
+            text = f"A file cannot be read or written: {part.line}"
+            return Retryable("no-permission", text, fix="Check who may read and write there.")
+        if any(mark in part.message for mark in _NOT_WRITABLE):
+            text = f"The warehouse cannot be written to: {part.line}"
+            return Retryable("warehouse-not-writable", text, fix="Check that it is not mounted read-only, and its permissions.")
+    return None
+
+
+def too_early(changed_ms: int, now_ms: int | None = None) -> Retryable | None:
+    """The error of a table that was changed last at a time too far in the future; None when it is not."""
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    wait_ms = changed_ms - _TOLERATED_MS - now_ms
+    if wait_ms <= 0:
+        return None
+    seconds = (wait_ms + 100) / 1000
+    return Retryable(
+        _CLOCK,
+        f"The table was last changed at {_iso(changed_ms)}, and this machine says {_iso(now_ms)}: the clock of another writer is "
+        f"ahead, or this one is behind. Iceberg adds nothing to such a table for another {seconds:,.0f} s.",
+        fix=_CLOCK_FIX,
+        after=seconds,
+    )
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _from_the_future(fault: JavaFault, _address: str) -> FrazilError | None:
+    if not _FROM_THE_FUTURE.search(fault.message):
+        return None
+    text = "The table was last changed in the future: the clock of another writer is ahead, or that of this machine is behind."
+    return Retryable(_CLOCK, text, fix=_CLOCK_FIX)
+
+
+def _files_failed(fault: JavaFault, _address: str) -> FrazilError:
+    """Iceberg reports so what goes wrong with a file, and never what goes wrong with a catalog's service."""
+    line = fault.chain[-1].line
+    if "not a directory" in line:
+        text = f"The warehouse cannot be written to: {line}"
+        return DataError("warehouse-not-writable", text, fix="Check the path.")
+    return Retryable("storage-failed", f"The warehouse failed: {line}", fix="Check that the warehouse can be reached from here.")
+
+
+def _unreachable(fault: JavaFault, address: str) -> FrazilError:
+    return Retryable(
+        UNREACHABLE,
+        f"Failed to connect to catalog at {address}: {fault.chain[-1].line}",
+        fix="Check that the catalog runs and can be reached from here, and the credentials.",
+    )
+
+
+Describe = Callable[[JavaFault, str], FrazilError | None]
+
+# In this order: an access that is denied also fails as an input or output error.
+KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
+    ((f"{ICEBERG}NotAuthorizedException",), _not_authorized),
+    ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
+    (("S3Exception",), _s3_denied),
+    (("java.lang.IllegalStateException",), _replaced),
+    (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
+    ((f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NotFoundException"), _table_missing),
+    ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
+    ((f"{ICEBERG}ValidationException",), _refused),
+    ((f"{ICEBERG}BadRequestException",), _bad_request),
+    (("java.sql.SQLException",), _database_refused),
+    ((f"{ICEBERG}RuntimeIOException",), _files_failed),
+    (
+        (
+            f"{ICEBERG}ServiceUnavailableException",
+            f"{ICEBERG}ServiceFailureException",
+            f"{ICEBERG}RESTException",
+            "java.io.IOException",
+            "java.sql.SQLException",
+            "org.apache.iceberg.jdbc.UncheckedSQLException",
+        ),
+        _unreachable,
+    ),
+)

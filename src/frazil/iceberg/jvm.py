@@ -1,0 +1,170 @@
+"""The JVM behind a Spark session: Iceberg's classes, looked up once, and its exceptions in frazil's words."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from frazil.commit.protocol import AttemptFailed
+from frazil.errors import ConfigError, FrazilError, Halted
+from frazil.iceberg.faults import JavaFault, attempt_failed, explain
+from frazil.model.types import Column, StructType, schema_json
+from frazil.spark.running_java import java_names, require_answer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Jvm:
+    """Iceberg's library. What is static is looked up once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        root = java_names(spark._jvm)
+        gateway: Any = spark.sparkContext._gateway
+        self.root, self.gateway = root, gateway
+        iceberg = root.org.apache.iceberg
+        self.iceberg = iceberg
+        self.schema_to_json = iceberg.SchemaParser.toJson
+        self.schema_from_json = iceberg.SchemaParser.fromJson
+        self.build_metadata_from = iceberg.TableMetadata.buildFrom
+        self.coordinator = iceberg.spark.FileRewriteCoordinator.get()
+        self.task_sets = iceberg.spark.ScanTaskSetManager.get()
+        # `SparkTableCache.get()` is static, and py4j finds the instance method of the same name first: hence reflection.
+        loader = root.java.lang.Thread.currentThread().getContextClassLoader()
+        java_class = root.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache", True, loader)
+        method = java_class.getMethod("get", gateway.new_array(root.java.lang.Class, 0))
+        self.table_cache = method.invoke(None, gateway.new_array(root.java.lang.Object, 0))
+
+    def strings(self, values: Sequence[str]) -> Any:
+        """A `String[]`."""
+        array = self.gateway.new_array(self.root.java.lang.String, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+    def ints(self, values: Sequence[int]) -> Any:
+        """An `int[]`."""
+        array = self.gateway.new_array(self.root.int, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+    def column_type(self, column: Column) -> Any:
+        """The Java type of a column; its nested fields get their ids when the table takes it."""
+        return self.schema_from_json(json.dumps(schema_json(StructType((column,))))).findType(1)
+
+    def field_ids(self, schema: Any) -> dict[str, int]:
+        """The ids of a schema's columns, by their names; not those within them."""
+        return {field["name"]: field["id"] for field in json.loads(self.schema_to_json(schema))["fields"]}
+
+    def view(self, table: Any, metadata: Any) -> Any:
+        """A table that cannot be committed to: the files of another, under metadata that only this process knows."""
+        operations = self.iceberg.StaticTableOperations(metadata, table.io(), table.locationProvider())
+        return self.iceberg.BaseTable(operations, table.name())
+
+
+def items(iterable: Any) -> Iterator[Any]:
+    """What a Java iterable holds. Python's own way to the end goes through an exception, which takes dozens of calls."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Makes the session the active one of the thread: there Spark finds a catalog's settings, whichever session is asked.
+
+    PySpark keeps an active session of its own, which some of its calls set in passing; both are put back.
+    """
+    with _IN_PYTHON.kept(type(spark)):
+        sessions = spark._get_j_spark_session_class(spark._jvm)
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(spark._jsparkSession)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+class _Kept:
+    """PySpark's active session is one for all threads: the last of those that may change it puts back what the first found."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._found: SparkSession | None = None
+
+    @contextmanager
+    def kept(self, sessions: type[SparkSession]) -> Iterator[None]:
+        """As long as the block, and that of any other thread."""
+        with self._lock:
+            if not self._inside:
+                self._found = sessions._activeSession
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    sessions._activeSession = self._found
+
+
+_IN_PYTHON = _Kept()
+
+
+def fault_of(error: BaseException) -> JavaFault:
+    """The Java exception behind a Python one, or the Python one itself in the same form. Raises when Java has ended."""
+    require_answer(error)
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        java = getattr(error, "_origin", None)
+    if java is None:
+        return JavaFault((type(error).__name__,), str(error))
+    return _read_fault(java, depth=8)
+
+
+def _read_fault(java: Any, depth: int) -> JavaFault:
+    classes = []
+    java_class = java.getClass()
+    while java_class is not None:
+        classes.append(str(java_class.getName()))
+        java_class = java_class.getSuperclass()
+    cause = java.getCause()
+    deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
+    state = str(java.getSQLState() or "") if "java.sql.SQLException" in classes else ""
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, state)
+
+
+@contextmanager
+def java_errors(address: str) -> Iterator[None]:
+    """Turns the JVM's exceptions into frazil's."""
+    try:
+        yield
+    except FrazilError:
+        raise
+    except Exception as error:
+        fault = fault_of(error)
+        known = explain(fault, address)
+        raise known or ConfigError("catalog-error", f"The catalog at {address} failed: {fault.line}") from error
+
+
+@contextmanager
+def attempt_errors(address: str) -> Iterator[None]:
+    """Turns the JVM's exceptions into outcomes of an attempt, or into what stops the sink at once."""
+    try:
+        yield
+    except (FrazilError, AttemptFailed):
+        raise
+    except Exception as error:
+        failed = attempt_failed(fault_of(error), address)
+        if isinstance(failed.outcome.error, Halted):
+            raise failed.outcome.error from error
+        raise failed from error

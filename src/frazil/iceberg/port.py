@@ -1,0 +1,113 @@
+"""The commit loop's side of one table for one sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from frazil.commit.protocol import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
+from frazil.commit.retry import takes_too_long
+from frazil.iceberg.changes import Append, Change, Fits, Restage, base_of
+from frazil.iceberg.evolve import evolve
+from frazil.iceberg.faults import ICEBERG, too_early
+from frazil.iceberg.jvm import Jvm, attempt_errors, fault_of
+from frazil.model.commit import SinkState, short_range, state_property, summary_of
+from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
+from frazil.version import __version__
+
+BRANCH = "main"
+
+
+class IcebergPort:
+    """See :class:`frazil.commit.protocol.TablePort`.
+
+    Each refresh opens a transaction, which is never committed: its operations work on exactly the metadata that the refresh
+    saw, so that a snapshot built in it has that metadata's head as its parent.
+    """
+
+    def __init__(self, jvm: Jvm, address: str, table: Any, sink_id: str) -> None:
+        self._jvm = jvm
+        self._address = address
+        self._table = table
+        self._operations = table.operations()
+        self._sink_id = sink_id
+        self._property = state_property(sink_id)
+
+    def refresh(self) -> TableView:
+        """Step 1."""
+        with attempt_errors(self._address):
+            transaction = self._table.newTransaction()
+            metadata = self._operations.current()
+            head = metadata.currentSnapshot()
+            text = metadata.properties().get(self._property)
+            state = None if text is None else ledger_entry({self._property: str(text)}, self._sink_id)
+            return TableView(
+                table_uuid=str(metadata.uuid()),
+                head=None if head is None else int(head.snapshotId()),
+                head_sequence=0 if head is None else int(head.sequenceNumber()),
+                state=state,
+                lineage=Lineage.CURRENT if state is None else lineage_of(state, self._branch(metadata, head)),
+                base=(metadata, transaction),
+                next_sequence=int(metadata.nextSequenceNumber()),
+            )
+
+    def apply(self, view: TableView, intent: Intent, state: SinkState) -> NewSnapshot:
+        """Step 6. A claim without a change is an append of nothing."""
+        metadata, transaction = view.base
+        counts = intent.batch.counts if intent.batch is not None else None
+        summary = summary_of(self._sink_id, state, counts, __version__)
+        if intent.moved is not None:
+            summary |= {"frazil.kind": "rewind", "frazil.start": short_range(state.start), "frazil.end": short_range(state.end)}
+        with attempt_errors(self._address):
+            if (early := too_early(int(metadata.lastUpdatedMillis()))) is not None:
+                raise AttemptFailed(FailureKind.UNREACHABLE, early, final=takes_too_long(early))
+            change = intent.change or Change(Append(), base_of(metadata))
+            self._require_fit(metadata, change)
+            evolve(self._jvm, transaction, change.evolution)
+            snapshot = self._applied(transaction, change, {**summary, **change.summary})
+        parent = snapshot.parentId()
+        return NewSnapshot(
+            int(snapshot.snapshotId()), int(snapshot.sequenceNumber()), None if parent is None else int(parent), snapshot
+        )
+
+    def swap(self, view: TableView, snapshot: NewSnapshot, intent: Intent, state: SinkState) -> None:
+        """Step 7."""
+        metadata, transaction = view.base
+        properties = dict(intent.change.properties) if intent.change is not None else {}
+        columns = intent.change.columns if intent.change is not None else None
+        with attempt_errors(self._address):
+            # The transaction's metadata has the columns and specs that `apply` added to it, if any.
+            changed = transaction.table().operations().current()
+            if columns is not None:
+                properties[columns.property] = columns.to_json(self._jvm.field_ids(changed.schema()))
+            builder = self._jvm.build_metadata_from(changed)
+            builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
+            builder = builder.setProperties(properties | {self._property: state.to_json()})
+            self._operations.commit(metadata, builder.build())
+
+    def _applied(self, transaction: Any, change: Change, summary: dict[str, str]) -> Any:
+        operation = change.operation.on(transaction, change.base)
+        for key, value in summary.items():
+            operation.set(key, value)
+        try:
+            return operation.apply()
+        except Exception as error:
+            refusal = fault_of(error).find(f"{ICEBERG}ValidationException")
+            if refusal is None:
+                raise
+            raise AttemptFailed(FailureKind.CONFLICT, change.operation.overtaken(refusal.line), final=True) from error
+
+    def _require_fit(self, metadata: Any, change: Change) -> None:
+        """The ids in the staged files are those of the table only if nobody else has changed its columns or specs meanwhile."""
+        fits = Fits.LAYOUT if change.evolution and change.operation.fits is Fits.COLUMNS else change.operation.fits
+        if not change.base.allows(fits, metadata):
+            text = f"The table was changed by somebody else while a batch was being written: its files only fit {fits.value}."
+            raise AttemptFailed(FailureKind.CONFLICT, Restage("table-moved", text), final=True)
+
+    def _branch(self, metadata: Any, head: Any) -> Iterator[Ancestor]:
+        """The head and its ancestors, as far back as they have not expired."""
+        at = head
+        while at is not None:
+            parent = at.parentId()
+            yield Ancestor(int(at.snapshotId()), int(at.sequenceNumber()), None if parent is None else int(parent))
+            at = None if parent is None else metadata.snapshot(parent)

@@ -1,0 +1,97 @@
+"""Small data files: found, and read by themselves, so that their rows can be written anew in few."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from frazil.iceberg.debt import FileFacts, LiveFile
+from frazil.iceberg.jvm import Jvm
+from frazil.iceberg.splits import in_even_tasks
+
+# Smaller than this part of what a file of the table should have.
+SMALL_PART = 8
+_PLACES = StructType([StructField("_file", StringType(), nullable=False), StructField("_pos", LongType(), nullable=False)])
+_WORDS = "__words"
+_FILE_BYTES, _DEFAULT_BYTES = "write.target-file-size-bytes", 512 * 1024 * 1024
+
+
+def small_files(table: Any, live: Sequence[LiveFile], facts: Sequence[FileFacts], since: int) -> list[LiveFile]:
+    """The small files that came since a sequence number, where a partition has several; those of one partition together.
+
+    A file that has other deletes than a vector is not among them: how many of its rows are left is not known without reading.
+    Neither is any file of a table that keeps its rows sorted.
+    """
+    if table.sortOrder().isSorted():
+        return []
+    most = int(table.properties().get(_FILE_BYTES) or _DEFAULT_BYTES) // SMALL_PART
+    spec = int(table.spec().specId())
+    by_scope: dict[str, list[LiveFile]] = {}
+    for one, fact in zip(live, facts, strict=True):
+        fresh = fact.sequence >= since and int(one.file.specId()) == spec
+        if fresh and int(one.file.fileSizeInBytes()) < most and one.rows is not None:
+            by_scope.setdefault(fact.scope, []).append(one)
+    return [one for files in by_scope.values() if len(files) > 1 for one in files]
+
+
+@contextmanager
+def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]) -> Iterator[DataFrame]:
+    """The rows of some files alone, with the columns that only a rewrite sees, which tell rows apart for good; and their places.
+
+    The files are read in the order in which they are given.
+    """
+    group = str(uuid.uuid4())
+    tasks = jvm.root.java.util.ArrayList()
+    for one in files:
+        tasks.add(one.task)
+    jvm.table_cache.add(group, table)
+    jvm.task_sets.stageTasks(table, group, tasks)
+    try:
+        # Every task writes files of its own, so that there are to be no more of them than need be.
+        options = in_even_tasks(spark, [one.file for one in files], at_least=1)
+        yield _placed(jvm, spark.read.format("iceberg").options(**options).load(group))
+    finally:
+        jvm.task_sets.removeTasks(table, group)
+        jvm.table_cache.remove(group)
+
+
+def _placed(jvm: Jvm, rows: DataFrame) -> DataFrame:
+    """With the file and the position of each row. A rewrite can tell them, but Spark does not let one ask for them by name."""
+    spark, sql = rows.sparkSession, jvm.root.org.apache.spark.sql
+    relation = rows._jdf.queryExecution().analyzed()
+    places = sql.catalyst.types.DataTypeUtils.toAttributes(sql.types.DataType.fromJson(_PLACES.json()))
+    whole = relation.output().appendedAll(places)
+    known = (relation.catalog(), relation.identifier(), relation.options(), relation.timeTravelSpec())
+    placed = relation.copy(relation.table(), whole, *known)
+    return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, placed), spark)
+
+
+def without_dead(rows: DataFrame, dead: Mapping[str, BitMap64]) -> DataFrame:
+    """The rows without those at the dead positions of their files, and without the columns that tell where they stand.
+
+    Executors get a bit for each position: there may be as many dead rows as others, and this is the least to carry for each.
+    """
+    if dead:
+        words = pyarrow.array([_words(gone) for gone in dead.values()], pyarrow.list_(pyarrow.int64()))
+        files = rows.sparkSession.createDataFrame(pyarrow.table({"_file": list(dead), _WORDS: words}))
+        word = functions.get(_WORDS, functions.shiftright("_pos", 6).cast("int"))
+        is_dead = functions.call_function("bit_get", word, functions.col("_pos").bitwiseAND(63).cast("int"))
+        joined = rows.join(functions.broadcast(files), "_file", "left")
+        rows = joined.where(functions.coalesce(is_dead, functions.lit(0)) == 0)
+    return rows.drop("_file", "_pos", _WORDS)
+
+
+def _words(positions: BitMap64) -> npt.NDArray[np.int64]:
+    """A bit for each position up to the last, in words of 64."""
+    bits = np.zeros(64 * (positions.max() // 64 + 1), bool)
+    bits[np.array(positions, np.int64)] = True
+    return np.packbits(bits, bitorder="little").view(np.int64)

@@ -1,0 +1,86 @@
+"""What stopped the executors while they wrote a batch, in words."""
+
+from __future__ import annotations
+
+from frazil.columns.coerce import CAST_MARK, NULL_MARK, SUM_MARK
+from frazil.columns.schema import RECORD_MARK
+from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable, SparkDied
+from frazil.iceberg.faults import UNREACHABLE, JavaFault, explain
+
+REQUIRED_NULL = "required-null"
+
+# What Spark puts before a message that an expression stops a batch with.
+_RAISED = "[USER_RAISED_EXCEPTION] "
+
+# What an expression of ours says when it stops a batch, by the mark that its message begins with.
+_MARKS = {
+    CAST_MARK: "value-not-convertible",
+    NULL_MARK: REQUIRED_NULL,
+    SUM_MARK: "sum-too-large",
+    "[frazil-alias] ": "alias-ambiguous",
+    "[frazil-outside] ": "row-outside",
+}
+
+
+_FIXES = {
+    CAST_MARK: "Correct the data, declare the column with another type, or set on_error: dead_letter to go on without such rows.",
+    NULL_MARK: "Correct the data, or set on_error: dead_letter to go on without such rows.",
+    RECORD_MARK: "Correct the data, or set on_error: dead_letter to go on without such records.",
+}
+
+
+def _said(fault: JavaFault, mark: str) -> str | None:
+    """What an expression of ours said, by its mark. One that Spark has not raised stands in a plan that is printed."""
+    before, found, text = fault.message.partition(mark)
+    if not found or (before and not before.endswith(_RAISED)):
+        return None
+    return text.splitlines()[0].partition(" SQLSTATE: ")[0]
+
+
+def explain_staging(fault: JavaFault) -> FrazilError:
+    """Why the executors could not write a batch."""
+    for part in fault.chain:
+        for mark, code in _MARKS.items():
+            if (text := _said(part, mark)) is not None:
+                return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
+        if (told := _said(part, RECORD_MARK)) is not None:
+            code, _, text = told.partition(": ")
+            return DataError(code, text, fix=_FIXES[RECORD_MARK])
+    if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
+        return EnvironmentFault(
+            "codec-missing",
+            "The Spark session was started without the codec for brotli.",
+            fix="Let frazil start Spark, or choose another compression.",
+        )
+    if (exhausted := _memory_exhausted(fault)) is not None:
+        return exhausted
+    known = explain(fault)
+    if known is not None and known.code != UNREACHABLE:
+        return known
+    text = f"The batch could not be written: {fault.chain[-1].line}"
+    return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)
+
+
+_MORE_MEMORY = (
+    "Give Spark more memory (settings.spark.conf: spark.driver.memory; with executors of their own also spark.executor.memory), "
+    "or let batches be smaller (batch_size)."
+)
+
+
+def _memory_exhausted(fault: JavaFault) -> FrazilError | None:
+    """A heap that was too small for the batch. Executors of their own say so; a Spark in one process ends without a word."""
+    if fault.find("OutOfMemoryError") or "OutOfMemoryError" in fault.text:
+        words = f"The batch could not be written: Spark's memory was exhausted ({_line_with('OutOfMemoryError', fault)})."
+        return EnvironmentFault("out-of-memory", words, fix=_MORE_MEMORY)
+    if "SparkContext was shut down" in fault.text:
+        words = (
+            "Spark ended while the batch was being written. As a rule its memory was exhausted: that ends a Spark in one process."
+        )
+        return SparkDied("spark-died", words, fix=_MORE_MEMORY)
+    return None
+
+
+def _line_with(mark: str, fault: JavaFault) -> str:
+    """What the exception of this name says, wherever in the messages it stands."""
+    lines = (line for line in fault.text.splitlines() if mark in line)
+    return next((mark + line.partition(mark)[2].strip() for line in lines), mark)

@@ -1,0 +1,262 @@
+"""Drives a replayable source into a sink: batch after batch, each from where the table ends.
+
+No checkpoint is kept: the position of the source stands in the table's ledger, in the same commit as the rows. A batch is
+due when so many rows or bytes are there as the sink asks for, or when its flush interval is over and anything is there at all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from frazil.columns.schema import data_columns
+from frazil.commit.protocol import require_same_source
+from frazil.commit.retry import retried
+from frazil.errors import ConfigError, FrazilError, Retryable, SourceAway
+from frazil.model.commit import Position
+from frazil.model.dead_letters import OnError
+from frazil.model.events import Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
+from frazil.model.settings import RetrySettings
+from frazil.sources.base import Behind, Inferring, ReadsAgain, SetsAside, Several, Slice, Source
+from frazil.write.many_tables import RoutedWriter
+from frazil.write.part import Part
+from frazil.write.writer import SinkWriter
+
+# How often a source is asked how far it is ahead, which costs it a question.
+LAG_SECONDS = 10.0
+# What a row takes in a file, as long as no commit has told.
+ROW_BYTES = 100.0
+# So many rows, none of which tells the columns of a table, are no accident.
+ROWS_TO_TELL = 10_000
+_TELLS_TOO_LITTLE = ("no-columns", "key-missing", "partition-column", "sort-column", "column-missing", "transform-column")
+
+
+@dataclass
+class Totals:
+    """What a run has written so far."""
+
+    batches: int = 0
+    rows: int = 0
+
+
+class _Stopped(Exception):
+    """The pump was told to stop while it waited."""
+
+
+class Pump:
+    """One source, one sink. Delivery: exactly once. Stops between batches."""
+
+    def __init__(
+        self,
+        writer: SinkWriter | RoutedWriter,
+        source: Source,
+        listen: Listener,
+        *,
+        rate_limit: int | None = None,
+        retry: RetrySettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        turns: AbstractContextManager[object] | None = None,
+        require_spark: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._turns = turns or nullcontext()
+        self._require_spark = require_spark
+        self._writer = writer
+        self._source = source
+        self._listen = listen
+        self._clock = clock
+        self._rate_limit = rate_limit
+        self._retry = retry or RetrySettings()
+        self._flushed = 0.0
+        self._name = writer.name
+        self._position: Position | None = None
+        self._lag_told: float | None = None
+        self._row_bytes = ROW_BYTES
+        self._further = 0
+        self.totals = Totals()
+
+    def run(self, stop: threading.Event, *, once: bool) -> Totals:
+        """Runs until the source is finished, ``stop`` is set, or, with ``once``, nothing is left to read."""
+        error: str | None = None
+        try:
+            self._retried(lambda: self._open(once), stop)
+            self._loop(stop, once)
+        except BaseException as problem:
+            error = str(problem)
+            raise
+        finally:
+            self._listen(Stopped(self._name, self.totals.batches, self.totals.rows, error))
+            self._source.close()
+        return self.totals
+
+    def _open(self, once: bool) -> None:
+        self._source.check()
+        if isinstance(self._source, ReadsAgain):
+            self._source.read_again_where(self._writer.sink.replaces_rows_of)
+        state = self._writer.open()
+        if state is not None and state.end is not None:
+            require_same_source(state, self._source.fingerprint, self._writer.sink_id)
+        self._position = state.end if state is not None else None
+        if self._position is not None:
+            self._source.committed(self._position)
+        epoch = state.epoch if state is not None else 1
+        total = self._source.total_rows(self._position) if once else None
+        table = self._writer.sink.full_name
+        self._listen(Started(self._name, table, epoch, self._position, continuous=not once, total_rows=total))
+
+    def _loop(self, stop: threading.Event, once: bool) -> None:
+        self._flushed = self._clock()
+        done = False
+        while not (done or stop.is_set()):
+            done = bool(self._retried(lambda: self._step(stop, once), stop))
+
+    def _step(self, stop: threading.Event, once: bool) -> bool:
+        """Looks for the next part, and writes it when it is due; whether nothing is left to do."""
+        sink = self._writer.sink
+        self._require_spark()  # a source that is looked at without Spark would wait for rows for ever
+        self._tell_lag()
+        part = self._plan(sink.rows_planned(self._row_bytes) + self._further)
+        if part is None:
+            if once or self._source.finished(self._position):
+                return True
+            stop.wait(self._source.poll_seconds)
+            return False
+        finishing = once or self._source.finished(part.end)
+        remaining = sink.flush_interval_secs - (self._clock() - self._flushed)
+        # Also for a batch that is due: rows wait until it is committed, however long writing it takes.
+        self._listen(Waiting(self._name, part.rows))
+        if not (finishing or self._due(part, remaining)):
+            stop.wait(min(self._source.poll_seconds, remaining))
+            return False
+        with self._turns:
+            rows = self._write(part, once)
+        if rows is None:
+            if part.rows == 0:
+                self._require_kept(once)
+            stop.wait(self._source.poll_seconds)
+            return False
+        self._flushed = self._clock()
+        if once and not part.full and self._position == part.end:
+            return True  # all that was there is written; what came meanwhile is for the next run
+        self._keep_rate(rows, stop)
+        return False
+
+    def _retried(self, work: Callable[[], bool | None], stop: threading.Event) -> bool | None:
+        """Does the work, again when the source did not answer; True when the pump was stopped meanwhile."""
+
+        def told(error: Retryable, failures: int, final: bool) -> None:
+            self._listen(SourceFailed(self._name, error.message, failures, will_retry=not final))
+
+        def wait(seconds: float) -> None:
+            if stop.wait(seconds):
+                raise _Stopped
+
+        try:
+            return retried(work, self._retry, told, wait, but=lambda error: not isinstance(error, SourceAway))
+        except _Stopped:
+            return True
+
+    def _plan(self, limit: int) -> Slice | None:
+        """The next part; first of all the very part that was cut off when one of its tables had it already."""
+        cut_off = self._writer.unfinished
+        if cut_off is not None:
+            part = self._source.between(self._position, cut_off)
+            if part is not None:
+                return replace(part, full=True)
+            self._position = self._writer.abandon()
+        return self._source.plan(self._position, limit)
+
+    def _due(self, part: Slice, remaining: float) -> bool:
+        enough = part.rows is not None and part.rows >= self._writer.sink.rows_wanted(self._row_bytes)
+        # Where a source begins that has no rows yet is kept at once: what comes before the next start is not to be missed.
+        begins = part.start is None and part.rows == 0
+        return enough or begins or part.full or remaining <= 0
+
+    def _require_kept(self, once: bool) -> None:
+        """As long as this process lives the source itself knows where reading began; the next run would begin elsewhere."""
+        if once:
+            raise ConfigError(
+                "beginning-not-kept",
+                f"Nothing is there to read yet, and where reading begins cannot be kept: there is no table "
+                f"{self._writer.sink.full_name}, and no column is known to make it of. What comes until the next run would be "
+                "missed.",
+                fix="Declare the sink's columns with schema, or create the table; or read from the first message on, which for "
+                "Kafka is start_offset: earliest.",
+            )
+
+    def _write(self, part: Slice, once: bool) -> int | None:
+        """How many rows were read; None when there is nothing to make a table of."""
+        frames = self._read(part)
+        if not self._writer.ready:
+            (frame,) = frames
+            if part.rows == 0 and not data_columns(frame):
+                return None
+            try:
+                state = self._writer.ensure(frame)
+            except FrazilError as error:
+                if not self._looks_further(part, error, once):
+                    raise
+                return None
+            if state is not None and state.end != part.start:
+                # Somebody made the table and wrote to this sink since it was looked for: go on from there.
+                self._position = state.end
+                return 0
+        whole = Part(self._source.fingerprint, part.start, part.end, part.rows)
+        try:
+            written = self._writer.write_each(frames, whole, self._source.explain)
+        except FrazilError as error:
+            if not self._goes_on_without(error):
+                raise
+            return self._write(part, once)
+        self._position = part.end
+        self._source.observed(part, written.counts.read)
+        self._source.committed(part.end)
+        for notice in part.notices:
+            self._listen(SourceNoticed(self._name, notice.code, notice.message, notice.gap))
+        if not written.skipped:
+            if written.counts.read and written.bytes:
+                self._row_bytes = written.bytes / written.counts.read
+            self.totals.batches += 1
+            self.totals.rows += written.counts.written
+        return written.counts.read
+
+    def _goes_on_without(self, error: FrazilError) -> bool:
+        """Whether the part, read again, has a dead letter in place of what could not be read."""
+        keeps_letters = self._writer.sink.error_handling is OnError.DEAD_LETTER
+        return keeps_letters and isinstance(self._source, SetsAside) and self._source.set_aside(error)
+
+    def _looks_further(self, part: Slice, error: FrazilError, once: bool) -> bool:
+        """Whether records that a table cannot be made of are looked at again with those that come after them.
+
+        Where bad records are kept apart, the first one of a source does not stop it. How many are enough to know better is
+        bounded; and a run that ends when nothing is left has nothing to wait for.
+        """
+        apart = self._writer.sink.error_handling is OnError.DEAD_LETTER and error.code in _TELLS_TOO_LITTLE
+        if not apart or part.rows is None or part.rows >= ROWS_TO_TELL or (once and not part.full):
+            return False
+        self._listen(Waiting(self._name, part.rows))
+        self._further = max(part.rows, self._further) * 2
+        return True
+
+    def _tell_lag(self) -> None:
+        now = self._clock()
+        if not isinstance(self._source, Behind) or (self._lag_told is not None and now - self._lag_told < LAG_SECONDS):
+            return
+        self._lag_told = now
+        lag = self._source.lag(self._position)
+        self._listen(Lagged(self._name, lag.rows, lag.bytes, lag.seconds))
+
+    def _read(self, part: Slice) -> Sequence[DataFrame]:
+        if isinstance(self._source, Inferring) and (columns := self._writer.source_columns) is not None:
+            self._source.expect(columns, exactly=self._writer.sink.strict_casting)
+        if isinstance(self._writer, RoutedWriter) and isinstance(self._source, Several):
+            return self._source.read_each(part)
+        return (self._source.read(part),)
+
+    def _keep_rate(self, rows: int, stop: threading.Event) -> None:
+        if self._rate_limit is not None and rows:
+            stop.wait(rows / self._rate_limit)

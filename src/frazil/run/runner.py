@@ -1,0 +1,260 @@
+"""Runs the pipelines of a project on one Spark, each in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, SparkDied, together
+from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
+from frazil.model.pipeline import PipelineSpec, ProjectSpec, told_in_file
+from frazil.model.settings import Settings
+from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
+from frazil.run.pump import Pump, Totals
+from frazil.sources import letter_topic, open_source
+from frazil.sources.base import OnceARun, Source
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.running_java import java_died, java_watched, require_java
+from frazil.spark.session import export_environment, session_for, spark_session, with_scratch, with_settings
+from frazil.write.many_tables import RoutedWriter
+from frazil.write.writer import SinkWriter
+
+
+def run_project(
+    project: ProjectSpec,
+    *,
+    once: bool = False,
+    listeners: Sequence[Listener] = (),
+    stop: threading.Event | None = None,
+    only: Sequence[str] = (),
+) -> None:
+    """Runs the enabled pipelines (or those named) until each is done or ``stop`` is set.
+
+    One that fails does not stop the others, unless the settings say so. When all have ended, the first error is raised: it
+    tells of the others.
+    """
+    pipelines = selected(project, only)
+    stop = stop or threading.Event()
+    listen = told_to(listeners)
+    if stop.is_set():
+        return
+    spark = SharedSpark(pipelines, project.settings)
+    if stop.is_set():  # Spark takes a while to start
+        return
+    # Each that has something to write takes a turn.
+    turns = threading.BoundedSemaphore(project.settings.parallel or len(pipelines))
+    if len(pipelines) == 1:
+        run_pipeline(pipelines[0], project.settings, spark, listen, stop, once=once)
+        return
+    errors: list[BaseException] = []
+
+    def work(pipeline: PipelineSpec) -> None:
+        try:
+            run_pipeline(pipeline, project.settings, spark, listen, stop, once=once, turns=turns)
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
+            errors.append(error)
+            if project.settings.on_failure == "stop":
+                stop.set()
+
+    threads = [threading.Thread(target=work, args=(pipeline,), name=pipeline.name) for pipeline in pipelines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise together(errors)
+
+
+def selected(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSpec, ...]:
+    """The pipelines to run: those named, or all that are enabled."""
+    known = {pipeline.name: pipeline for pipeline in project.pipelines}
+    for name in only:
+        if name not in known:
+            raise ConfigError(
+                "unknown-pipeline",
+                f"There is no pipeline {name!r} in {project.file}.",
+                fix=f"Known: {', '.join(known) or 'none'}.",
+            )
+    chosen = tuple(known[name] for name in dict.fromkeys(only)) or tuple(p for p in project.pipelines if p.enabled)
+    if not chosen:
+        raise ConfigError(
+            "nothing-to-run", f"{project.file} has no enabled pipeline.", fix="Join a source and a sink, or enable a pipeline."
+        )
+    return chosen
+
+
+def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: Sequence[SourceSpec] = ()) -> SparkSession:
+    """The Spark with all jars that these pipelines need, and these sources that no pipeline reads."""
+    export_environment([catalog_settings(pipeline.sink) for pipeline in pipelines])
+    wanted = with_scratch(settings)
+    spark = spark_session(wanted, sorted(components_of(pipelines, sources)))
+    # The same file may start its own Spark here, and run on that of a notebook or a cluster there.
+    return with_settings(spark, wanted, insist=False)
+
+
+class SharedSpark:
+    """The Spark of pipelines that run side by side. When its Java has died, the first of them that goes on starts another."""
+
+    def __init__(self, pipelines: Sequence[PipelineSpec], settings: Settings) -> None:
+        self._pipelines = pipelines
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._spark = start_spark(pipelines, settings)
+
+    def session(self) -> SparkSession:
+        """A session of the Spark that runs now."""
+        with self._lock:
+            if java_died(self._spark):
+                self._spark = start_spark(self._pipelines, self._settings)
+            return self._spark
+
+
+def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:
+    """The jars, by component, that these need."""
+    components = [component for pipeline in pipelines for component in catalog_settings(pipeline.sink).components]
+    components += ["kafka" for pipeline in pipelines if pipeline.dead_letter_topic is not None]
+    components += [part for source in (*(p.source for p in pipelines), *sources) for part in _components(source)]
+    return frozenset(components)
+
+
+def run_pipeline(
+    pipeline: PipelineSpec,
+    settings: Settings,
+    spark: SharedSpark,
+    listen: Listener,
+    stop: threading.Event,
+    *,
+    once: bool,
+    turns: AbstractContextManager[object] | None = None,
+) -> Totals:
+    """Runs one pipeline in the calling thread, again when it failed for a reason that may pass, unless it never began.
+
+    Whatever ends it, the last thing that is said of it is that it stopped.
+    """
+    watch = _Watch(listen)
+    once = once or pipeline.once
+    while True:
+        try:
+            session = spark.session()
+            with _told_at(pipeline.place), told_in_file(pipeline), java_watched(session):
+                totals = _run(pipeline, settings, session, watch, stop, once=once, turns=turns, began=watch.began)
+        except Retryable as error:
+            if isinstance(error, SparkDied):
+                watch.last_error = str(error)
+            watch.restarts += 1
+            if once or watch.began is None or stop.is_set() or watch.restarts > settings.restart.max_restarts:
+                watch.end()
+                raise
+            seconds = settings.restart.wait(watch.restarts)
+            listen(Restarting(pipeline.name, error.message, watch.restarts, seconds))
+            if stop.wait(seconds):
+                watch.end()
+                raise
+        except BaseException:
+            watch.end()
+            raise
+        else:
+            watch.end()
+            return totals
+
+
+@contextmanager
+def _told_at(place: SourceLocation | None) -> Iterator[None]:
+    """What goes wrong, and has no place of its own in the user's file, is told at this one."""
+    try:
+        yield
+    except FrazilError as error:
+        error.location = error.location or place
+        raise
+
+
+class _Watch:
+    """Passes on what is said of a pipeline, but for its end, which may be none."""
+
+    def __init__(self, listen: Listener) -> None:
+        self._listen = listen
+        self._ends: list[Stopped] = []
+        self.restarts = 0
+        self.began: Started | None = None
+        self.last_error: str | None = None
+        """What the pipeline ended by, where that was found out only after it said why it stopped."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Stopped):
+            self._ends.append(event)
+            self.last_error = event.error
+            return
+        if isinstance(event, Started):
+            self.began = self.began or event
+        if isinstance(event, Committed):
+            self.restarts = 0
+        self._listen(event)
+
+    def end(self) -> None:
+        """Tells of the end, with what all runs together have done."""
+        if self._ends:
+            last = self._ends[-1]
+            batches, rows = sum(one.batches for one in self._ends), sum(one.rows for one in self._ends)
+            self._listen(Stopped(last.pipeline, batches, rows, self.last_error))
+
+
+def _run(
+    pipeline: PipelineSpec,
+    settings: Settings,
+    spark: SparkSession,
+    listen: Listener,
+    stop: threading.Event,
+    *,
+    once: bool,
+    turns: AbstractContextManager[object] | None,
+    began: Started | None,
+) -> Totals:
+    """One try of a run. ``began``: how the first one started, so that what is read once a run is not read once a try."""
+    try:
+        writer, source = open_pipeline(pipeline, settings, spark, listen, stop)
+        if began is not None and isinstance(source, OnceARun):
+            source.run_began(began.start)
+    except BaseException as problem:
+        listen(Stopped(pipeline.name, 0, 0, str(problem)))
+        raise
+    pump = Pump(
+        writer,
+        source,
+        listen,
+        rate_limit=pipeline.rate_limit,
+        retry=pipeline.retry or settings.retry,
+        turns=turns,
+        require_spark=partial(require_java, spark),
+    )
+    return pump.run(stop, once=once)
+
+
+def open_pipeline(
+    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event
+) -> tuple[SinkWriter | RoutedWriter, Source]:
+    """The two ends of a pipeline. Nothing is read or claimed yet."""
+    session = session_for(spark, catalog_settings(pipeline.sink))
+    make = SinkWriter if pipeline.sink.route is None else RoutedWriter
+    writer = make(
+        session,
+        pipeline.sink,
+        pipeline.sink_id,
+        name=pipeline.name,
+        transforms=pipeline.transforms,
+        retry=pipeline.retry or settings.retry,
+        listen=listen,
+        sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
+        post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),
+    )
+    return writer, open_source(pipeline.source, session, images=pipeline.sink.has_own_key)
+
+
+def _components(source: SourceSpec) -> tuple[str, ...]:
+    """The jars that a source is read with."""
+    if isinstance(source, KafkaSource):
+        return ("kafka", "avro")
+    return ("avro",) if isinstance(source, FilesSource) and source.format is SourceFormat.AVRO else ()

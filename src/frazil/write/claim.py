@@ -1,0 +1,212 @@
+"""A sink's table and its place in the ledger, as this process holds them: all looks at them and all commits go through here.
+
+Delivery: what is committed is committed once, whatever answers are lost; the newest holder of a sink fences out the others.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from frazil.commit.protocol import (
+    AttemptFailed,
+    Failed,
+    FailureKind,
+    Intent,
+    Moved,
+    TableView,
+    commit,
+    contiguous,
+    ledger_holds,
+    not_fenced,
+    not_rolled_back,
+    same_table,
+)
+from frazil.commit.retry import contended, retried
+from frazil.errors import Fenced, Retryable
+from frazil.iceberg import Append, Change, IcebergTable, Lake, Restage
+from frazil.iceberg.biglake import BigLakeTable
+from frazil.model.commit import Batch, CommitResult, SinkState
+from frazil.model.events import CommitFailed, FencedOut, Listener
+from frazil.model.settings import RetrySettings
+from frazil.model.sink import SinkSpec
+from frazil.spark.catalogs import catalog_settings, sqlite_file
+from frazil.write import target
+
+T = TypeVar("T")
+
+# Whoever has mistyped an address is not to wait for a minute, unless the patience is told.
+TRIES_TO_OPEN = 4
+
+
+class ClaimedSink:
+    """One sink, whose table may still have to be found or made. ``name`` is the pipeline's, for what is told of it."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        sink: SinkSpec,
+        sink_id: str,
+        *,
+        name: str,
+        retry: RetrySettings,
+        listen: Listener,
+        sleep: Callable[[float], object],
+    ) -> None:
+        self.sink = sink
+        self.sink_id = sink_id
+        self.name = name
+        self.listen = listen
+        self.retry = retry
+        self.sleep = sleep
+        self.instance = uuid.uuid4().hex[:12]
+        self.state: SinkState | None = None
+        self._epoch: int | None = None
+        self._table: IcebergTable | None = None
+        if file := sqlite_file(catalog_settings(sink)):
+            file.parent.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
+        self.opening = retry if retry.model_fields_set else retry.model_copy(update={"max_retries": TRIES_TO_OPEN})
+        self.lake = self.retried(lambda: Lake(session, sink.catalog.name, sink.catalog.address), self.opening)
+        self._shown: BigLakeTable | None = None
+        if sink.biglake is not None:
+            self._shown = BigLakeTable(sink.biglake, sink.table or "", pipeline=name, retry=retry, listen=listen, sleep=sleep)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the table is there."""
+        return self._table is not None
+
+    @property
+    def table(self) -> IcebergTable:
+        """The table, which must have been taken."""
+        if self._table is None:
+            raise RuntimeError("the sink is not open")
+        return self._table
+
+    def take(self, table: IcebergTable, *, claim: bool, make: bool, followers: tuple[str, ...] | None) -> None:
+        """From now on this is the sink's table. Without ``claim`` only its ledger is read, unless it lacks properties."""
+        self._table = table
+        lacking = target.lacking_properties(table, self.sink) if make else {}
+        if not claim and not lacking:
+            self.look()
+            return
+        change = Change(Append(), table.base, properties=lacking) if lacking else None
+        self.run(Intent(self.sink_id, self.instance, at_ms=now_ms(), table_uuid=table.uuid, change=change, followers=followers))
+        self.retried(table.refresh)
+        self.show()
+
+    # Looks
+
+    def look(self) -> SinkState | None:
+        """Reads the ledger as it is now, without a claim."""
+        view = self._view()
+        not_rolled_back(view, self.intent())
+        self.state = view.state
+        return self.state
+
+    def awaits(self, batch: Batch) -> bool:
+        """Whether the ledger as it is now lacks a batch; stops when that could not be committed to it."""
+        view, intent = self._view(), replace(self.intent(), batch=batch)
+        with self._fence_told():
+            same_table(view, intent)
+            not_fenced(view, intent)
+            not_rolled_back(view, intent)
+            self.state = view.state
+            if view.state is not None and ledger_holds(view.state, batch):
+                return False
+            contiguous(view, intent)
+        return True
+
+    def states(self, beginning: str) -> dict[str, SinkState]:
+        """The ledger's entries of all sinks of the table whose ids begin like this, as they are now, without a claim."""
+        self.retried(self.table.refresh)
+        return self.table.states(beginning)
+
+    def _view(self) -> TableView:
+        table = self.table
+
+        def seen() -> TableView:
+            try:
+                return table.port(self.sink_id).refresh()
+            except AttemptFailed as failed:
+                raise failed.outcome.error from failed
+
+        return self.retried(seen)
+
+    # Commits
+
+    def intent(self, change: Change | None = None) -> Intent:
+        """What is to be committed, by this holder."""
+        uuid = self.table.uuid
+        return Intent(self.sink_id, self.instance, at_ms=now_ms(), epoch=self._epoch, table_uuid=uuid, change=change)
+
+    def commit(self, batch: Batch, change: Change | None) -> CommitResult:
+        """Commits a batch."""
+        return self.run(replace(self.intent(change), batch=batch))
+
+    def move(self, moved: Moved, change: Change | None = None) -> CommitResult:
+        """Commits another place in the source, and what becomes of the table with it."""
+        return self.run(replace(self.intent(change), moved=moved))
+
+    def register(self, followers: tuple[str, ...]) -> None:
+        """Writes down the other tables of the sink, before they get anything."""
+        self.run(replace(self.intent(), followers=followers))
+
+    def run(self, intent: Intent) -> CommitResult:
+        """Through the commit loop; the state is what the ledger says then."""
+        with self._fence_told():
+            port = self.table.port(self.sink_id)
+            result = commit(port, intent, self.retry, on_failure=self._failed_attempt, sleep=self.sleep)
+        self.state, self._epoch = result.state, result.state.epoch
+        return result
+
+    def until_it_fits(self, attempt: Callable[[], T]) -> T:
+        """Stages and commits again when what was staged no longer fits a table that somebody else has changed meanwhile."""
+        return contended(attempt, self.retry, Restage, lambda: self.retried(self.table.refresh))
+
+    def show(self) -> None:
+        """Lets other systems know of the table as it is now."""
+        if self._shown is None:
+            return
+        self.retried(self.table.look)
+        if (metadata := self.table.metadata_location) is not None:
+            self._shown.show(metadata)
+
+    # Failures
+
+    def retried(
+        self,
+        call: Callable[[], T],
+        retry: RetrySettings | None = None,
+        *,
+        but: Callable[[Retryable], bool] = lambda _: False,
+    ) -> T:
+        """What the catalog or the store answers before, between and after commits, with the patience of a commit."""
+
+        def tell(error: Retryable, failures: int, final: bool) -> None:
+            self._failed_attempt(Failed(FailureKind.UNREACHABLE, error, final), failures)
+
+        return retried(call, retry or self.retry, tell, self.sleep, but=but)
+
+    def _failed_attempt(self, failed: Failed, attempt: int) -> None:
+        again = not failed.final or isinstance(failed.error, Restage)
+        self.listen(CommitFailed(self.name, failed.kind.value, failed.error.message, attempt, will_retry=again))
+
+    @contextmanager
+    def _fence_told(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced as fenced:
+            self.listen(FencedOut(self.name, fenced.message))
+            raise
+
+
+def now_ms() -> int:
+    """The time now, in milliseconds."""
+    return time.time_ns() // 1_000_000

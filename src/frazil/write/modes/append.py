@@ -1,0 +1,18 @@
+"""Rows are added; nothing that is there changes. Of changes, a delete adds nothing unless the table keeps what rows did."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from frazil.iceberg import Append, Change
+from frazil.write.fit import Fit
+from frazil.write.modes.ground import Ground, Written
+from frazil.write.modes.plain import PlainRows
+
+
+def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+    """Stages the rows of an append."""
+    base = ground.table.base
+    plain = PlainRows(frame, ground.sink)
+    staged = ground.stage(fit.rows(plain.frame), fit.evolution)
+    return Written(Change(Append(staged), base, fit.evolution), plain.counts(staged.rows))

@@ -1,0 +1,359 @@
+"""The last row of each key in a batch, and a look at all of them before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, VariantType
+
+from frazil.columns.coerce import JSON_OPTIONS
+from frazil.columns.counting import Counted
+from frazil.columns.schema import data_columns, quoted, unchanged
+from frazil.errors import DataError
+from frazil.model.changes import ChangeOptions
+from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
+from frazil.write.modes.combine import combined
+from frazil.write.modes.rows import is_extra
+
+MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
+"""Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""
+_RANK, _DIGEST, _TIED, _MIXED, _DELETES, _APART, _NEWEST, _STANDS = (
+    f"{HIDDEN}{name}" for name in ("rank", "digest", "tied", "mixed", "deletes", "apart", "newest", "stands")
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the batch holds: changes read, and of those that are the last of their key how many are rows and how many deletes.
+
+    ``changes`` are all, ``extra`` those that their source row has beside the main one: deletes of the key that it had before;
+    ``ignored`` those that do nothing.
+    """
+
+    changes: int
+    extra: int
+    ignored: int
+    upserts: int
+    deletes: int
+    unchanged: int
+    lowest: tuple[Any, ...]
+    highest: tuple[Any, ...]
+
+    @property
+    def keys(self) -> int:
+        """How many keys the batch touches."""
+        return self.upserts + self.deletes
+
+    @property
+    def superseded(self) -> int:
+        """How many changes are not the last of their key."""
+        return self.changes - self.ignored - self.keys
+
+
+@contextmanager
+def latest(
+    frame: DataFrame, keys: Sequence[str], options: ChangeOptions, *, keys_differ: bool = False
+) -> Iterator[tuple[DataFrame, Survey]]:
+    """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
+
+    With ``combine`` the changes of a key become one instead. Where known rows are left as they are, the first row of a key is
+    known to those after it: that one counts, unless it was deleted again.
+
+    A value that it lacks because it did not change is taken from the changes before it, as far as they have it.
+    Where ``keys_differ`` each change is the last of its key.
+
+    Raises where the last one cannot be told, or where a key has no value.
+    """
+    seen = Counted(
+        frame,
+        functions.count(functions.lit(1)).alias("changes"),
+        _count_if(is_extra(frame)).alias("extra"),
+        _count_if(_op(frame) == IGNORE).alias("ignored"),
+    )
+    # The record itself, which may be large, is not carried along.
+    kept = [name for name in (OP, ORDER, LANE, UNCHANGED, EXTRA, MOVED, LEFT) if name in frame.columns]
+    changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
+    if OP in frame.columns:
+        changes = changes.where(functions.col(OP) != IGNORE)
+    if keys_differ:
+        one = _alone(changes)
+    else:
+        one = _one_of_each(changes, keys, options) if options.combine else _last(changes, keys, options)
+    last = one.persist()
+    try:
+        yield last.drop(_TIED, _APART), _survey(last, keys, seen)
+    finally:
+        last.unpersist()
+
+
+def _op(frame: DataFrame) -> Column:
+    return functions.col(OP) if OP in frame.columns else functions.lit("")
+
+
+def _one_of_each(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
+    return _alone(combined(frame, keys, options))
+
+
+def _alone(frame: DataFrame) -> DataFrame:
+    """Rows that have no other of their key beside them."""
+    return frame.withColumns({_TIED: functions.lit(False), _APART: functions.lit(False)})
+
+
+def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
+    """One row a key. Rows of which none can be told to be the last are compared by digest: the survey tells when they differ."""
+    digest = _digest(frame)
+    frame = _with_beginnings(frame, keys, options)
+    if not options.when_matched_update_all:
+        frame = _with_standing(frame, keys)
+    by_key = _of_key(keys).orderBy(*_ranked_by(frame))
+    sent = _last_sent(frame, keys)
+    ranked = _with_ties(frame.withColumn(_DIGEST, digest), keys, by_key).withColumns(
+        {
+            _RANK: functions.row_number().over(by_key),
+            _APART: _apart(frame, by_key),
+            **{_sent(name): value for name, value in sent.items()},
+        }
+    )
+    last = ranked.where(functions.col(_RANK) == 1).drop(_RANK, _DIGEST, _STANDS, LANE)
+    return _filled(last, list(sent)) if sent else last
+
+
+def keeps_known(options: ChangeOptions) -> bool:
+    """Whether what the table holds of a key matters to what becomes of its row."""
+    return options.partial_updates or not options.when_matched_update_all or not options.when_not_matched_insert_all
+
+
+def _ranked_by(frame: DataFrame) -> list[Column]:
+    """In this order the row of a key that counts comes first."""
+    if ORDER not in frame.columns:
+        return [functions.lit(0)]
+    order = functions.col(ORDER)
+    return [functions.col(_STANDS).asc(), order.asc()] if _STANDS in frame.columns else [order.desc()]
+
+
+def _with_ties(frame: DataFrame, keys: Sequence[str], by_key: WindowSpec) -> DataFrame:
+    """Whether a row has the place of another one that differs from it."""
+    if _STANDS not in frame.columns:
+        return frame.withColumn(_TIED, _differ(_DIGEST, by_key.rangeBetween(Window.currentRow, Window.currentRow)))
+    peers = _of_key(keys).orderBy(ORDER).rangeBetween(Window.currentRow, Window.currentRow)
+    if OP not in frame.columns:
+        return frame.withColumn(_TIED, _differ(_DIGEST, peers))
+    # A delete beside another row: which of them came first decides whether the key begins anew, for all rows that come later.
+    since = functions.col(GONE_AT)
+    matters = since.isNull() | (functions.col(ORDER) >= since)
+    frame = frame.withColumn(_DELETES, functions.col(OP) == DELETE)
+    frame = frame.withColumns({_TIED: _differ(_DIGEST, peers), _MIXED: _differ(_DELETES, peers) & matters})
+    return frame.withColumn(_TIED, functions.col(_TIED) | functions.max(_MIXED).over(_of_key(keys))).drop(_DELETES, _MIXED)
+
+
+def _differ(name: str, rows: WindowSpec) -> Column:
+    return functions.min(name).over(rows) != functions.max(name).over(rows)
+
+
+def _with_standing(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """For the first row of a key to count: the delete that ended all, then rows that no delete has ended, then the others."""
+    if ORDER not in frame.columns:
+        return frame
+    if OP not in frame.columns:
+        return frame.withColumn(_STANDS, functions.lit(0))
+    order, of_key = functions.col(ORDER), _of_key(keys)
+    ends = (functions.col(OP) == DELETE) & (order == functions.max(order).over(of_key))
+    ended = functions.col(GONE_AT).isNotNull() & (order <= functions.col(GONE_AT))
+    return frame.withColumn(_STANDS, functions.when(ends, 0).when(~ended, 1).otherwise(2))
+
+
+def _with_beginnings(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
+    """Where the last row of each key began to have it, if it did so in this batch and it matters what was there before."""
+    matters = UNCHANGED in frame.columns or keeps_known(options)
+    if not matters or not {ORDER, OP} <= set(frame.columns):
+        return frame
+    order, of_key = functions.col(ORDER), _of_key(keys)
+    is_gone = (functions.col(OP) == DELETE) & (order < functions.col(_NEWEST))
+    gone = functions.when(is_gone & ~functions.col(LEFT) if LEFT in frame.columns else is_gone, order)
+    frame = frame.withColumn(_NEWEST, functions.max(order).over(of_key))
+    frame = frame.withColumn(GONE_AT, functions.max(gone).over(of_key)).drop(_NEWEST)
+    if MOVED not in frame.columns:
+        return frame
+    moved = functions.max(functions.when(functions.col(MOVED), order)).over(of_key)
+    stays = functions.col(GONE_AT).isNull() | (functions.col(MOVED_AT) > functions.col(GONE_AT))
+    frame = frame.withColumn(MOVED_AT, moved).drop(MOVED)
+    return frame.withColumn(MOVED_AT, functions.when(stays, functions.col(MOVED_AT)))
+
+
+def began_here(last: DataFrame) -> Column:
+    """Which rows got their key in this batch: what the table has under it is of another row."""
+    began = [functions.col(name).isNotNull() for name in (MOVED_AT, GONE_AT) if name in last.columns]
+    return reduce(Column.__or__, began, functions.lit(False))
+
+
+def _apart(frame: DataFrame, by_key: WindowSpec) -> Column:
+    """Whether a key has different rows in several lanes, which have no order between them."""
+    if LANE not in frame.columns:
+        return functions.lit(False)
+    # In the order that the rows are sorted in already.
+    all_of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    return functions.coalesce(_differ(LANE, all_of_key) & _differ(_DIGEST, all_of_key), functions.lit(False))
+
+
+def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
+    """For each column the last value of it that a change of the key has, in a struct: null when none has one.
+
+    What was there before the row got its key was of another row.
+    """
+    if UNCHANGED not in frame.columns or ORDER not in frame.columns:
+        return {}
+    order = at = functions.col(ORDER)
+    if MOVED_AT in frame.columns:
+        since = functions.col(MOVED_AT)
+        order = functions.when(since.isNull() | (at >= since), order)
+    if GONE_AT in frame.columns:
+        since = functions.col(GONE_AT)
+        order = functions.when(since.isNull() | (at > since), order)
+    return {
+        name: functions.max_by(
+            functions.struct(functions.col(quoted(name)).alias("value")), functions.when(~unchanged(name), order)
+        ).over(_of_key(keys))
+        for name in data_columns(frame)
+        if name not in keys
+    }
+
+
+def _of_key(keys: Sequence[str]) -> WindowSpec:
+    return Window.partitionBy(*[functions.col(quoted(key)) for key in keys])
+
+
+def _sent(name: str) -> str:
+    return f"{HIDDEN}sent_{name}"
+
+
+def _filled(last: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows with the values that changes before them had; unchanged stays what none has."""
+    sent = {name: functions.col(quoted(_sent(name))) for name in names}
+    values = {name: functions.when(unchanged(name), sent[name]["value"]).otherwise(functions.col(quoted(name))) for name in names}
+    lacking = functions.array_compact(
+        functions.array(*[functions.when(unchanged(name) & sent[name].isNull(), functions.lit(name)) for name in names])
+    )
+    filled = last.withColumns(values | {UNCHANGED: functions.when(functions.size(lacking) > 0, lacking)})
+    return filled.drop(*[_sent(name) for name in names])
+
+
+def _digest(frame: DataFrame) -> Column:
+    """A number that tells rows apart. Spark's hash passes over nulls, so where they are is hashed, too."""
+    values = [(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
+    nulls = [mark for value, kind in values for mark in _nulls(value, kind)]
+    unsent = [functions.sort_array(functions.col(UNCHANGED))] if UNCHANGED in frame.columns else []
+    return functions.xxhash64(_op(frame), *unsent, *nulls, *[hashable(value, kind) for value, kind in values])
+
+
+def _nulls(value: Column, kind: DataType) -> list[Column]:
+    """Whether a value is null, and what is in it; and how long a list is."""
+    match kind:
+        case StructType() if not _holds_unhashable(kind):
+            return [value.isNull(), *(mark for one in kind.fields for mark in _nulls(value.getField(one.name), one.dataType))]
+        case ArrayType() if not _holds_unhashable(kind):
+            within = functions.transform(value, lambda item: functions.xxhash64(*_nulls(item, kind.elementType)))
+            return [value.isNull(), functions.size(value), within]
+        case _:
+            return [value.isNull()]
+
+
+def hashable(value: Column, kind: DataType) -> Column:
+    """Spark does not hash maps and variants, whose text it can make. The text of a variant has 1 for 1.0, too."""
+    if not _holds_unhashable(kind):
+        return value
+    text = functions.to_json(functions.struct(value), {**JSON_OPTIONS, "ignoreNullFields": "false"})
+    return functions.concat_ws(" ", text, functions.schema_of_variant(value)) if isinstance(kind, VariantType) else text
+
+
+def _holds_unhashable(kind: DataType) -> bool:
+    match kind:
+        case MapType() | VariantType():
+            return True
+        case ArrayType():
+            return _holds_unhashable(kind.elementType)
+        case StructType():
+            return any(_holds_unhashable(field.dataType) for field in kind.fields)
+        case _:
+            return False
+
+
+def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
+    key_columns = [functions.col(quoted(key)) for key in keys]
+    tied, apart = functions.col(_TIED), functions.col(_APART)
+    key_text = functions.to_json(functions.struct(*key_columns))
+    is_delete = _op(last) == DELETE
+    row = last.agg(
+        _count_if(~is_delete).alias("upserts"),
+        _count_if(is_delete).alias("deletes"),
+        _count_if(without_key(keys)).alias("without_key"),
+        _count_if(tied).alias("tied"),
+        functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
+        _count_if(apart).alias("apart"),
+        functions.first(functions.when(apart, key_text), ignorenulls=True).alias("apart_key"),
+        _count_if(lacks_values(last)).alias("unchanged"),
+        *[f(_bounded(last, key)).alias(f"{f.__name__}{n}") for n, key in enumerate(keys) for f in (functions.min, functions.max)],
+    ).first()
+    assert row is not None, "an aggregate has one row"
+    require_keys(int(row["without_key"]), keys)
+    if row["apart"]:
+        raise DataError(
+            "duplicate-keys",
+            f"{row['apart']} keys have several different rows in the batch from several partitions of the source, between which "
+            f"there is no order, for example {row['apart_key']}.",
+            fix="Name a column in order_by that tells which is the last: one of the data's, or the time of the record, "
+            "kafka_timestamp, with metadata: [timestamp] in the source.",
+        )
+    if row["tied"]:
+        ordered = ORDER in last.columns
+        cause = "the same place in the order" if ordered else "no order to tell which is the last"
+        raise DataError(
+            "duplicate-keys",
+            f"{row['tied']} keys have several different rows in the batch and {cause}, for example {row['tied_key']}.",
+            fix="Name a column in order_by that tells them apart." if not ordered else "Add a column to order_by.",
+        )
+    told = seen.get()
+    return Survey(
+        changes=int(told["changes"]),
+        extra=int(told["extra"]),
+        ignored=int(told["ignored"]),
+        upserts=int(row["upserts"]),
+        deletes=int(row["deletes"]),
+        unchanged=int(row["unchanged"]),
+        lowest=tuple(row[f"min{n}"] for n in range(len(keys))),
+        highest=tuple(row[f"max{n}"] for n in range(len(keys))),
+    )
+
+
+def without_key(keys: Sequence[str]) -> Column:
+    """Which rows lack a value in one of the key columns."""
+    return reduce(Column.__or__, (functions.col(quoted(key)).isNull() for key in keys))
+
+
+def require_keys(lacking: int, keys: Sequence[str]) -> None:
+    """Refuses a batch in which so many rows lack a key."""
+    if lacking:
+        raise DataError(
+            "key-null",
+            f"{lacking} rows of the batch have no value in a key column ({', '.join(keys)}).",
+            fix="Correct the data, or leave the rows out with a filter.",
+        )
+
+
+def _bounded(last: DataFrame, key: str) -> Column:
+    """A key whose least and greatest value are of use. Moments at the ends of time could not even be brought to Python."""
+    bounded = isinstance(last.schema[key].dataType, IntegerType | LongType | StringType)
+    return functions.col(quoted(key)) if bounded else functions.lit(None).cast("int")
+
+
+def lacks_values(last: DataFrame) -> Column:
+    """Which rows are to be written and lack a value that did not change."""
+    return (_op(last) != DELETE) & functions.col(UNCHANGED).isNotNull() if UNCHANGED in last.columns else functions.lit(False)
+
+
+def _count_if(condition: Column) -> Column:
+    return functions.coalesce(functions.count_if(condition), functions.lit(0))

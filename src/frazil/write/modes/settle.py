@@ -1,0 +1,179 @@
+"""Settles the debt that deletes by key leave to readers: each is looked up once, here, and from then on is a position.
+
+The keys of the deletes are looked up in the key columns of the data files that can hold them; no other column is read, and what
+is kept in memory grows with the deletes, not with the rows of the table: of each data file it is a few kilobytes. Before the old
+deletes go, the table is read again under the new ones, and must hold the same keys, row for row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, functions
+
+from frazil.columns.schema import quoted
+from frazil.errors import Halted
+from frazil.iceberg import Change, Digest, FileFacts, IcebergTable, LiveFile, Rewrite, Scratch
+from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions
+from frazil.write.modes.ground import together
+from frazil.write.modes.lookup import Rows, Search, digest_of, records
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """A settlement that is ready to be committed: how many deletes (or files of them) it ends, of how many rows.
+
+    ``kinds_left``: how many other sets of columns there are that live deletes by key compare.
+    """
+
+    change: Change
+    deletes: int
+    rows: int
+    kinds_left: int = 0
+
+
+def too_many_keys(table: IcebergTable, options: ChangeOptions) -> bool:
+    """Whether the table holds more deletes by key than the sink allows, or some among more files of deletes than it allows.
+
+    Where readers cannot read them, a single one is too many: they may have been written before those readers were named.
+    """
+    keys = table.total("equality-deletes")
+    if any(reader in WITHOUT_EQUALITY_DELETES for reader in options.readers):
+        return keys > 0
+    over = options.max_equality_deletes is not None and keys > options.max_equality_deletes
+    return over or (keys > 0 and too_many_files(table, options))
+
+
+def too_many_files(table: IcebergTable, options: ChangeOptions) -> bool:
+    """Whether the table holds more files of deletes than the sink allows."""
+    files = table.total("delete-files")
+    return options.max_delete_files is not None and files > options.max_delete_files
+
+
+def compact(table: IcebergTable) -> Settlement | None:
+    """Writes the data files that have deletes anew, without the rows that those delete."""
+    base = table.base
+    columns = [column.name for column in table.schema.fields]
+    with table.scratch() as scratch:
+        live = scratch.live_files()
+        before = scratch.rows.count()
+        scratch.compact_files_with_deletes()
+        operation = scratch.rewrite()
+        if not operation.removed:
+            return None
+        after = scratch.rows.count()
+        old = _digest_of(scratch, _among(live, operation.removed), columns)
+        new = _digest_of(scratch, _among(scratch.live_files(), operation.staged.files), columns)
+    # The new files hold the rows of those that they take the place of, and no delete went that others need.
+    if before != after or old != new:
+        raise _audit_failed(before, after)
+    ended = len(operation.removed_deletes)
+    summary = {"frazil.kind": "compact", "frazil.compacted-files": str(len(operation.removed))}
+    return Settlement(Change(operation, base, summary=summary), ended, after)
+
+
+def settle(table: IcebergTable) -> Settlement | None:
+    """Turns the live equality deletes of the table into positions; None when there are none.
+
+    Small files that came with the deletes are written anew in few. Deletes that compare different columns are settled one kind
+    at a time; the settlement says how many are left.
+    """
+    base = table.base
+    with table.scratch() as scratch:
+        kinds = scratch.equality_deletes()
+        if not kinds:
+            return None
+        deletes = kinds[0]
+        search = Search(scratch, deletes, scratch.facts(deletes))
+
+        def opened() -> tuple[list[LiveFile], list[FileFacts], DataFrame]:
+            scratch.without(deletes)
+            live = scratch.live_files()
+            return live, scratch.data_facts(live), scratch.rows
+
+        # To look through the table's files keeps the driver busy, and the executors have nothing else to do meanwhile.
+        (live, facts, whole), keys = together(opened, search.gathering(), session=scratch.spark)
+        bounds = {name: both for name, both in search.bounds(keys).items() if not whole.schema[name].nullable}
+        found = search.found(keys, Rows(_within(whole, bounds), facts, bounds))
+        small = scratch.small_files(live, facts, since=min(fact.sequence for fact in search.held))
+        paths = {one.path for one in small}
+        here = {path: dead for path, dead in found.dead.items() if path in paths}
+        elsewhere = {path: dead for path, dead in found.dead.items() if path not in paths}
+
+        def without_dead() -> tuple[Rewrite, int]:
+            marked = scratch.positions(elsewhere, live)
+            ended = (*marked.replaced, *(one.vector for one in small if one.vector is not None))
+            rewrite = Rewrite(removed=tuple(one.file for one in small), deletes=marked.added, removed_deletes=ended)
+            scratch.apply(rewrite)
+            return rewrite, marked.rows
+
+        # The driver has nothing else to do while executors write: of all changes only the merged files are left for later.
+        (rewrite, marked), merged = together(without_dead, lambda: scratch.merged(small, here), session=scratch.spark)
+        scratch.apply(Rewrite(merged))
+        after = digest_of(_within(scratch.rows, bounds), deletes.columns)
+        upgraded = _rows_of_upgraded(scratch, live, elsewhere, deletes.columns)
+    expected = found.before - found.gone
+    # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
+    dead_here = sum(map(len, here.values()))
+    left = sum(one.rows or 0 for one in small) - dead_here
+    if after != expected or marked + dead_here != found.gone.rows or merged.rows != left or upgraded[0] != upgraded[1]:
+        raise _audit_failed(expected.rows, after.rows)
+    count = records(deletes.files)
+    summary = {
+        "frazil.kind": "settle",
+        "frazil.settled-equality-deletes": str(count),
+        "frazil.settled-rows": str(found.gone.rows),
+    }
+    if small:
+        summary["frazil.merged-files"] = str(len(small))
+    operation = replace(rewrite, staged=merged, removed_deletes=(*rewrite.removed_deletes, *deletes.files))
+    return Settlement(Change(operation, base, summary=summary), count, found.gone.rows, len(kinds) - 1)
+
+
+def _rows_of_upgraded(
+    scratch: Scratch, live: Sequence[LiveFile], dead: Mapping[str, BitMap64], columns: Sequence[str]
+) -> tuple[int, int]:
+    """How many rows must be left of files that had position delete files and have vectors now; and how many are.
+
+    A table has such files that was upgraded from version 2. A vector makes the position deletes void, those of keys out of all
+    bounds, too, so that these files are counted as a whole.
+    """
+    had = [one for one in live if one.path in dead and one.position_files] if scratch.keeps_vectors else []
+    if not had:
+        return 0, 0
+    have = _among(scratch.live_files(), [one.file for one in had])
+    gone = sum(len(dead[one.path]) for one in had)
+    return _digest_of(scratch, had, columns).rows - gone, _digest_of(scratch, have, columns).rows
+
+
+def _among(live: Sequence[LiveFile], files: Sequence[Any]) -> list[LiveFile]:
+    paths = {str(file.location()) for file in files}
+    return [one for one in live if one.path in paths]
+
+
+def _digest_of(scratch: Scratch, files: Sequence[LiveFile], columns: Sequence[str]) -> Digest:
+    if not files:
+        return Digest(0, 0)
+    with scratch.rows_of(files) as rows:
+        return digest_of(rows, columns)
+
+
+def _audit_failed(expected: int, found: int) -> Halted:
+    return Halted(
+        "audit-failed",
+        f"The table's deletes were put in another form, but it would not hold the same rows then: {found} instead of {expected}, "
+        "or others. Nothing was changed.",
+        fix="Report this. Set max_equality_deletes and max_delete_files to null to go on without it.",
+    )
+
+
+def _within(rows: DataFrame, bounds: Mapping[str, tuple[Any, Any]]) -> DataFrame:
+    """The rows whose keys lie between the least and the greatest deleted: files and row groups outside need not be read."""
+    for column, (low, high) in bounds.items():
+        rows = rows.where(functions.col(quoted(column)).between(low, high))
+    return rows

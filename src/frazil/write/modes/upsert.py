@@ -1,0 +1,127 @@
+"""Rows by key: each replaces the row with its key, wherever in the table that is; a delete takes it away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, functions
+
+from frazil.columns.counting import Counted
+from frazil.columns.schema import quoted
+from frazil.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
+from frazil.model.changes import UpsertStrategy
+from frazil.model.commit import RowCounts
+from frazil.model.evolution import AddUnpartitionedSpec, TableChange
+from frazil.model.hidden import DELETE, IGNORE, OP
+from frazil.write.fit import Fit
+from frazil.write.modes.choose import APPEND, MERGE, Choice, Facts, choose, misread, unfit_for_duckdb
+from frazil.write.modes.ground import Ground, Written, together
+from frazil.write.modes.latest import Survey, latest, require_keys, without_key
+from frazil.write.modes.merge import merge
+
+# Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
+ROWS_A_TASK = 250_000
+
+
+def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+    """Stages the last row of each key, and what takes away those before it."""
+    table, sink = ground.table, ground.sink
+    if ground.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
+        return _into_empty(ground, fit.applied(frame), fit)
+    with latest(fit.applied(frame), fit.keys, sink, keys_differ=ground.keys_differ) as (last, survey):
+        facts = Facts(
+            empty=table.holds_no_files,
+            disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
+            keys=survey.keys,
+            debt=table.total("equality-deletes"),
+            unchanged=survey.unchanged,
+            lacks_columns=fit.lacks_parts,
+            misread=misread(fit.keys, fit.schema),
+            unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
+        )
+        choice = choose(sink, facts)
+        if choice.way == MERGE:
+            return merge(ground, last, survey, fit, choice)
+        return _by_key(ground, last, survey, fit, choice)
+
+
+def _into_empty(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
+    """Rows of which each has a key of its own, into a table that has none: they are read once, and written as they come."""
+    base = ground.table.base
+    op = functions.col(OP) if OP in applied.columns else functions.lit("")
+    numbers = {
+        "changes": functions.count(functions.lit(1)),
+        "deletes": functions.count_if(op == DELETE),
+        "ignored": functions.count_if(op == IGNORE),
+        "keyless": functions.count_if(without_key(fit.keys)),
+    }
+    seen = Counted(applied, *[number.alias(name) for name, number in numbers.items()])
+    rows = seen.frame.where(~op.isin(DELETE, IGNORE)).select(*[quoted(name) for name in fit.names])
+    staged = ground.stage(rows, fit.evolution)
+    told = seen.get()
+    require_keys(int(told["keyless"]), fit.keys)
+    counts = RowCounts(
+        read=int(told["changes"]), written=staged.rows, deleted=int(told["deletes"]), filtered=int(told["ignored"])
+    )
+    summary = Choice(APPEND, "the table is empty").summary
+    return Written(Change(Delta(staged, StagedFiles(), Fits.HEAD), base, fit.evolution, summary=summary), counts)
+
+
+def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
+    """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
+    table = ground.table
+    base = table.base
+    last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
+    by_key = bool(survey.keys) and choice.way != APPEND
+    everywhere = by_key and deletes_everywhere(table, fit)
+    evolution: tuple[TableChange, ...] = fit.evolution
+    if everywhere and fit.partition and table.unpartitioned_spec is None:
+        evolution = (*evolution, AddUnpartitionedSpec())
+
+    def rows() -> StagedFiles:
+        if not survey.upserts:
+            return StagedFiles()
+        kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
+        return ground.stage(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+
+    def keys() -> StagedFiles:
+        if not by_key:
+            return StagedFiles()
+        named = last.select(*[quoted(key) for key in fit.keys])
+        return table.stage_deletes(named, ground.options, fit.keys, evolution, everywhere=everywhere)
+
+    staged, deletes = together(rows, keys, session=last.sparkSession)
+    delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
+    return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
+
+
+def _lacks_keys(table: IcebergTable, survey: Survey, fit: Fit) -> bool:
+    keys = fit.keys_before
+    return keys is not None and table.lacks_keys(keys, survey.lowest, survey.highest)
+
+
+def deletes_everywhere(table: IcebergTable, fit: Fit) -> bool:
+    """Whether deletes must apply in every partition.
+
+    Deletes of one partition cost readers less. They find all earlier rows of a key only if the key alone decides the partition,
+    and always did: no file was ever written under another spec.
+    """
+    return deletes_everywhere_by(table, fit, fit.keys)
+
+
+def deletes_everywhere_by(table: IcebergTable, fit: Fit, columns: Sequence[str]) -> bool:
+    """The same for deletes that compare some columns."""
+    several = table.base.specs > 1 or fit.repartitions
+    return several or not all(source in columns for source, _ in fit.partition)
+
+
+def counts_of(survey: Survey) -> RowCounts:
+    """What became of the rows that came in."""
+    return RowCounts(
+        read=survey.changes - survey.extra,
+        written=survey.upserts,
+        filtered=survey.ignored,
+        deleted=survey.deletes,
+        superseded=survey.superseded,
+        extra=survey.extra,
+    )

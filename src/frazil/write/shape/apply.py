@@ -1,0 +1,395 @@
+"""One transform after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import singledispatch
+
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+from frazil.columns.coerce import Casting, converted
+from frazil.columns.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
+from frazil.columns.types import iceberg_type
+from frazil.errors import ConfigError
+from frazil.model.changes import ChangeFormat, CommitMode
+from frazil.model.coercion import CoercionOptions
+from frazil.model.dead_letters import OnError
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, IMAGE, IMAGES_MARK, KEY_MARK, LEFT, OP, ORDER, UNCHANGED
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import (
+    AddField,
+    FilterRows,
+    Flatten,
+    HashFields,
+    MapFields,
+    RemoveField,
+    RenameField,
+    SelectColumns,
+    TransformSpec,
+    Unnest,
+    UnwrapDebezium,
+    Way,
+    WhereRows,
+)
+from frazil.model.types import Primitive
+from frazil.write.modes.rows import UPDATE, envelopes, from_debezium, keys_told, with_operations, without_marks
+from frazil.write.shape.expressions import require_sound, understood
+from frazil.write.shape.keys import is_followed, marking_keys, with_keys_of_images, without_images
+from frazil.write.shape.odd import cleared, completed, leaves
+from frazil.write.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
+from frazil.write.shape.secret import secret_text
+from frazil.write.shape.tally import Tally, Watch, unwatched
+from frazil.write.shape.unsent import following
+
+_TURN, _HOLDS = f"{HIDDEN}turn", f"{HIDDEN}holds"
+# Options by which rows are taken out of envelopes.
+_PER_ROW = ("key_fields", "case_sensitive", "commit_mode", "diff_column", "op_values")
+_NAME_KEYS = (
+    "Name the columns by which the envelopes know a row: `keys: [id]`; or let the messages' keys tell them (key_format; in SQL "
+    "KEY FORMAT)."
+)
+# Where the sink's key was to tell which rows of envelopes moved, and is not among their columns.
+_LOST_KEY = ("key-missing", "key-differs")
+_PARTS = (StructType, ArrayType, MapType, VariantType)
+
+
+def sink_rows(
+    frame: DataFrame,
+    sink: SinkSpec,
+    transforms: Sequence[TransformSpec] = (),
+    tally: Tally | None = None,
+    *,
+    proven: bool = False,
+) -> DataFrame:
+    """The source's rows as the sink's table is to hold them, with what they do to it."""
+    return with_operations(source_rows(frame, sink, transforms, tally, proven=proven), sink, proven=proven)
+
+
+def source_rows(
+    frame: DataFrame,
+    sink: SinkSpec,
+    transforms: Sequence[TransformSpec],
+    tally: Tally | None = None,
+    *,
+    proven: bool = False,
+) -> DataFrame:
+    """The source's rows after all transforms, in order. With a tally the rows are counted that these take away and bring.
+
+    ``proven``: there is a table, so that these transforms have found their columns before, and a batch that lacks one is odd.
+    """
+    watch = unwatched if tally is None else tally.watch
+    whole = IMAGE in frame.columns
+    if not _needs_images(frame, sink, transforms, proven=proven):
+        return _shaped(without_images(frame), sink, transforms, watch, proven=proven)
+    made = _shaped(frame.drop(IMAGE), sink, transforms, watch, images=True, proven=proven)
+    return with_keys_of_images(made, sink, whole=whole) if data_columns(made) else made
+
+
+# Whether the changes of such frames are followed with their images: the same transforms meet the same columns batch after batch.
+_imaged: dict[tuple[str, ...], bool] = {}
+
+
+def _needs_images(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], *, proven: bool) -> bool:
+    """Whether the sink's key can be followed only if changes come with their images, which this source can tell."""
+    unwraps = any(isinstance(one, UnwrapDebezium) for one in transforms)
+    tells = OP in frame.columns and bool(frame.schema[OP].metadata.get(IMAGES_MARK))
+    if not sink.has_own_key or not (unwraps or tells):
+        return False
+    key = (frame.schema.json(), sink.model_dump_json(), *(one.model_dump_json() for one in transforms))
+    if key not in _imaged:
+        try:
+            made = _shaped(without_images(frame), sink, transforms, unwatched, proven=proven)
+            _imaged[key] = not is_followed(made, sink)
+        except ConfigError as error:
+            if error.code not in _LOST_KEY or any(isinstance(one, FilterRows | WhereRows) for one in transforms):
+                raise
+            _imaged[key] = True
+    return _imaged[key]
+
+
+def _shaped(
+    frame: DataFrame,
+    sink: SinkSpec,
+    transforms: Sequence[TransformSpec],
+    watch: Watch,
+    *,
+    images: bool = False,
+    proven: bool = False,
+) -> DataFrame:
+    frame = without_marks(frame, sink)
+    relying: UnwrapDebezium | None = None
+    for transform in transforms:
+        if not data_columns(frame):
+            return frame  # no record has anything to say, and so there is nothing to change
+        if isinstance(transform, UnwrapDebezium):
+            relying = None if images or transform.keys or keys_told(frame) else transform
+            frame = without_marks(_unwrapped(transform, frame, sink, images=images), sink)
+        else:
+            if tells_changes(frame):
+                _require_for_changes(transform, sink)
+            if sink.error_handling is OnError.DEAD_LETTER:
+                frame = cleared(completed(frame, transform) if proven else frame, transform)
+            frame = marking_keys(frame, _apply(transform, following(frame, transform), watch), transform)
+    if relying is not None and data_columns(frame):
+        _require_keys_of_the_sink(relying, frame, sink)
+    return frame
+
+
+def _require_for_changes(transform: TransformSpec, sink: SinkSpec) -> None:
+    """Refuses what cannot be done to rows that change."""
+    sinks = (sink, *sink.apart.values())
+    if isinstance(transform, Unnest) and any(one.commit_mode is not CommitMode.APPEND for one in sinks):
+        words = "rows of this source change: a delete has no list, and nothing says which elements an update took out"
+        fix = "Keep the list, and unnest it when you read the table; or append, with op_column."
+    elif isinstance(transform, FilterRows | WhereRows) and any(one.diff_column is not None for one in sinks):
+        words = "a row that is gone may say nothing but its key, so that it is not known whether it was counted"
+        fix = "Leave diff_column out of the sink, or filter when you read the table."
+    else:
+        return
+    raise refusal(transform, (), words, code="transform-changes", fix=fix)
+
+
+def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec, *, images: bool) -> DataFrame:
+    _require_for_unwrapping(transform, sink)
+    frame = envelopes(frame)
+    for name in ("op", "before", "after"):
+        spot(frame, name, transform, ())
+    added = {name: spot(frame, path, transform, ("add", name)).value for name, path in transform.add.items()}
+    keys = transform.keys or keys_told(frame) or (() if images else sink.key_fields)
+    try:
+        return from_debezium(frame, sink, keys, marked=keys, added=added, images=images)
+    except ConfigError as error:
+        fix = error.fix or _NAME_KEYS
+        raise refusal(transform, ("keys",) if transform.keys else (), error.message, code=error.code, fix=fix) from None
+
+
+def _require_for_unwrapping(transform: UnwrapDebezium, sink: SinkSpec) -> None:
+    """Refuses sinks that would take the rows for something else than changes."""
+    differing = [name for name in _PER_ROW if len({str(getattr(one, name)) for one in (sink, *sink.apart.values())}) > 1]
+    if sink.change_format is not ChangeFormat.ROWS:
+        words = f"the sink would look for envelopes once more, as its change_format: {sink.change_format} says"
+        fix = "Leave change_format out of the sink."
+    elif sink.op_field is not None:
+        words = "the envelopes say what is done to a row, and so would op_field"
+        fix = "Leave op_field out of the sink."
+    elif sink.commit_mode not in (CommitMode.APPEND, CommitMode.UPSERT):
+        words = f"the rows are changes, which commit_mode: {sink.commit_mode} does not follow"
+        fix = "Set commit_mode: upsert, or append."
+    elif differing:
+        words = f"rows are taken out of their envelopes before it is known which table they go into, and {differing[0]} differs"
+        fix = "Set change_format: debezium in the sink instead: envelopes are then unwrapped for each table by itself."
+    else:
+        return
+    raise refusal(transform, (), words, code="transform-changes", fix=fix)
+
+
+def _require_keys_of_the_sink(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> None:
+    """Where key_fields have told which rows of envelopes moved, they must still be the columns that they were inside of them."""
+    names = {key: sink.key_column(key, data_columns(frame)) for key in sink.key_fields}
+    for key, name in names.items():
+        if sink.commit_mode is CommitMode.UPSERT and name is not None and not is_key(frame, name):
+            words = f"{key!r} of key_fields is another column than the {key!r} of the envelopes, by which moves were told"
+            raise refusal(transform, (), words, code="key-differs", fix=_NAME_KEYS)
+
+
+@singledispatch
+def _apply(transform: object, _frame: DataFrame, _watch: Watch) -> DataFrame:
+    raise TypeError(type(transform))
+
+
+@_apply.register
+def _rename(transform: RenameField, frame: DataFrame, _watch: Watch) -> DataFrame:
+    old = spot(frame, transform.from_, transform, ("from",))
+    new = new_spot(frame, transform.to, transform, ("to",), besides=old)
+    if new.names[:-1] == old.names[:-1]:
+        return renamed(frame, old, new.names[-1])
+    if new.names[: len(old.names)] == old.names:
+        raise refusal(transform, ("to",), f"{old.path!r} cannot be moved into itself")
+    return without(placed(frame, new, old.value), old)
+
+
+@_apply.register
+def _map(transform: MapFields, frame: DataFrame, _watch: Watch) -> DataFrame:
+    # A column that is null in all rows is a text to those that read it, and fits every type.
+    nothing = functions.lit(None).cast("string")
+    found = {name: known_spot(frame, path) for name, path in transform.columns.items()}
+    made = [(nothing if there is None else there.value).alias(name) for name, there in found.items()]
+    return frame.select(*made, *[functions.col(name) for name in hidden_columns(frame)])
+
+
+@_apply.register
+def _remove(transform: RemoveField, frame: DataFrame, _watch: Watch) -> DataFrame:
+    for path, way in transform.named:
+        frame = without(frame, spot(frame, path, transform, way))
+    if not data_columns(frame):
+        raise refusal(transform, (), "no column would be left")
+    return frame
+
+
+@_apply.register
+def _add(transform: AddField, frame: DataFrame, _watch: Watch) -> DataFrame:
+    new = new_spot(frame, transform.field, transform, ("field",))
+    if transform.expression is not None:
+        text, way = transform.expression, ("expression",)
+        require_sound(frame, transform, [(text, way)])
+        return placed(frame, new, functions.expr(text))
+    value = functions.lit(transform.value)
+    return placed(frame, new, value.cast("string") if transform.value is None else value)
+
+
+@_apply.register
+def _filter(transform: FilterRows, frame: DataFrame, watch: Watch) -> DataFrame:
+    found = spot(frame, transform.field, transform, ("field",))
+    if isinstance(found.kind, _PARTS):
+        words = f"{found.path!r} is {found.kind.simpleString()}, which is equal to no single value"
+        raise refusal(transform, ("field",), words, fix="Use where with a condition.")
+    return _where(watch(frame, None), found.value.eqNullSafe(functions.lit(transform.equals)))
+
+
+@_apply.register
+def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFrame:
+    text, way = transform.condition, ("condition",)
+    return understood(lambda: _where(watch(frame, None), functions.expr(text)), frame, transform, way, text)
+
+
+def _where(frame: DataFrame, condition: Column) -> DataFrame:
+    wanted = or_unread(frame, condition)
+    # Where the row of before a change stands beside it, and of a delete is whole, each is kept or left out by itself.
+    by_key = tells_changes(frame) and not frame.schema[OP].metadata.get(IMAGES_MARK)
+    return _changes_within(frame, wanted) if by_key else frame.where(wanted)
+
+
+def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:
+    """The changes of those rows for which a condition holds: an update after which it does not hold takes its row away.
+
+    A delete goes on whatever it says, since it may say nothing but the key. A row that is new, and for which it does not hold,
+    was never there.
+    """
+    op = functions.col(OP)
+    told = frame.withColumn(_HOLDS, functions.coalesce(condition, functions.lit(False)))
+    kept = told.where(functions.col(_HOLDS) | op.isin(UPDATE, DELETE))
+    holds = functions.col(_HOLDS)
+    after = {OP: functions.when(holds, op).otherwise(DELETE)}
+    if UNCHANGED in frame.columns:
+        left = ~holds & (op != DELETE)
+        after[LEFT] = left | functions.col(LEFT) if LEFT in frame.columns else left
+    return kept.withColumns(after).withMetadata(OP, frame.schema[OP].metadata).drop(_HOLDS)
+
+
+@_apply.register
+def _select(transform: SelectColumns, frame: DataFrame, _watch: Watch) -> DataFrame:
+    expressions = [(text, ("expressions", number)) for number, text in enumerate(transform.expressions)]
+    require_sound(frame, transform, expressions)
+    columns = [functions.expr(text) for text in transform.expressions]
+    made = frame.select(*columns)
+    names = [name.lower() for name in made.columns]
+    if len(set(names)) < len(names):
+        _refuse_clash(transform, frame)
+    # A star has brought them already.
+    lacking = [functions.col(name) for name in hidden_columns(frame) if name not in made.columns]
+    return frame.select(*columns, *lacking) if lacking else made
+
+
+def _refuse_clash(transform: SelectColumns, frame: DataFrame) -> None:
+    by_name: dict[str, list[tuple[str, str, Way]]] = defaultdict(list)
+    for number, text in enumerate(transform.expressions):
+        for name in frame.select(functions.expr(text)).columns:
+            by_name[name.lower()].append((name, text, ("expressions", number)))
+    for found in by_name.values():
+        if len(found) > 1 and not found[0][0].startswith(HIDDEN):
+            (name, first, _), (_, second, way) = found[:2]
+            words = f"the expressions {first!r} and {second!r} both make a column {name!r}"
+            raise refusal(transform, way, words, code="transform-clash", fix="Name one of them: `... as other_name`.")
+    raise refusal(transform, ("expressions",), "`*` stands there twice", code="transform-clash", fix="Keep one.")
+
+
+@_apply.register
+def _flatten(transform: Flatten, frame: DataFrame, _watch: Watch) -> DataFrame:
+    chosen = _structs(transform, frame)
+    taken: dict[str, Spot] = {}
+    columns: list[Column] = []
+    for field in frame.schema.fields:
+        if field.name.startswith(HIDDEN):
+            columns.append(functions.col(field.name))
+            continue
+        for part in leaves((field.name,), field.dataType, transform.depth if field.name in chosen else 0):
+            name = transform.separator.join(part.names)
+            if (other := taken.setdefault(name.lower(), part)) is not part:
+                words = f"{other.path!r} and {part.path!r} would both become the column {name!r}"
+                fix = "Choose another separator, or rename one of them before."
+                raise refusal(transform, (), words, code="transform-clash", fix=fix)
+            columns.append(part.value.alias(name))
+    return frame.select(*columns)
+
+
+def _structs(transform: Flatten, frame: DataFrame) -> set[str]:
+    if not transform.fields:
+        return {name for name in data_columns(frame) if isinstance(frame.schema[name].dataType, StructType)}
+    for number, name in enumerate(transform.fields):
+        found = spot(frame, name, transform, ("fields", number))
+        if len(found.names) > 1:
+            words = f"{name!r} is within another struct"
+            raise refusal(
+                transform, ("fields", number), words, fix=f"Flatten {found.names[0]!r}, with depth if that is too much."
+            )
+        if not isinstance(found.kind, StructType):
+            raise refusal(transform, ("fields", number), f"{name!r} is no struct: it is {found.kind.simpleString()}")
+    return set(transform.fields)
+
+
+@_apply.register
+def _unnest(transform: Unnest, frame: DataFrame, watch: Watch) -> DataFrame:
+    found = spot(frame, transform.field, transform, ("field",))
+    if not isinstance(found.kind, ArrayType):
+        raise refusal(transform, ("field",), f"{found.path!r} is no list: it is {found.kind.simpleString()}")
+    name = transform.as_ or found.names[-1]
+    way = ("as",) if transform.as_ else ("field",)
+    if "." in name and transform.as_:
+        raise refusal(transform, way, f"{name!r} is a path, and the element becomes a column")
+    if found.names != (name,):
+        new_spot(frame, name, transform, way, besides=found)
+    items = found.value
+    if ERROR in frame.columns:
+        nothing = functions.array(functions.lit(None).cast(found.kind.elementType))
+        items = functions.when(functions.col(ERROR).isNotNull(), nothing).otherwise(items)
+    empty = items.isNull() | (functions.size(items) == 0)
+    frame = watch(frame, functions.lit(False) if transform.keep_empty else empty)
+    spread = functions.posexplode_outer if transform.keep_empty else functions.posexplode
+    each = spread(items).alias(_TURN, name)
+    if len(found.names) == 1:
+        made = frame.select(*[each if c == found.names[0] else functions.col(quoted(c)) for c in frame.columns])
+    else:
+        made = without(frame.select("*", each), found)
+    if ORDER in made.columns:
+        # Of elements that share a key the last one counts.
+        made = made.withColumn(ORDER, functions.struct(functions.col(ORDER).alias("place"), functions.col(_TURN).alias("turn")))
+    return made.drop(_TURN)
+
+
+@_apply.register
+def _hash(transform: HashFields, frame: DataFrame, _watch: Watch) -> DataFrame:
+    salt = secret_text(frame.sparkSession, transform.salt.get_secret_value())
+    for path, way in transform.named:
+        found = spot(frame, path, transform, way)
+        if isinstance(found.kind, _PARTS):
+            words = f"{path!r} is {found.kind.simpleString()}, and only single values are hashed"
+            raise refusal(transform, way, words, fix="Name its fields, or flatten it first.")
+        key = len(found.names) == 1 and is_key(frame, found.names[0])
+        frame = placed(frame, found, _hashed(transform, found, salt))
+        if key:  # hashes tell rows apart as well
+            frame = frame.withMetadata(found.names[0], {KEY_MARK: True})
+    return frame
+
+
+def _hashed(transform: HashFields, found: Spot, salt: Column) -> Column:
+    kind = iceberg_type(found.kind, found.path)
+    if kind.name == "binary":
+        salted = functions.concat(salt.cast("binary"), found.value)
+    else:
+        text = converted(found.value, kind, Primitive("string"), found.path, Casting(CoercionOptions())).value
+        salted = functions.concat(salt, text)
+    if transform.algorithm == "xxhash64":
+        return functions.when(salted.isNotNull(), functions.xxhash64(salted))
+    return functions.sha2(salted, int(transform.algorithm.removeprefix("sha")))

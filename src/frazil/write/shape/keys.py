@@ -1,0 +1,73 @@
+"""Which rows a sink's key means, when the source knows its rows by other columns.
+
+A change tells the source's key of its row at least. A column that is made from that alone can be followed through every
+change. By any other column a row is followed only where changes come with their images: the whole row of before an update,
+as a delete beside it.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, functions
+
+from frazil.columns.schema import data_columns, error_of, follows_key, is_of_key, quoted, tells_changes
+from frazil.model.changes import CommitMode
+from frazil.model.hidden import DELETE, ERROR, IGNORE, IMAGE, IMAGES_MARK, KEY_COUNT_MARK, OF_KEY_MARK, OP
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import TransformSpec
+from frazil.write.shape.unsent import made_by
+
+
+def is_followed(frame: DataFrame, sink: SinkSpec) -> bool:
+    """Whether the keys that the sink names can be followed through the changes of the frame."""
+    if not data_columns(frame) or not tells_changes(frame):
+        return True
+    return all(follows_key(frame, one) for one in (sink, *sink.apart.values()) if one.commit_mode is CommitMode.UPSERT)
+
+
+def marking_keys(before: DataFrame, after: DataFrame, transform: TransformSpec) -> DataFrame:
+    """The frame after a transform, with marks on the columns that it made from the source's key alone."""
+    if not tells_changes(before) or KEY_COUNT_MARK not in before.schema[OP].metadata:
+        return after
+    try:
+        made = made_by(transform, before)
+    except PySparkException:
+        return after  # what is wrong with an expression is told when the transform is applied
+    for name in data_columns(after):
+        origins = made.columns.get(name)
+        if origins and not is_of_key(after, name) and all(one in before.columns and is_of_key(before, one) for one in origins):
+            after = after.withMetadata(name, after.schema[name].metadata | {OF_KEY_MARK: True})
+    return after
+
+
+def without_images(frame: DataFrame) -> DataFrame:
+    """The frame without rows that nobody needs who knows rows by the source's own key."""
+    if IMAGE not in frame.columns:
+        return frame
+    told = {name: value for name, value in frame.schema[OP].metadata.items() if name != IMAGES_MARK}
+    return frame.where(~functions.col(IMAGE)).drop(IMAGE).withMetadata(OP, told)
+
+
+def with_keys_of_images(frame: DataFrame, sink: SinkSpec, *, whole: bool) -> DataFrame:
+    """Changes with their images, of which none takes away a row that has no key.
+
+    ``whole``: the source always tells the whole row, so that the row of a delete without a key never was in the table. Otherwise
+    it may have told a part of it, and which row is gone is not known.
+    """
+    names = [sink.key_column(key, data_columns(frame)) for key in sink.key_fields]
+    lacking = [functions.col(quoted(name)).isNull() for name in names if name is not None]
+    gone = functions.col(OP) == DELETE
+    nobody = gone & reduce(Column.__or__, lacking, functions.lit(False))
+    told = frame.schema[OP].metadata
+    if whole:
+        op = functions.when(nobody, IGNORE).otherwise(functions.col(OP))
+        return frame.withColumn(OP, op).withMetadata(OP, told)
+    words = (
+        f"the change does not tell the row of before it, by which it is found in the table ({', '.join(sink.key_fields)}); the "
+        "database must log it whole: in PostgreSQL REPLICA IDENTITY FULL"
+    )
+    wrong = functions.when(nobody, error_of("transform", "before-missing", functions.lit(words)))
+    error = functions.coalesce(functions.col(ERROR), wrong) if ERROR in frame.columns else wrong
+    return frame.withColumn(ERROR, error)

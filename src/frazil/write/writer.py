@@ -1,0 +1,316 @@
+"""Owns one sink: its table, its place in the ledger, and the way of a batch into it.
+
+Delivery: exactly once for every batch whose positions are the source's own, whatever fails in between. Unit of parallelism:
+a sink has one writer at a time (the newest), whose files are written by all executors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from frazil.columns.schema import told_keys
+from frazil.columns.table_columns import frame_schema
+from frazil.errors import ConfigError, DataError, Halted, SourceAway
+from frazil.iceberg import IcebergTable, Restage
+from frazil.model.changes import CommitMode
+from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
+from frazil.model.dead_letters import OnError
+from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
+from frazil.model.origins import source_columns
+from frazil.model.settings import RetrySettings
+from frazil.model.sink import SinkSpec
+from frazil.model.transform import TransformSpec
+from frazil.model.types import StructType
+from frazil.write import target
+from frazil.write.claim import ClaimedSink
+from frazil.write.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart
+from frazil.write.maintenance import keep_debt_bounded
+from frazil.write.part import SINGLE_WRITES, Part
+from frazil.write.stager import Explain, Stager, Staging
+
+
+@dataclass
+class Prepared:
+    """A batch whose files are written and not committed. Without a ``staging`` they are to be written again."""
+
+    frame: DataFrame
+    part: Part
+    explain: Explain
+    began: float
+    staging: Staging | None = None
+
+    @property
+    def counts(self) -> RowCounts:
+        """What became of its rows."""
+        assert self.staging is not None, "it was not committed yet"
+        return self.staging.written.counts
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """The rows that are dead letters."""
+        assert self.staging is not None, "it was not committed yet"
+        return self.staging.rejected
+
+    def let_go(self) -> None:
+        """It will not be committed."""
+        if self.staging is not None:
+            self.staging.let_go()
+
+
+class SinkWriter:
+    """The one writer of a sink in this process."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        sink: SinkSpec,
+        sink_id: str,
+        *,
+        name: str,
+        transforms: tuple[TransformSpec, ...] = (),
+        retry: RetrySettings,
+        listen: Listener,
+        sleep: Callable[[float], object] = time.sleep,
+        letters: Letters | None = None,
+        post: Post | None = None,
+    ) -> None:
+        self.claimed = ClaimedSink(session, sink, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
+        self.name = name
+        self.sink = sink
+        self.sink_id = sink_id
+        self.session = session
+        self.unfinished: Position | None = None
+        self._transforms = transforms
+        self._stager = Stager(sink, sink_id, transforms)
+        self.letters = letters
+        if letters is None and sink.error_handling is OnError.DEAD_LETTER:
+            require_letters_apart(sink)
+            self.letters = LetterBox(self.beside(letters_sink(sink)), sink, name, post)
+
+    @property
+    def state(self) -> SinkState | None:
+        """The sink's place in the ledger, as it was seen last."""
+        return self.claimed.state
+
+    def beside(self, sink: SinkSpec) -> SinkWriter:
+        """A writer of another table for the same sink. Only what fails is told of it: its rows are not those of the sink."""
+        return SinkWriter(
+            self.session,
+            sink,
+            self.sink_id,
+            name=self.name,
+            retry=self.claimed.retry,
+            listen=lambda event: self.claimed.listen(event) if isinstance(event, CommitFailed | FencedOut) else None,
+            sleep=self.claimed.sleep,
+        )
+
+    @property
+    def source_columns(self) -> StructType | None:
+        """The columns of the table under the names that they have in the source; None as long as there is none."""
+        schema = self.claimed.table.schema if self.ready else self.sink.declared_schema
+        return None if schema is None else source_columns(schema, self.sink.change_format, self._transforms)
+
+    @property
+    def _awaits_keys(self) -> bool:
+        """Whether only the first rows of the source tell what identifies them."""
+        return self.sink.commit_mode is CommitMode.UPSERT and not self.sink.key_fields
+
+    @property
+    def ready(self) -> bool:
+        """Whether the table is there and this writer owns the sink."""
+        return self.claimed.ready
+
+    def open(self, *, claim: bool = True, make: bool = True) -> SinkState | None:
+        """Claims the sink when its table is there; makes the table first when its columns are declared.
+
+        Without ``claim`` the ledger is only read, and the first batch claims the sink in the same commit. Without ``make``, too,
+        nothing is written at all: for those who only ask where the sink is.
+        """
+        table = self._existing()
+        declared = self.sink.declared_schema
+        if table is None and make and declared is not None and not self._awaits_keys:
+            table = self._created(declared)
+        if table is not None:
+            self._take(table, claim, make)
+        return self.state
+
+    def prepare(self) -> StructType:
+        """Finds the table, or makes it of the declared columns, and claims nothing; the columns that it has."""
+        table = self._existing()
+        declared = self.sink.declared_schema
+        if table is None:
+            if declared is None:
+                raise ConfigError(
+                    "table-missing",
+                    f"Table {self.sink.full_name} does not exist, and no columns are declared to make it of.",
+                    fix="Create the table, or declare its columns.",
+                )
+            table = self._created(declared)
+        return table.schema
+
+    def _existing(self) -> IcebergTable | None:
+        return self.claimed.retried(lambda: target.existing(self.claimed.lake, self.sink), self.claimed.opening)
+
+    def _created(self, schema: StructType, told: Sequence[str] = ()) -> IcebergTable:
+        """Made once, however often it is tried: one that was made when the answer was lost is taken."""
+        return self.claimed.retried(lambda: target.created(self.claimed.lake, self.sink, schema, told), self.claimed.opening)
+
+    def committed_before(self, end: Position) -> bool:
+        """Whether a batch of this sink that ended there is in the table's history, or expired and is remembered by its name."""
+        if not self.claimed.ready:
+            return False
+        remembered = self.state is not None and self.state.remembers(end)
+        return remembered or short_range(end) in self.claimed.table.committed_ends(self.sink_id)
+
+    def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
+        """The same for a table that takes its columns from the data, but for those that are not meant for it."""
+        if not self.claimed.ready:
+            shaped_frame = self._stager.shaped(frame, proven=False)
+            needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
+            schema = self.sink.declared_schema or frame_schema(shaped_frame, self.sink, unfilled - needed)
+            self._take(self._created(schema, told_keys(shaped_frame, self.sink)), claim)
+        return self.state
+
+    def awaits(self, part: Part) -> bool:
+        """Whether the ledger as it is now lacks a part; stops when that could not be committed to it.
+
+        Asked before other tables get what they get of a part.
+        """
+        return self.claimed.awaits(Batch(part.source, part.start, part.end))
+
+    def write(
+        self, frame: DataFrame, part: Part, explain: Explain = lambda _: None, unfilled: frozenset[str] = frozenset()
+    ) -> Committed:
+        """Stages and commits one batch; the ledger's end must be the part's start. ``unfilled`` columns are not added."""
+        return self.finish(self.stage(frame, part, explain, unfilled))
+
+    def stage(
+        self, frame: DataFrame, part: Part, explain: Explain = lambda _: None, unfilled: frozenset[str] = frozenset()
+    ) -> Prepared:
+        """The first half of a write: the files, which nothing knows of yet."""
+        self._stager.begin(unfilled)
+        if self.sink.commit_mode is CommitMode.OVERWRITE:
+            # What others have done up to now is there to be replaced; only what they do from here on is a conflict.
+            self.claimed.retried(self.claimed.table.refresh)
+        batch = Prepared(frame, part, explain, time.monotonic())
+        batch.staging = self.claimed.until_it_fits(lambda: self._staged(batch))
+        return batch
+
+    def finish(self, batch: Prepared) -> Committed:
+        """The second half: letters and commit."""
+
+        def attempt() -> Committed:
+            staging, batch.staging = batch.staging or self._staged(batch), None
+            return self._commit_staged(batch, staging)
+
+        return self.claimed.until_it_fits(attempt)
+
+    def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
+        """The same for a source that has its rows by table: here there can be one."""
+        (frame,) = frames
+        return self.write(frame, part, explain)
+
+    def abandon(self) -> Position | None:
+        """Gives up a batch that was cut off and cannot be read again: what it left in other tables is to be replaced."""
+        if self.letters is not None:
+            self.letters.abandon()
+        self.unfinished = None
+        return self.state.end if self.state is not None else None
+
+    def _staged(self, batch: Prepared) -> Staging:
+        table = self.claimed.table
+        self.claimed.retried(table.look)
+        staging = self._files_of(table, batch.frame, batch.part, batch.explain)
+        counts, staged = staging.written.counts, staging.written.change.operation.staged
+        self.claimed.listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - batch.began))
+        if not counts.balanced:
+            staging.let_go()
+            raise DataError(
+                "rows-unaccounted",
+                f"Of {counts.read + counts.extra} changes {counts.written} were written, {counts.deleted} deleted a row, "
+                f"{counts.superseded} were superseded, {counts.dead_lettered} dead-lettered and {counts.filtered} filtered: "
+                f"the numbers do not add up.",
+                fix="Nothing was committed. The source did not read the same rows twice; report this.",
+            )
+        return staging
+
+    def _commit_staged(self, prepared: Prepared, staging: Staging) -> Committed:
+        part, change, counts = prepared.part, staging.written.change, staging.written.counts
+        staged = change.operation.staged
+        if self.letters is not None:
+            try:
+                if part.lead is not None or not staging.rejected or self.awaits(part):
+                    lead = part.lead or (self.state.batch if self.state is not None else 0) + 1
+                    self.letters.put(staging.rejected, counts.read, part, lead)
+            finally:
+                staging.let_go()
+            self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
+        if self._has_single_write(part):
+            assert self.state is not None, "it has written that"
+            result = CommitResult(self.state, skipped=True, attempts=0)
+        else:
+            result = self.claimed.commit(Batch(part.source, part.start, part.end, counts, part.lead, part.named), change)
+        self.unfinished = None
+        committed = Committed(
+            pipeline=self.name,
+            table=self.sink.full_name,
+            batch=result.state.batch,
+            snapshot=result.state.snapshot,
+            counts=counts,
+            files=len(staged.files),
+            bytes=staged.bytes,
+            seconds=time.monotonic() - prepared.began,
+            attempts=result.attempts,
+            at_ms=result.state.at_ms,
+            skipped=result.skipped,
+        )
+        self.claimed.listen(committed)
+        keep_debt_bounded(self.claimed)
+        self.claimed.show()
+        return committed
+
+    def _has_single_write(self, part: Part) -> bool:
+        """Whether a table that follows got a single write that was cut off elsewhere: its end is given once, or is a name."""
+        return part.lead is not None and part.source == SINGLE_WRITES and self.committed_before(part.end)
+
+    def require_as_before(self, part: Part, counts: RowCounts) -> None:
+        """Stops when a table that follows has this batch already, with another number of rows than it would get now.
+
+        A merge may have written then what it leaves alone now.
+        """
+        state = self.state
+        if state is None or not part.held_by(state):
+            return
+        most = counts.written + (counts.filtered if self.sink.commit_mode is CommitMode.UPSERT else 0)
+        if not counts.written <= state.rows <= most:
+            raise Halted(
+                "batch-differs",
+                f"Table {self.sink.full_name} got {state.rows} rows of the batch up to {part.end} before that was cut off; now "
+                f"it would get {counts.written}. Rows would be lost or doubled.",
+                fix="Something was changed since: the pipeline, or the table. Undo it, and change it after the next batch.",
+            )
+
+    def _files_of(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
+        """The files of a batch, written anew when the store did not take them: nothing knows of those that were cut off.
+
+        A table that changed meanwhile, and a source that does not answer, are looked at anew by whoever asked for the batch.
+        """
+
+        return self.claimed.retried(
+            lambda: self._stager.stage(table, frame, part, explain),
+            but=lambda error: isinstance(error, Restage | SourceAway),
+        )
+
+    def _take(self, table: IcebergTable, claim: bool, make: bool = True) -> None:
+        followers = None if self.letters is None else self.letters.followers
+        self.claimed.take(table, claim=claim, make=make, followers=followers)
+        if self.letters is not None:
+            self.unfinished = self.letters.open(self.state, claim=claim, make=make)
+
+    def mark(self, part: Part, counts: RowCounts) -> CommitResult:
+        """Commits a batch that has no rows for this table: only that it is done."""
+        return self.claimed.commit(Batch(part.source, part.start, part.end, counts, named=part.named), None)
