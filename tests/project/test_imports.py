@@ -1,4 +1,12 @@
-"""Who may import whom: cli -> doors -> observe, engine, sources, reading -> model -> errors; and foreign libraries."""
+"""Who may import whom, who may use PySpark, and who may reach into the JVM.
+
+::
+
+    cli -> doors -> run -> write -> iceberg, sources -> spark, columns, commit -> model -> errors
+
+Beside them: `observe` (status without Spark) and `reading` (YAML with its places). No two modules import each other, however far
+around. This is the one statement of these rules: CONTRIBUTING and the architecture page repeat it for readers.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +22,34 @@ SRC = Path(__file__).parents[2] / "src"
 
 BASE = ("frazil.errors", "frazil.version")
 MODEL = ("frazil.model", "frazil.model.*", *BASE)
-ENGINE = ("frazil.engine", "frazil.engine.*")
+SPARK = ("frazil.spark", "frazil.spark.*")
+COLUMNS = ("frazil.columns", "frazil.columns.*")
+COMMIT = ("frazil.commit", "frazil.commit.*")
+ICEBERG = ("frazil.iceberg", "frazil.iceberg.*")
 SOURCES = ("frazil.sources", "frazil.sources.*")
-# What the engine knows of values and types, which whoever reads them needs, too.
-SHARED = ("types", "common_type", "schema", "kafka", "json_rows", "avro", "coerce")
+WRITE = ("frazil.write", "frazil.write.*")
+RUN = ("frazil.run", "frazil.run.*")
 OBSERVE = ("frazil.observe", "frazil.observe.*")
 READING = ("frazil.reading", "frazil.reading.*")
-BELOW_DOORS = (*ENGINE, *SOURCES, *OBSERVE, *READING, *MODEL)
+BELOW_DOORS = (*RUN, *WRITE, *SOURCES, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, *OBSERVE, *READING, *MODEL)
 
 # What each part may import besides itself. A part that is not here is a new part: say where it belongs.
 ALLOWED = {
     "errors": (),
     "version": (),
     "model": BASE,
-    # Declared columns become Spark's types in one place for both; Kafka's clients live in Spark's JVM.
-    # A message's values become those of declared columns as a row's do.
-    # Plain JSON messages are read by frazil's own Java. JSON that is made of values is the same everywhere.
-    "sources": (
-        *(f"frazil.engine.{name}" for name in ("types", "common_type", "schema", "kafka", "json_rows", "avro", "coerce")),
-        *MODEL,
-    ),
-    # The engine opens sources by their front door and knows none of them by name.
-    "engine": ("frazil.sources", "frazil.sources.base", *MODEL),
-    # Status and inspect translate catalogs as the engine does, and start no Spark.
+    # The protocol runs under a model checker, too: it knows neither Spark nor Iceberg.
+    "commit": MODEL,
+    "columns": MODEL,
+    "spark": MODEL,
+    "iceberg": (*SPARK, *COLUMNS, *COMMIT, *MODEL),
+    # A source knows nothing of what becomes of its rows.
+    "sources": (*SPARK, *COLUMNS, *MODEL),
+    # A batch is written in one way, whatever source it came from.
+    "write": (*ICEBERG, *SPARK, *COLUMNS, *COMMIT, *MODEL),
+    # Sources are opened by their front door; none is known by name.
+    "run": (*WRITE, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, "frazil.sources", "frazil.sources.base", *MODEL),
+    # Status and inspect translate catalogs as a run does, and start no Spark.
     "observe": ("frazil.spark.catalogs", *MODEL),
     # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.
     "reading": MODEL,
@@ -50,9 +63,11 @@ ALLOWED = {
     "": ("frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
 }
 
-RUN_SPARK = ("engine", "sources")
-JAVA_BRIDGES = tuple(f"frazil.engine.{name}" for name in ("iceberg", "kafka", "avro", "running_java", "data_source"))
-JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway"}
+# Who may use PySpark when the program runs. The others may name its types.
+USE_PYSPARK = ("spark", "columns", "iceberg", "sources", "write", "run")
+# Who may reach into the JVM: by py4j, or by the attributes of PySpark that lead there.
+REACH_THE_JVM = ("spark", "iceberg")
+JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway", "_jdf", "_jc", "_jsc", "_jreader", "_jwrite", "_jschema"}
 
 
 @dataclass(frozen=True)
@@ -100,16 +115,11 @@ def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str
     faults = [
         f"{module}:{found.line} imports {found.module}"
         for found in imports_of(source, module, is_package=is_package)
-        if not may_import(part, own, module, found)
+        if not may_import(part, own, found)
     ]
     handles = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and node.attr in JAVA_HANDLES)
-    faults += [f"{module}:{node.lineno} reaches for {node.attr}" for node in handles if not is_java_bridge(module)]
+    faults += [f"{module}:{node.lineno} reaches for {node.attr}" for node in handles if part not in REACH_THE_JVM]
     return faults
-
-
-def is_java_bridge(module: str) -> bool:
-    """Whether the module is one of those that speak to the JVM."""
-    return any(module == bridge or module.startswith(f"{bridge}.") for bridge in JAVA_BRIDGES)
 
 
 def part_of(module: str) -> str:
@@ -117,14 +127,14 @@ def part_of(module: str) -> str:
     return module.removeprefix("frazil").removeprefix(".").split(".")[0]
 
 
-def may_import(part: str, own: str, module: str, found: Import) -> bool:
+def may_import(part: str, own: str, found: Import) -> bool:
     library = found.module.split(".")[0]
     if library == "frazil":
         is_own = part != "" and (found.module == own or found.module.startswith(f"{own}."))
         return is_own or any(fnmatchcase(found.module, pattern) for pattern in ALLOWED[part])
     if library == "pyspark":
-        return part in RUN_SPARK or (part != "model" and not found.runs)
-    return library != "py4j" or is_java_bridge(module)
+        return part in USE_PYSPARK or (part != "model" and not found.runs)
+    return library != "py4j" or part in REACH_THE_JVM
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -150,20 +160,25 @@ def test_every_part_has_its_place() -> None:
     ("module", "source", "fault"),
     [
         ("frazil.errors", "import frazil.model.types", "imports frazil.model.types"),
-        ("frazil.model.x", "from frazil.engine import java", "imports frazil.spark.java"),
-        ("frazil.model.x", "from ..engine.java import java_home", "imports frazil.spark.java"),
+        ("frazil.model.x", "from frazil.spark import java", "imports frazil.spark.java"),
+        ("frazil.model.x", "from ..spark.java import java_home", "imports frazil.spark.java"),
         ("frazil.model.x", "if TYPE_CHECKING:\n    import pyspark", "imports pyspark"),
-        ("frazil.engine.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
-        ("frazil.engine.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
-        ("frazil.sources.x", "from frazil.spark.session import spark_session", "imports frazil.spark.session"),
+        ("frazil.commit.protocol", "import pyspark", "imports pyspark"),
+        ("frazil.commit.protocol", "from frazil.iceberg import Lake", "imports frazil.iceberg"),
+        ("frazil.columns.x", "from frazil.iceberg.lake import Lake", "imports frazil.iceberg.lake"),
+        ("frazil.columns.x", "frame._jdf", "reaches for _jdf"),
+        ("frazil.run.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
+        ("frazil.run.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
+        ("frazil.write.x", "from frazil.sources.base import Source", "imports frazil.sources.base"),
+        ("frazil.write.x", "from frazil.run.pump import Pump", "imports frazil.run.pump"),
+        ("frazil.write.x", "import py4j.java_gateway", "imports py4j.java_gateway"),
+        ("frazil.sources.x", "from frazil.write.part import Part", "imports frazil.write.part"),
         ("frazil.sources.kafka.source", "spark._jvm", "reaches for _jvm"),
-        ("frazil.observe.x", "from frazil.engine import session", "imports frazil.spark.session"),
+        ("frazil.observe.x", "from frazil.spark import session", "imports frazil.spark.session"),
         ("frazil.observe.x", "import pyspark.sql", "imports pyspark.sql"),
         ("frazil.doors.python.sink", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.doors.python.sink", "from frazil.cli import main", "imports frazil.cli"),
         ("frazil.reading.x", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
-        ("frazil.spark.session", "import py4j.java_gateway", "imports py4j.java_gateway"),
-        ("frazil.spark.session", "spark.sparkContext._jvm", "reaches for _jvm"),
     ],
 )
 def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) -> None:

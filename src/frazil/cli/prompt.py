@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from frazil.cli.answers import show
 from frazil.cli.output import Output
 from frazil.errors import EnvironmentFault, FrazilError
 
@@ -35,8 +36,6 @@ _HELP = (
 
 def prompt(call: Call, session: Session, *, source: Input | None = None, screen: Screen | None = None) -> None:
     """Reads statements and answers them until the user has enough. What is wrong is told, and the prompt goes on."""
-    from frazil.cli.sql import show
-
     lines: PromptSession[str] = PromptSession(
         message="frazil> ",
         multiline=True,
@@ -114,7 +113,7 @@ class Words(Completer):
                 yield Completion(word, start_position=-len(begun))
 
     def _words(self) -> list[str]:
-        from frazil.doors.sql.vocabulary import VOCABULARY
+        from frazil.doors.sql.grammar import VOCABULARY
 
         try:
             names = list(self._session.definitions.all())

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from frazil.cli.answers import document, show
 from frazil.cli.call import Call
-from frazil.cli.output import AsItIs, error_document, table
-from frazil.cli.words import several
+from frazil.cli.output import error_document
 from frazil.errors import ConfigError, FrazilError, UsageError
 
 if TYPE_CHECKING:
     from frazil.doors.sql import Answer, Session
     from frazil.model.settings import Settings
-
-# A cell longer than this is not read in a table of a terminal.
-_WIDEST = 400
 
 
 def sql(
@@ -57,7 +54,7 @@ def sql(
     if run:
         _run(call, session, answers, once=once, only=only or [])
     elif call.output.json:
-        call.output.document({"statements": [_document(one) for one in answers]})
+        call.output.document({"statements": [document(one) for one in answers]})
 
 
 def _session(definitions: Path | None, settings: Settings | None, limit: int) -> Session:
@@ -96,36 +93,10 @@ def _answers(call: Call, session: Session, text: str, name: str) -> list[Answer]
     except FrazilError as error:
         if not call.output.json:
             raise
-        call.output.document(error_document(error) | {"statements": [_document(one) for one in found]})
+        call.output.document(error_document(error) | {"statements": [document(one) for one in found]})
         call.output.trace(error)
         raise typer.Exit(error.exit_code) from error
     return found
-
-
-def show(call: Call, answer: Answer) -> None:
-    """One answer for people: data on stdout, what was done and what is worth a word on stderr."""
-    if answer.message:
-        call.output.say(answer.message, "green")
-    if answer.columns == ("name", "create_sql"):
-        call.output.show(*(str(row[1]) for row in answer.rows))
-    elif answer.columns:
-        rows = [[_cell(cell) for cell in row] for row in answer.rows]
-        call.output.show(table("", answer.columns, rows, is_data=answer.is_data))
-        call.output.say(several(len(answer.rows), "row"), "dim")
-    for note in answer.notes:
-        call.output.say(f"note: {note}", "yellow")
-
-
-def _document(answer: Answer) -> dict[str, Any]:
-    made = answer.to_json()
-    return made | {"rows": AsItIs(made["rows"])} if answer.is_data and "rows" in made else made
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    text = str(value)
-    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
 def _run(call: Call, session: Session, answers: list[Answer], *, once: bool, only: list[str]) -> None:
@@ -135,7 +106,7 @@ def _run(call: Call, session: Session, answers: list[Answer], *, once: bool, onl
     project = session.project()
     chosen = sinks_to_run(project, only)
     totals = Totals()
-    document = {"statements": [_document(one) for one in answers]} if answers else {}
+    document = {"statements": [document(one) for one in answers]} if answers else {}
     say = announcer(call, project.settings)
     try:
         with display(project.settings) as shown:

@@ -16,8 +16,8 @@ from typing import Any
 
 from frazil.errors import ConfigError, SourceLocation
 from frazil.model.secrets import MASK, is_secret_name, mask_uri
-from frazil.reading.dialect import Dialect
-from frazil.reading.expand import ONLY_NAMES
+from frazil.reading.expand import ONLY_NAMES, Expansion, in_braces
+from frazil.reading.scalars import plain_value
 
 Path = tuple[str | int, ...]
 
@@ -33,24 +33,6 @@ _YAML_TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = (f"{_YAML_TAG}str", "!")
 _TYPED_TAGS = tuple(_YAML_TAG + name for name in ("int", "float", "bool", "null"))
 
-_NULL = ("", "~", "null", "Null", "NULL")
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-
-
-def plain_value(text: str) -> str | int | float | bool | None:
-    """What a plain scalar is in the core schema of YAML 1.2."""
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
-    if _INT.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    if _FLOAT.fullmatch(text):
-        return float(text.replace(".", "", 1) if text.lower().endswith(("inf", "nan")) else text)
-    return text
-
 
 @lru_cache(maxsize=1000)
 def keeps_secret(key: str) -> bool:
@@ -64,6 +46,34 @@ def keeps_secret(key: str) -> bool:
 def printable(text: str) -> str:
     """The text without characters that would steer a terminal."""
     return "".join(char if char.isprintable() or char == "\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _nowhere(_document: Document, _path: Path) -> str | None:
+    return None
+
+
+def _usual(_base: Path, _inner: Path) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The differences between forms of files.
+
+    ``any_type`` are options that take a value of any type: there a plain scalar is typed as YAML types it. ``is_data`` tells of
+    a value whether it is one of a row, not of an option. ``variables`` replaces those of a value, None when it has none.
+    ``repeated_keys``: of a key that is written twice the last one counts; otherwise it is an error. ``forms`` are patterns of
+    models in words, ``home_of`` the section that a misplaced key belongs to, and ``empty`` the words for a value that is empty.
+    """
+
+    file: str
+    any_type: tuple[str, ...] = ()
+    is_data: Callable[[Path], bool] = lambda _: False
+    variables: Callable[[str, Mapping[str, str]], Expansion | None] = in_braces
+    repeated_keys: bool = False
+    forms: Mapping[str, str] = field(default_factory=dict)
+    home_of: Callable[[Document, Path], str | None] = _nowhere
+    empty: Callable[[Path, Path], str | None] = _usual
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from frazil.errors import ConfigError, SourceLocation
 from frazil.model.base import InconsistencyError
 from frazil.model.names import nearest
 from frazil.reading.anatomy import annotation_at, keys_of, known_values, limits, sections_at
-from frazil.reading.document import Document, Path, keeps_secret, plain_value
+from frazil.reading.document import Document, Path, keeps_secret
+from frazil.reading.scalars import plain_value
 from frazil.reading.words import EXPECTED, FORMS, OUT_OF_RANGE, bounds, form
 
 M = TypeVar("M", bound=BaseModel)

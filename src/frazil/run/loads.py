@@ -38,7 +38,7 @@ from frazil.model.types import StructType
 from frazil.run.load_rows import LoadRows, name_of
 from frazil.run.single_write import write_once
 from frazil.spark.catalogs import CatalogSettings, catalog_settings, sqlite_file
-from frazil.spark.running_java import java_died
+from frazil.spark.running_java import is_stopped, java_died
 from frazil.spark.session import give_components, session_for, spark_session, with_settings
 from frazil.write import take_back
 from frazil.write.fit import Fit, fit_of
@@ -83,7 +83,7 @@ def is_starting() -> bool:
 
 def _runs() -> bool:
     running = SparkSession._instantiatedSession
-    return running is not None and running.sparkContext._jsc is not None
+    return running is not None and not is_stopped(running)
 
 
 def _started(settings: SparkSettings, components: Sequence[str]) -> SparkSession:
@@ -101,7 +101,7 @@ def load_lake(sink: SinkSpec, settings: SparkSettings, retry: RetrySettings, lis
     key = tuple(sorted((catalog.spark_conf | settings.conf | {"spark.master": settings.master or ""}).items()))
     with _opening:
         known = _lakes.get(key)
-        if known is None or known.spark.sparkContext._jsc is None or java_died(known.spark):
+        if known is None or is_stopped(known.spark) or java_died(known.spark):
             session = _session(catalog, settings)
             opened = partial(Lake, session, catalog.name, sink.catalog.address)
             _lakes[key] = known = retried(opened, retry, partial(_tell, listen, sink.catalog.address))

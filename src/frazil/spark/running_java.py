@@ -204,6 +204,11 @@ def extend_class_path(spark: SparkSession, jars: Iterable[Path]) -> bool:
     return True
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether Spark was stopped in this process."""
+    return spark.sparkContext._jsc is None
+
+
 def end_java(spark: SparkSession, seconds: float) -> None:
     """Stops Spark and lets its Java end in peace, which is when it writes what it was told to write at its end."""
     gateway = spark.sparkContext._gateway

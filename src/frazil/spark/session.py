@@ -33,6 +33,7 @@ from frazil.spark.running_java import (
     SUBMITTED,
     extend_class_path,
     forget_dead_java,
+    is_stopped,
     java_class,
     java_died,
     java_environment,
@@ -118,7 +119,7 @@ def _running(settings: SparkSettings) -> SparkSession | None:
         _log.warning("Spark's Java has died; another is started for %s.", settings.app_name)
         return None
     running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-    if running is None or running.sparkContext._jsc is None:
+    if running is None or is_stopped(running):
         return None
     require_iceberg(running)
     return running

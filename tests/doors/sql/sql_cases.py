@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from frazil.doors.sql import Answer, Definitions, Session
-from frazil.doors.sql.options import (
+from frazil.doors.sql.grammar import (
     ANY_CONNECTION,
     CONNECTIONS,
     FILES_SOURCE,
@@ -17,8 +17,12 @@ from frazil.doors.sql.options import (
     KAFKA_SOURCE,
     POSTGRES_SOURCE,
     SINK,
+    Envelope,
+    Kind,
+    Mode,
     Table,
     Takes,
+    Target,
 )
 from frazil.doors.sql.statements import (
     Alter,
@@ -30,7 +34,6 @@ from frazil.doors.sql.statements import (
     CreateView,
     Describe,
     Drop,
-    Envelope,
     ExplainSink,
     Format,
     FromFiles,
@@ -38,8 +41,6 @@ from frazil.doors.sql.statements import (
     FromKafka,
     FromPostgres,
     Include,
-    Kind,
-    Mode,
     Option,
     Options,
     PartitionDef,
@@ -49,7 +50,6 @@ from frazil.doors.sql.statements import (
     Show,
     ShowCreate,
     Statement,
-    Target,
     Validate,
     Word,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sql_cases import LAKE, run, session
 
-from frazil.doors.sql.vocabulary import VOCABULARY
+from frazil.doors.sql.grammar import VOCABULARY
 from frazil.errors import DataError, FrazilError, Halted, SourceLocation
 from frazil.model.pipeline import tell_in_file
 

@@ -15,9 +15,10 @@ from sql_cases import LAKE, refused, run, session
 from frazil.doors.sql import Answer, Definitions, Session, parse, render
 from frazil.doors.sql import run as run_sinks
 from frazil.doors.sql.definitions import Change
+from frazil.doors.sql.grammar import Kind
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.sinks import trace_of
-from frazil.doors.sql.statements import CreateSink, Kind, Query
+from frazil.doors.sql.statements import CreateSink, Query
 from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.run.query import Rows

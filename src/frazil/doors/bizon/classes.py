@@ -12,8 +12,9 @@ from frazil.doors.bizon.source import KAFKA, PagedEntry
 from frazil.doors.bizon.without_effect import drop_unknown
 from frazil.errors import ConfigError
 from frazil.model.names import nearest
-from frazil.reading.document import Document, Path, plain_value
+from frazil.reading.document import Document, Path
 from frazil.reading.explain import checked, suggestion, unknown_key, written_path
+from frazil.reading.scalars import plain_value
 from frazil.sources.pages.classes import classes_in, classes_of, reads_increments, require_package, source_names
 from frazil.sources.pages.failures import asking
 

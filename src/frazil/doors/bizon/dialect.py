@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from frazil.doors.bizon.destination import DestinationConfig
 from frazil.reading.anatomy import keys_of
-from frazil.reading.dialect import Dialect
-from frazil.reading.document import Document, Path
+from frazil.reading.document import Dialect, Document, Path
 from frazil.reading.expand import Expansion, Unresolved, expand
 
 _WHOLE = "BIZON_ENV_"

@@ -10,6 +10,7 @@ from typing import Any
 
 from frazil.doors.sql.definitions import Definition
 from frazil.doors.sql.given import World
+from frazil.doors.sql.grammar import Kind
 from frazil.doors.sql.render import render, shown_options
 from frazil.doors.sql.sinks import pipeline
 from frazil.doors.sql.statements import (
@@ -21,7 +22,6 @@ from frazil.doors.sql.statements import (
     FromFiles,
     FromGenerator,
     FromKafka,
-    Kind,
     Show,
 )
 from frazil.doors.sql.uses import names_in

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from frazil.doors.sql.given import Given, World
-from frazil.doors.sql.statements import CreateConnection, Reference, Target
+from frazil.doors.sql.grammar import Target
+from frazil.doors.sql.statements import CreateConnection, Reference
 from frazil.model.base import Model
 from frazil.model.catalog import CatalogName, CatalogSpec, CatalogType
 from frazil.model.format import RegistrySpec

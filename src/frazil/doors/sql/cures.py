@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from frazil.doors.sql.given import Given, World
+from frazil.doors.sql.grammar import Target
 from frazil.doors.sql.render import name
 from frazil.doors.sql.statements import (
     Create,
@@ -20,7 +21,6 @@ from frazil.doors.sql.statements import (
     FromPostgres,
     Options,
     Reference,
-    Target,
 )
 from frazil.model.pipeline import Advice
 

@@ -12,7 +12,7 @@ from frazil.doors.sql.connections import check_connection
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.given import World, of_another_kind
-from frazil.doors.sql.options import CONNECTIONS, all_names
+from frazil.doors.sql.grammar import CONNECTIONS, all_names
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.render import render
 from frazil.doors.sql.sinks import check_sink, pipeline

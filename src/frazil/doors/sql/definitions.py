@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from frazil.doors.sql.grammar import Kind
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.render import render
-from frazil.doors.sql.statements import Create, CreateSecret, Kind
+from frazil.doors.sql.statements import Create, CreateSecret
 from frazil.errors import ConfigError, Retryable
 from frazil.model.secrets import MASK, remember
 

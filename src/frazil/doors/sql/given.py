@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Change, Definitions, Trace
+from frazil.doors.sql.grammar import Kind, Target
 from frazil.doors.sql.render import name as quoted
 from frazil.doors.sql.statements import (
     Create,
@@ -19,12 +20,10 @@ from frazil.doors.sql.statements import (
     CreateSecret,
     CreateSource,
     FromPostgres,
-    Kind,
     Option,
     Options,
     Reference,
     Statement,
-    Target,
     Word,
 )
 from frazil.doors.sql.uses import names_in

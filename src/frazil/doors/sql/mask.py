@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from frazil.doors.sql.grammar import ANY_CONNECTION, VOCABULARY, Takes
 from frazil.model.secrets import MASK, is_secret_name
 
 _CLOSE = 0.75
@@ -101,8 +102,6 @@ def _guarded_from(words: list[str]) -> int | None:
 
 
 def _of_guarded(text: str, begin: int, end: int) -> Iterator[Span]:
-    from frazil.doors.sql.vocabulary import VOCABULARY
-
     known = {*VOCABULARY, "OR", "REPLACE"}
     before: list[str] = []  # the words of the option that is read, or of the statement's beginning
     depth, has_name, has_value, is_secret, is_given = 0, False, False, False, False
@@ -156,8 +155,6 @@ def _is_harmless(before: list[str], value: str) -> bool:
 
 @cache
 def _harmless_options() -> frozenset[str]:
-    from frazil.doors.sql.options import ANY_CONNECTION, Takes
-
     return frozenset(name for one in ANY_CONNECTION.known if one.takes is not Takes.SECRET for name in one.names)
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from frazil.doors.sql.cursor import Cursor
-from frazil.doors.sql.options import ANY_CONNECTION, CONNECTIONS, SINK, name_list, option_list
+from frazil.doors.sql.grammar import ANY_CONNECTION, CONNECTIONS, SINK, Kind, Mode, Target
+from frazil.doors.sql.options import name_list, option_list
 from frazil.doors.sql.parse_source import create_source
 from frazil.doors.sql.statements import (
     Alter,
@@ -18,15 +19,12 @@ from frazil.doors.sql.statements import (
     Describe,
     Drop,
     ExplainSink,
-    Kind,
-    Mode,
     Origin,
     PartitionDef,
     Query,
     Show,
     ShowCreate,
     Statement,
-    Target,
     Validate,
     Word,
 )

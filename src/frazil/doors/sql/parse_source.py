@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from frazil.doors.sql.cursor import Cursor
-from frazil.doors.sql.options import FILES_SOURCE, GENERATORS, KAFKA_SOURCE, POSTGRES_SOURCE, option_list
+from frazil.doors.sql.grammar import FILES_SOURCE, GENERATORS, KAFKA_SOURCE, POSTGRES_SOURCE, Envelope
+from frazil.doors.sql.options import option_list
 from frazil.doors.sql.statements import (
     ColumnDef,
     CreateSource,
-    Envelope,
     Format,
     FromFiles,
     FromGenerator,

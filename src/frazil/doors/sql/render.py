@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import singledispatchmethod
 
-from frazil.doors.sql.options import (
+from frazil.doors.sql.grammar import (
     ANY_CONNECTION,
     CONNECTIONS,
     FILES_SOURCE,
@@ -14,6 +14,8 @@ from frazil.doors.sql.options import (
     KAFKA_SOURCE,
     POSTGRES_SOURCE,
     SINK,
+    Envelope,
+    Kind,
     Table,
     Takes,
 )
@@ -28,7 +30,6 @@ from frazil.doors.sql.statements import (
     CreateView,
     Describe,
     Drop,
-    Envelope,
     ExplainSink,
     Format,
     FromFiles,
@@ -36,7 +37,6 @@ from frazil.doors.sql.statements import (
     FromKafka,
     FromPostgres,
     Include,
-    Kind,
     Option,
     Options,
     PartitionDef,

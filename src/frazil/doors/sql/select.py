@@ -11,8 +11,9 @@ from sqlglot.errors import SqlglotError
 
 from frazil.doors.sql.connections import Lake, lake
 from frazil.doors.sql.given import World
+from frazil.doors.sql.grammar import Kind, Target
 from frazil.doors.sql.sinks import lake_of
-from frazil.doors.sql.statements import CreateConnection, CreateSink, Kind, Query, Target
+from frazil.doors.sql.statements import CreateConnection, CreateSink, Query
 from frazil.doors.sql.tokens import Mark, Script
 
 _TIMES = ("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME")

@@ -12,6 +12,7 @@ from frazil.doors.sql.answer import Answer
 from frazil.doors.sql.define import DEFINING, defined
 from frazil.doors.sql.definitions import Definitions
 from frazil.doors.sql.given import World
+from frazil.doors.sql.grammar import Kind
 from frazil.doors.sql.parse import parse
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.sinks import pipeline, project
@@ -22,7 +23,6 @@ from frazil.doors.sql.statements import (
     Describe,
     Drop,
     ExplainSink,
-    Kind,
     Query,
     Show,
     ShowCreate,

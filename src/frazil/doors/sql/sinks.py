@@ -14,10 +14,10 @@ from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, seconds, size
+from frazil.doors.sql.grammar import PERIOD, Mode, Target
 from frazil.doors.sql.groups import shape
-from frazil.doors.sql.options import PERIOD
 from frazil.doors.sql.sources import Stream, stream
-from frazil.doors.sql.statements import CreateSink, Mode, Option, PartitionDef, Target, Word
+from frazil.doors.sql.statements import CreateSink, Option, PartitionDef, Word
 from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogType
 from frazil.model.changes import CommitMode

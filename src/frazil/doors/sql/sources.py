@@ -12,20 +12,18 @@ from frazil.doors.sql.connections import cluster, database, registry
 from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.expressions import without_windows
 from frazil.doors.sql.given import Given, World, built, seconds
+from frazil.doors.sql.grammar import Envelope, Kind, Target
 from frazil.doors.sql.statements import (
     CreateSource,
     CreateView,
-    Envelope,
     Format,
     FromFiles,
     FromGenerator,
     FromKafka,
     FromPostgres,
-    Kind,
     PostgresTable,
     Reference,
     Statement,
-    Target,
     Word,
 )
 from frazil.doors.sql.view import Expression, view_query

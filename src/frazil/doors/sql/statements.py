@@ -4,53 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from frazil.doors.sql.grammar import Envelope, Kind, Mode, Target
 from frazil.doors.sql.tokens import Script
 from frazil.errors import ConfigError
-
-
-class Kind(StrEnum):
-    """Kinds of objects that statements define."""
-
-    SECRET = "SECRET"
-    CONNECTION = "CONNECTION"
-    SOURCE = "SOURCE"
-    VIEW = "VIEW"
-    MATERIALIZED_VIEW = "MATERIALIZED VIEW"
-    SINK = "SINK"
-
-    @property
-    def plural(self) -> str:
-        """As SHOW takes it."""
-        return f"{self.value}S"
-
-
-class Target(StrEnum):
-    """What a connection leads to."""
-
-    ICEBERG = "ICEBERG CATALOG"
-    AWS = "AWS"
-    GCS = "GCS"
-    AZURE = "AZURE"
-    KAFKA = "KAFKA"
-    POSTGRES = "POSTGRES"
-    REGISTRY = "CONFLUENT SCHEMA REGISTRY"
-
-
-class Mode(StrEnum):
-    """How a sink takes changes."""
-
-    UPSERT = "UPSERT"
-    APPEND = "APPEND"
-
-
-class Envelope(StrEnum):
-    """What the messages of a topic do to rows."""
-
-    NONE = "NONE"
-    UPSERT = "UPSERT"
-    DEBEZIUM = "DEBEZIUM"
 
 
 @dataclass(frozen=True)

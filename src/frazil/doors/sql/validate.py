@@ -6,8 +6,9 @@ from frazil.doors.sql.columns import read_from
 from frazil.doors.sql.connections import cluster, database, lake, registry
 from frazil.doors.sql.cures import connection_advice
 from frazil.doors.sql.given import World
+from frazil.doors.sql.grammar import Kind, Target
 from frazil.doors.sql.sinks import pipeline
-from frazil.doors.sql.statements import CreateConnection, CreateSink, Kind, Target, Validate, Word
+from frazil.doors.sql.statements import CreateConnection, CreateSink, Validate, Word
 from frazil.errors import ConfigError, EnvironmentFault, FrazilError, Retryable
 from frazil.model.changes import CommitMode
 from frazil.model.pipeline import PipelineSpec, advise

@@ -7,8 +7,7 @@ from pydantic import BaseModel
 from frazil.doors.yaml.file import NAME_PATTERN, SOURCES
 from frazil.model.sink import SinkSpec
 from frazil.reading.anatomy import keys_of
-from frazil.reading.dialect import Dialect
-from frazil.reading.document import Document, Path
+from frazil.reading.document import Dialect, Document, Path
 
 _TEST_ROWS = ("given", "expect")
 
