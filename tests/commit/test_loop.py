@@ -466,8 +466,8 @@ def test_a_table_that_had_no_sequence_numbers_is_not_taken_for_rolled_back() -> 
 # ---- tables that follow another
 
 
-def follower(lead: int, start: int | None, end: int) -> Intent:
-    batch = Batch("s", None if start is None else position(start), position(end), RowCounts(5, 5), lead)
+def follower(home_batch: int, start: int | None, end: int) -> Intent:
+    batch = Batch("s", None if start is None else position(start), position(end), RowCounts(5, 5), home_batch)
     return Intent(SINK, "one", at_ms=0, epoch=1, batch=batch)
 
 
@@ -475,13 +475,13 @@ def looked(state: SinkState) -> TableView:
     return TableView("table", head=1, head_sequence=1, next_sequence=2, state=state)
 
 
-FOLLOWER = SinkState(1, "one", batch=2, source="s", start=position(10), end=position(20), lead=7)
+FOLLOWER = SinkState(1, "one", batch=2, source="s", start=position(10), end=position(20), home_batch=7)
 
 
 def test_a_follower_may_miss_batches() -> None:
     contiguous(looked(FOLLOWER), follower(9, 40, 50))
     state = next_state(looked(FOLLOWER), follower(9, 40, 50))
-    assert (state.batch, state.lead, state.rows, state.end) == (3, 9, 5, position(50))
+    assert (state.batch, state.home_batch, state.rows, state.end) == (3, 9, 5, position(50))
 
 
 def test_a_follower_skips_the_batch_that_it_has() -> None:
@@ -489,10 +489,10 @@ def test_a_follower_skips_the_batch_that_it_has() -> None:
         not_done(looked(FOLLOWER), follower(7, 10, 20))
 
 
-@pytest.mark.parametrize(("lead", "start", "end"), [(7, 10, 25), (6, 5, 10)], ids=["another end", "an earlier one"])
-def test_a_follower_takes_no_other_rows_under_a_number_that_it_had(lead: int, start: int, end: int) -> None:
+@pytest.mark.parametrize(("home_batch", "start", "end"), [(7, 10, 25), (6, 5, 10)], ids=["another end", "an earlier one"])
+def test_a_follower_takes_no_other_rows_under_a_number_that_it_had(home_batch: int, start: int, end: int) -> None:
     with pytest.raises(Halted, match="holds batch 7 with other rows"):
-        contiguous(looked(FOLLOWER), follower(lead, start, end))
+        contiguous(looked(FOLLOWER), follower(home_batch, start, end))
 
 
 def test_a_follower_of_another_source_stops() -> None:

@@ -164,7 +164,7 @@ def cut_off_after_the_letters(monkeypatch: pytest.MonkeyPatch, spec: PipelineSpe
     real = Held.commit
 
     def commit(self: Held, batch: Batch, change: Change) -> CommitResult:
-        if batch.lead is None:
+        if batch.home_batch is None:
             raise CutOff
         return real(self, batch, change)
 

@@ -14,7 +14,7 @@ import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
 from engine.test_evolution import meddle
-from frazil.iceberg import Found, Scratch
+from frazil.iceberg import Found, WorkingCopy
 from frazil.model.events import Event, Settled
 from frazil.write import maintenance
 from frazil.write.modes.lookup import Search
@@ -170,11 +170,11 @@ def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeyp
 def test_a_compaction_that_would_change_the_rows_is_not_made(lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows are not the same rows."""
 
-    def wrong(copy: Scratch) -> None:
+    def wrong(copy: WorkingCopy) -> None:
         lake.spark.sql(f"INSERT OVERWRITE {copy.name} SELECT id + 100, v FROM {copy.name}")
 
     upsert(lake, "select id, 'old' v from range(5)", version)
-    monkeypatch.setattr(Scratch, "compact_files_with_deletes", wrong)
+    monkeypatch.setattr(WorkingCopy, "compact_files_with_deletes", wrong)
     with pytest.raises(frazil.Halted) as caught:
         upsert(lake, "select 1L id, 'new' v", version, max_delete_files=0)
     assert caught.value.code == "audit-failed"
@@ -266,7 +266,7 @@ def test_a_session_does_not_get_another_catalog_with_every_copy(lake: Lake, monk
     known = merge("a")
     assert (merge("b"), merge("c")) == (known, known)
     with monkeypatch.context() as patched:
-        patched.setattr(Scratch, "changes", lambda *_, **__: 1 / 0)
+        patched.setattr(WorkingCopy, "changes", lambda *_, **__: 1 / 0)
         with pytest.raises(frazil.FrazilError):
             merge("d")
     assert merge("e") == known, "what failed has given its catalog back"

@@ -8,7 +8,7 @@ import pytest
 
 import frazil
 from engine.lakes import Lake
-from frazil.iceberg import Scratch
+from frazil.iceberg import WorkingCopy
 from frazil.model.commit import position
 from frazil.model.hidden import OP
 from frazil.write.part import Part
@@ -134,8 +134,10 @@ def test_what_others_did_before_the_batch_was_read_is_replaced_without_a_stop(la
 
 def test_a_condition_means_one_time_for_the_rows_that_come_and_those_that_go(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    delete_where = Scratch.delete_where
-    monkeypatch.setattr(Scratch, "delete_where", lambda self, condition: asked.append(condition) or delete_where(self, condition))
+    delete_where = WorkingCopy.delete_where
+    monkeypatch.setattr(
+        WorkingCopy, "delete_where", lambda self, condition: asked.append(condition) or delete_where(self, condition)
+    )
     lake.sink("select 1L id, current_timestamp() at").write()
     overwriting(lake, "select 2L id, timestamp'2020-01-01' at", overwrite_where="at <= now()").write()
     assert lake.rows("id") == [(2,)]

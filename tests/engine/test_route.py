@@ -142,7 +142,7 @@ def fail_for(monkeypatch: pytest.MonkeyPatch, table: str | None) -> None:
     real = Held.commit
 
     def commit(self: Held, batch: Batch, change: Change | None) -> CommitResult:
-        if (self.sink.table == table) if table else batch.lead is None:
+        if (self.sink.table == table) if table else batch.home_batch is None:
             raise CutOff
         return real(self, batch, change)
 

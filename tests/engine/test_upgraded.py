@@ -9,7 +9,7 @@ import pytest
 import frazil
 from engine.lakes import Lake
 from engine.test_debt import kinds, totals, upsert
-from frazil.iceberg import scratch
+from frazil.iceberg import working_copy
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_a_settlement_that_would_bring_rows_back_is_not_made(lake: Lake, monkeyp
     upsert(lake, "select id, 'old' v from range(20)", 2)
     upsert(lake, "select 1L id, 'new' v", 2, max_equality_deletes=0)
     upgrade(lake)
-    monkeypatch.setattr(scratch, "read_positions", lambda *_: {})
+    monkeypatch.setattr(working_copy, "read_positions", lambda *_: {})
     with pytest.raises(frazil.Halted) as caught:
         upsert(lake, "select 10L id, 'new' v", 3, max_equality_deletes=0)
     assert caught.value.code == "audit-failed"

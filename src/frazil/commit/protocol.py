@@ -52,11 +52,11 @@ class TableView:
 
 @dataclass(frozen=True)
 class Moved:
-    """Another place of a source to read on from, None: the beginning. ``lead``: the batch that a follower has then."""
+    """Another place of a source to read on from, None: the beginning. ``home_batch``: the batch that a follower has then."""
 
     source: str
     end: Position | None
-    lead: int | None = None
+    home_batch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def contiguous(view: TableView, intent: Intent) -> None:
     end = state.end if state is not None else None
     if state is not None and end is not None:
         require_same_source(state, batch.source, intent.sink_id)
-    if batch.lead is not None:
+    if batch.home_batch is not None:
         _require_behind(state, batch, intent.sink_id)
     elif end != batch.start:
         raise Halted(
@@ -216,11 +216,12 @@ def contiguous(view: TableView, intent: Intent) -> None:
 
 def _require_behind(state: SinkState | None, batch: Batch, sink_id: str) -> None:
     """A table that follows misses the batches that have no rows for it; only the order of those that it has is sure."""
-    assert batch.lead is not None, "asked of followers only"
-    if state is not None and state.lead >= batch.lead:
+    assert batch.home_batch is not None, "asked of followers only"
+    if state is not None and state.home_batch >= batch.home_batch:
         raise Halted(
             "batch-differs",
-            f"A table of {sink_id!r} holds batch {state.lead} with other rows than batch {batch.lead} that is to be written: "
+            f"A table of {sink_id!r} holds batch {state.home_batch} with other rows than batch {batch.home_batch}, "
+            "which is to be written: "
             f"it ends at {state.end}.",
             fix="The sink's home table was set back, or two writers use one id. Give the sink another id to begin anew.",
         )
@@ -270,7 +271,7 @@ def ledger_holds(state: SinkState, batch: Batch) -> bool:
 
     the same part under another number was read again after the sink was moved.
     """
-    same_number = batch.lead is None or state.lead == batch.lead
+    same_number = batch.home_batch is None or state.home_batch == batch.home_batch
     return same_number and state.is_of(batch.source, batch.start, batch.end)
 
 
@@ -284,14 +285,14 @@ def next_state(view: TableView, intent: Intent) -> SinkState:
     if intent.moved is not None:
         # What is read once more is not to be taken for what was there.
         moved = replace(claimed, source=intent.moved.source, start=claimed.end, end=intent.moved.end, names=())
-        return moved if intent.moved.lead is None else replace(moved, lead=intent.moved.lead, rows=0)
+        return moved if intent.moved.home_batch is None else replace(moved, home_batch=intent.moved.home_batch, rows=0)
     if intent.batch is None:
         return claimed
     batch = intent.batch
     claimed = replace(claimed, batch=claimed.batch + 1, source=batch.source, start=batch.start, end=batch.end)
     if batch.named:
         claimed = claimed.remembering(batch.end)
-    return claimed if batch.lead is None else replace(claimed, lead=batch.lead, rows=batch.counts.written)
+    return claimed if batch.home_batch is None else replace(claimed, home_batch=batch.home_batch, rows=batch.counts.written)
 
 
 def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = None) -> CommitProtocol:

@@ -26,8 +26,8 @@ from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
 from frazil.iceberg.jvm import active, fault_of
 from frazil.iceberg.lake import Lake
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.scratch import Scratch
 from frazil.iceberg.table import TAKEN_BACK_TO, Added, IcebergTable
+from frazil.iceberg.working_copy import WorkingCopy
 
 __all__ = [
     "TAKEN_BACK_TO",
@@ -52,8 +52,8 @@ __all__ = [
     "Restage",
     "Rewrite",
     "RowChanges",
-    "Scratch",
     "StagedFiles",
+    "WorkingCopy",
     "active",
     "bitmap_of",
     "done_again",

@@ -15,8 +15,8 @@ from frazil.iceberg.evolve import evolve
 from frazil.iceberg.faults import too_early
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.scratch import Scratch, scratch_of
 from frazil.iceberg.staging import metrics_of, stage
+from frazil.iceberg.working_copy import WorkingCopy, scratch_of
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
@@ -368,12 +368,12 @@ class IcebergTable:
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 
     @contextmanager
-    def scratch(
+    def working_copy(
         self,
         evolution: Sequence[TableChange] = (),
         properties: Mapping[str, str] | None = None,
         session: SparkSession | None = None,
-    ) -> Iterator[Scratch]:
+    ) -> Iterator[WorkingCopy]:
         """A private copy of the table, for SQL of a session to change; without one, of the session that the table is in."""
         spark = session or self._jvm.spark
         with active(spark), scratch_of(self._jvm, spark, self._table, evolution, properties or {}) as copy:

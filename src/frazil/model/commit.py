@@ -47,7 +47,7 @@ class SinkState:
     """The ledger's last entry of one sink: who wrote, up to where, in which snapshot.
 
     A sink that writes to several tables has a home: the table whose ledger says how far it is. ``followers`` are its other
-    tables. In the ledger of a follower ``lead`` is the number that its last batch has at home, and ``rows`` how many it got.
+    tables. In a follower's ledger ``home_batch`` is the number of its last batch in the home table, and ``rows`` how many it got.
     ``names``: the digests of the last batches that users have named.
     """
 
@@ -61,7 +61,7 @@ class SinkState:
     sequence: int = 0
     at_ms: int = 0
     followers: tuple[str, ...] = ()
-    lead: int = 0
+    home_batch: int = 0
     rows: int = 0
     names: tuple[str, ...] = ()
 
@@ -85,8 +85,8 @@ class SinkState:
         }
         if self.followers:
             fields["followers"] = list(self.followers)
-        if self.lead:
-            fields |= {"lead": self.lead, "rows": self.rows}
+        if self.home_batch:
+            fields |= {"lead": self.home_batch, "rows": self.rows}
         if self.names:
             fields["names"] = list(self.names)
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -114,7 +114,7 @@ class SinkState:
             sequence=_number(fields, "sequence"),
             at_ms=_number(fields, "at_ms"),
             followers=_texts(fields, "followers"),
-            lead=_number({"lead": 0} | fields, "lead"),
+            home_batch=_number({"lead": 0} | fields, "lead"),
             rows=_number({"rows": 0} | fields, "rows"),
             names=_texts(fields, "names"),
         )
@@ -163,7 +163,7 @@ class RowCounts:
 class Batch:
     """One batch of a sink: which part of which source, and what became of its rows.
 
-    ``lead`` is its number in the ledger of the sink's home, given in a table that follows: not every batch has rows for that.
+    ``home_batch``, for followers only, is its number in the ledger of the home table: not every batch has rows for a follower.
     ``named``: its end is a name that a user has given to it, and may come again at any time.
     """
 
@@ -171,7 +171,7 @@ class Batch:
     start: Position | None
     end: Position
     counts: RowCounts = field(default_factory=lambda: RowCounts(0, 0))
-    lead: int | None = None
+    home_batch: int | None = None
     named: bool = False
 
 

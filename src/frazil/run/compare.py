@@ -101,7 +101,7 @@ def compared(
 
 def _as_fitted(ours: DataFrame, fit: Fit) -> DataFrame:
     """The table's rows under the names, and with the types, that the source's next rows would give its columns."""
-    before = {renamed(column.name, fit.evolution): column.name for column in fit.met.table.fields}
+    before = {renamed(column.name, fit.evolution): column.name for column in fit.inputs.table.fields}
     columns = [(functions.col(quoted(before[name])) if name in before else functions.lit(None)).alias(name) for name in fit.names]
     return ours.select(*columns)
 

@@ -289,7 +289,7 @@ class _Ready:
 
 def _keeps_keys(fit: Fit, sink: SinkSpec) -> bool:
     """Whether keys are written as they come. Texts that differ may be one number."""
-    have = {column.name: column.type for column in fit.met.data.fields}
+    have = {column.name: column.type for column in fit.inputs.data.fields}
     return all(have.get(column.name) == column.type for column in fit.schema.fields if column.name in sink.key_fields)
 
 
@@ -307,7 +307,7 @@ def _require_convertible(ready: _Ready) -> None:
     """Values that do not fit their columns stop the load before its first commit. Only columns of another type are read."""
     if ready.fit is None or ready.fit.columns is None:
         return
-    have = {column.name: column.type for column in ready.fit.met.data.fields}
+    have = {column.name: column.type for column in ready.fit.inputs.data.fields}
     fields = zip(ready.fit.schema.fields, ready.fit.columns, strict=True)
     converted = [column for field, column in fields if have.get(field.name, field.type) != field.type]
     if converted:

@@ -22,7 +22,7 @@ from frazil.model.commit import Position
 from frazil.model.dead_letters import OnError
 from frazil.model.events import Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import Behind, Inferring, ReadsAgain, SetsAside, Several, Slice, Source
+from frazil.sources.base import Behind, Inferring, MultiTableSource, ReadsAgain, SetsAside, Slice, Source
 from frazil.write.many_tables import RoutedWriter
 from frazil.write.part import Part
 from frazil.write.writer import SinkWriter
@@ -253,7 +253,7 @@ class Pump:
     def _read(self, part: Slice) -> Sequence[DataFrame]:
         if isinstance(self._source, Inferring) and (columns := self._writer.source_columns) is not None:
             self._source.expect(columns, exactly=self._writer.sink.strict_casting)
-        if isinstance(self._writer, RoutedWriter) and isinstance(self._source, Several):
+        if isinstance(self._writer, RoutedWriter) and isinstance(self._source, MultiTableSource):
             return self._source.read_each(part)
         return (self._source.read(part),)
 

@@ -153,7 +153,7 @@ class SetsAside(Protocol):
 
 
 @runtime_checkable
-class Several(Protocol):
+class MultiTableSource(Protocol):
     """A source whose rows are of several tables with columns of their own."""
 
     def read_each(self, part: Slice) -> Sequence[DataFrame]:

@@ -70,7 +70,7 @@ class Letters(Protocol):
     def open(self, home: SinkState | None, *, claim: bool, make: bool = True) -> Position | None:
         """Gets ready behind the sink's home; where a batch ended that was cut off when its letters were written already."""
 
-    def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:
+    def put(self, rejected: Sequence[Rejected], read: int, part: Part, home_batch: int) -> None:
         """Keeps the rows that a batch of so many could not write."""
 
     def abandon(self) -> None:
@@ -99,11 +99,11 @@ class LetterBox:
         self._cut_off = unfinished(home, theirs)
         return self._cut_off
 
-    def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:
+    def put(self, rejected: Sequence[Rejected], read: int, part: Part, home_batch: int) -> None:
         """Writes the letters of a batch, once."""
         count = sum(one.rows for one in rejected)
         state = self._writer.state
-        own = replace(part, rows=count).following(state, lead)
+        own = replace(part, rows=count).following(state, home_batch)
         claimed = own.held_by(state)
         if claimed and state is not None and state.rows != count:
             raise Halted(
@@ -121,7 +121,7 @@ class LetterBox:
         require_few(self._sink, read, count, self._put)
         # Where a batch ends says which one it is for single writes alone: a source may be read again from an earlier place.
         if part.source != SINGLE_WRITES or not self._writer.committed_before(part.end):
-            told = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.lead}
+            told = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.home_batch}
             frames = [letters(one.frame, told | {"table": one.table}) for one in rejected if one.rows]
             frame = reduce(DataFrame.unionByName, frames)
             if self._post is not None:
@@ -134,7 +134,7 @@ class LetterBox:
         """Takes the letters of the batch that was cut off back out."""
         state = self._writer.state
         if self._cut_off is not None and state is not None:
-            take_back.undo(self._writer.claimed, f"batch = {state.lead} and sink = {literal(self._writer.sink_id)}")
+            take_back.undo(self._writer.claimed, f"batch = {state.home_batch} and sink = {literal(self._writer.sink_id)}")
         self._cut_off = None
 
     @property
@@ -142,19 +142,19 @@ class LetterBox:
         """The table's snapshot."""
         return self._writer.claimed.table.base.head
 
-    def remove(self, condition: str, among: str, source: str, lead: int) -> None:
+    def remove(self, condition: str, among: str, source: str, home_batch: int) -> None:
         """Takes letters out, whoever has put them there; from then on the ledger says that this was done for a batch."""
-        take_back.remove(self._writer.claimed, condition, among, Moved(source, None, lead))
+        take_back.remove(self._writer.claimed, condition, among, Moved(source, None, home_batch))
 
-    def cleared(self, lead: int) -> bool:
+    def cleared(self, home_batch: int) -> bool:
         """Whether that was done for a batch."""
         state = self._writer.state
-        return state is not None and state.lead == lead and state.end is None
+        return state is not None and state.home_batch == home_batch and state.end is None
 
-    def rows_of(self, lead: int) -> int:
+    def rows_of(self, home_batch: int) -> int:
         """How many letters a batch has that was the last one to have any."""
         state = self._writer.state
-        return state.rows if state is not None and state.lead == lead else 0
+        return state.rows if state is not None and state.home_batch == home_batch else 0
 
 
 class Collected:
@@ -168,7 +168,7 @@ class Collected:
     def open(self, home: SinkState | None, *, claim: bool, make: bool = True) -> Position | None:
         """Nothing of its own to open."""
 
-    def put(self, rejected: Sequence[Rejected], read: int, part: Part, lead: int) -> None:  # noqa: ARG002 - the protocol's
+    def put(self, rejected: Sequence[Rejected], read: int, part: Part, home_batch: int) -> None:  # noqa: ARG002 - the protocol's
         """Hands them over."""
         self._take(rejected)
 
@@ -178,7 +178,7 @@ class Collected:
 
 def unfinished(home: SinkState | None, follower: SinkState | None) -> Position | None:
     """Where the batch ended that a follower has and its home has not. A single write is nobody's to repeat."""
-    if follower is None or follower.source == SINGLE_WRITES or follower.lead != (home.batch if home is not None else 0) + 1:
+    if follower is None or follower.source == SINGLE_WRITES or follower.home_batch != (home.batch if home is not None else 0) + 1:
         return None
     return follower.end if follower.start == (home.end if home is not None else None) else None
 

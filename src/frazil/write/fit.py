@@ -41,7 +41,7 @@ from frazil.model.types import StructType, Type, schema_json
 
 
 @dataclass(frozen=True)
-class Meeting:
+class FitInputs:
     """What decides how data goes into a table: the columns of both, and the table's partitioning.
 
     ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` those
@@ -68,7 +68,7 @@ class Fit:
     where that is new; ``notes`` is what a person should know of the columns.
     """
 
-    met: Meeting
+    inputs: FitInputs
     columns: tuple[SparkColumn, ...] | None
     error: SparkColumn | None
     evolution: tuple[TableChange, ...]
@@ -86,18 +86,18 @@ class Fit:
     @property
     def given(self) -> tuple[str, ...]:
         """The table's columns that the data has."""
-        have = {column.name for column in self.met.data.fields}
+        have = {column.name for column in self.inputs.data.fields}
         return tuple(name for name in self.names if name in have)
 
     @property
     def lacks_parts(self) -> bool:
         """Whether the table has columns, or parts of them, that the data does not have."""
-        return _lacks_parts(self.met.data, self.schema)
+        return _lacks_parts(self.inputs.data, self.schema)
 
     @property
     def keys_before(self) -> tuple[str, ...] | None:
         """The keys under the names that they have before the changes; None when the table lacks one of them."""
-        names = {renamed(column.name, self.evolution): column.name for column in self.met.table.fields}
+        names = {renamed(column.name, self.evolution): column.name for column in self.inputs.table.fields}
         return tuple(names[key] for key in self.keys) if all(key in names for key in self.keys) else None
 
     @property
@@ -140,10 +140,10 @@ def fit_of(
     have, before, data = table.schema, table.partition, schema_of(frame)
     ids = told_ids(frame)
     known = table.property_text(columns_property(sink_id)) if ids else None
-    met = Meeting(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame, sink), ids, known)
-    if last is not None and last.met == met:
+    inputs = FitInputs(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame, sink), ids, known)
+    if last is not None and last.inputs == inputs:
         return last
-    following = _following(table, sink, sink_id, met)
+    following = _following(table, sink, sink_id, inputs)
     wanted = _with_declared(evolved(have, (*_by_aliases(sink), *following.renames)), sink.declared_schema)
     row_by_row = sink.error_handling is not OnError.STOP
     refused = surplus(wanted, data, sink.extra_columns, sink.schema_evolution) if row_by_row else ()
@@ -165,24 +165,24 @@ def fit_of(
         partition_json(partition.fields, schema, schema_json(schema))
         changes = (*changes, partition)
     had = tuple(renamed(name, changes) for name in table.identifier_fields)
-    keys = keys_of(sink, schema, had, met.told) if sink.commit_mode is CommitMode.UPSERT else ()
+    keys = keys_of(sink, schema, had, inputs.told) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
     given = {column.name for column in taken.fields}
     required = [column.name for column in schema.fields if column.required and not rules.partial]
     lacking = [name for name in (*keys, *required) if name not in given] if rejects else []
     compared = keys or tuple(name for columns in sink.replace_by for name in columns)
-    gone = functions.col(OP) == DELETE if OP in met.hidden and not keys else None
+    gone = functions.col(OP) == DELETE if OP in inputs.hidden and not keys else None
     aligned = alignment(
         data,
         _insisting(schema, sink.declared_schema),
         sink,
         keys=compared,
-        unless=_meaningless(met.hidden, sink),
-        hidden=met.hidden,
+        unless=_meaningless(inputs.hidden, sink),
+        hidden=inputs.hidden,
         rejects=rejects,
         needed=keys or [column.name for column in schema.fields if column.required and column.name in compared],
         excused=gone,
-        ignored=functions.col(OP) == IGNORE if OP in met.hidden else None,
+        ignored=functions.col(OP) == IGNORE if OP in inputs.hidden else None,
         lacking=lacking,
         doubts=[Doubt(filled(data, one.path), one.code, one.text) for one in refused],
     )
@@ -190,7 +190,7 @@ def fit_of(
     news = kept if following.new or following.known != known_from_json(known) else None
     partition_then = partition_after(before, changes)
     notes = (*_apart(following), *_overruled(schema, sink))
-    return Fit(met, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, notes)
+    return Fit(inputs, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, notes)
 
 
 def _apart(following: Following) -> list[str]:
@@ -220,13 +220,13 @@ def _by_aliases(sink: SinkSpec) -> list[RenameColumn]:
     return [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
 
 
-def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, met: Meeting) -> Following:
+def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, inputs: FitInputs) -> Following:
     """What the ids of the source's columns say: which were renamed. A name that another column has now is not written to."""
-    if not met.ids:
-        return Following(known_from_json(met.known))
+    if not inputs.ids:
+        return Following(known_from_json(inputs.known))
     fields = {renamed(name, _by_aliases(sink)): number for name, number in table.field_ids.items()}
     renames = sink.schema_evolution is SchemaEvolution.FULL
-    following = followed(met.ids, fields, known_from_json(met.known), renames=renames)
+    following = followed(inputs.ids, fields, known_from_json(inputs.known), renames=renames)
     if following.replaced:
         name = following.replaced[0]
         raise Halted(

@@ -36,7 +36,7 @@ from frazil.write.claim import ClaimedSink
 from frazil.write.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
 from frazil.write.modes import is_extra
 from frazil.write.part import Part
-from frazil.write.router import Piece, Sorter
+from frazil.write.router import Piece, Router
 from frazil.write.shape import Tally
 from frazil.write.stager import Explain
 from frazil.write.writer import Prepared, SinkWriter
@@ -47,7 +47,7 @@ class Batch:
     """The batch that is being written, and its letters so far. ``posted``: they are in their table."""
 
     part: Part
-    lead: int
+    home_batch: int
     misfits: tuple[Rejected, ...]
     unrouted: RowCounts
     by_table: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class RoutedWriter:
         self.letters: LetterBox | None = None
         if sink.on_error is OnError.DEAD_LETTER:
             self.letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name, post)
-        self._sorter = Sorter(sink, sink.route, transforms)
+        self._router = Router(sink, sink.route, transforms)
         self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
             session,
             sink.routed(table.rpartition(".")[2]),
@@ -179,11 +179,11 @@ class RoutedWriter:
 
         one that has the batch has it whole, and only the home does not know. Without that, nothing is left of the batch.
         """
-        lead = (self.state.batch if self.state is not None else 0) + 1
+        home_batch = (self.state.batch if self.state is not None else 0) + 1
         states = [writer.state for writer in self._tables.values() if writer.state is not None]
-        whole = next((state for state in states if self.unfinished is not None and state.lead == lead), None)
+        whole = next((state for state in states if self.unfinished is not None and state.home_batch == home_batch), None)
         if whole is not None and whole.end is not None:
-            lost = self.letters.rows_of(lead) if self.letters is not None else 0
+            lost = self.letters.rows_of(home_batch) if self.letters is not None else 0
             counts = RowCounts(read=whole.rows + lost, written=whole.rows, dead_lettered=lost)
             self._home.mark(Part(whole.source or "", whole.start, whole.end), counts)
         elif self.letters is not None:
@@ -201,18 +201,18 @@ class RoutedWriter:
         if not self._home.awaits(part):
             assert self.state is not None, "it has the batch"
             return Committed.before(self.name, self._home.sink.full_name, self.state)
-        lead = (self.state.batch if self.state is not None else 0) + 1
+        home_batch = (self.state.batch if self.state is not None else 0) + 1
         tallies = [Tally() for _ in frames]
         with ExitStack() as at_hand:
             pieces = []
             for frame, tally in zip(frames, tallies, strict=True):
                 whole = with_record(frame) if self.letters is not None else frame
-                rows = at_hand.enter_context(_at_hand(self._sorter.routed(whole, tally, proven=bool(self._tables))))
-                pieces.append(self._sorter.sorted(rows, explain))
+                rows = at_hand.enter_context(_at_hand(self._router.routed(whole, tally, proven=bool(self._tables))))
+                pieces.append(self._router.sorted(rows, explain))
             names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
-            misfits = tuple(one for piece in pieces for one in self._sorter.misfits(piece))
+            misfits = tuple(one for piece in pieces for one in self._router.misfits(piece))
             unrouted = sum((piece.found.unrouted for piece in pieces), RowCounts(0, 0))
-            self._batch = Batch(part, lead, misfits, unrouted)
+            self._batch = Batch(part, home_batch, misfits, unrouted)
             names = self._usable(names, pieces, self._batch)
             self._introduce(names)
             done = self._write_tables(pieces, names, self._batch, explain)
@@ -316,7 +316,7 @@ class RoutedWriter:
                     batch.turn_away(whole, error, self._lock)
                     return
             count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)
-            part = replace(batch.part, rows=count).following(writer.state, batch.lead)
+            part = replace(batch.part, rows=count).following(writer.state, batch.home_batch)
             prepared = writer.stage(whole, part, explain, unfilled)
             with self._lock:
                 staged[name] = prepared
@@ -352,7 +352,7 @@ class RoutedWriter:
             if (prepared := staged.get(name)) is not None:
                 writer.require_as_before(prepared.part, prepared.counts)
             elif name not in but:
-                writer.require_as_before(batch.part.following(writer.state, batch.lead), RowCounts(0, 0))
+                writer.require_as_before(batch.part.following(writer.state, batch.home_batch), RowCounts(0, 0))
 
     def _post(self, staged: Mapping[str, Prepared], batch: Batch) -> None:
         """Puts the letters of all tables away, before these get their rows."""
@@ -361,7 +361,7 @@ class RoutedWriter:
         for name, prepared in staged.items():
             batch.by_table[name] = prepared.rejected
         read = sum((one.counts for one in staged.values()), batch.unrouted).read
-        self.letters.put(batch.rejected, read, batch.part, batch.lead)
+        self.letters.put(batch.rejected, read, batch.part, batch.home_batch)
         batch.posted, batch.read = True, read
 
     def _collect(self, table: str, rejected: Sequence[Rejected]) -> None:
@@ -371,7 +371,7 @@ class RoutedWriter:
         with self._lock:
             batch.by_table[table] = tuple(rejected)
             if batch.posted and self.letters is not None:
-                self.letters.put(batch.rejected, batch.read, batch.part, batch.lead)
+                self.letters.put(batch.rejected, batch.read, batch.part, batch.home_batch)
 
     def _each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
         """Does the work for several tables at a time. One that fails does not keep the others from theirs."""

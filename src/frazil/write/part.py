@@ -12,7 +12,7 @@ SINGLE_WRITES = "python"
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a source that a data frame holds. ``lead``: the batch's number at home, for a table that follows another.
+    """The part of a source that a data frame holds. ``home_batch``: the batch's number at home, for a table that follows another.
 
     ``named``: a user has named it, and may give it again. ``keys_differ``: each key is known to come once in it.
     """
@@ -21,19 +21,19 @@ class Part:
     start: Position | None
     end: Position
     rows: int | None = None
-    lead: int | None = None
+    home_batch: int | None = None
     named: bool = False
     keys_differ: bool = False
 
-    def following(self, state: SinkState | None, lead: int) -> Part:
-        """The same part for a table that follows and whose ledger says this; ``lead`` is the batch's number at home.
+    def following(self, state: SinkState | None, home_batch: int) -> Part:
+        """The same part for a table that follows and whose ledger says this; ``home_batch`` is the batch's number at home.
 
         Nothing repeats a single write that was cut off, and its number at home is given once more: the next one goes behind it.
         """
-        if self.source == SINGLE_WRITES and state is not None and state.lead >= lead:
-            lead = state.lead if state.is_of(self.source, self.start, self.end) else state.lead + 1
-        return replace(self, lead=lead)
+        if self.source == SINGLE_WRITES and state is not None and state.home_batch >= home_batch:
+            home_batch = state.home_batch if state.is_of(self.source, self.start, self.end) else state.home_batch + 1
+        return replace(self, home_batch=home_batch)
 
     def held_by(self, state: SinkState | None) -> bool:
         """Whether the last batch of a table that follows is this one."""
-        return state is not None and state.lead == self.lead and state.is_of(self.source, self.start, self.end)
+        return state is not None and state.home_batch == self.home_batch and state.is_of(self.source, self.start, self.end)

@@ -88,7 +88,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Sorter:
+class Router:
     """Sorts the rows of a sink's batches by its route."""
 
     sink: SinkSpec

@@ -20,7 +20,7 @@ from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 from frazil.write.deadletters import Rejected, with_record
 from frazil.write.fit import Fit, fit_of, null_column
-from frazil.write.modes import Ground, Written, is_extra, strategy_of
+from frazil.write.modes import TableContext, Written, is_extra, strategy_of
 from frazil.write.part import Part
 from frazil.write.shape import Tally, sink_rows
 
@@ -115,7 +115,7 @@ class Stager:
         frame = self._filled(self.shaped(frame, tally), table)
         fit = fitted = self._fitted(table, frame)
         self._seen = self._seen or table.base
-        ground = Ground(table, self._sink, fit.schema, fit.partition, self._seen, part.rows, part.keys_differ)
+        context = TableContext(table, self._sink, fit.schema, fit.partition, self._seen, part.rows, part.keys_differ)
         wrong = None
         if fit.error is not None:
             applied = _together(fit.applied(frame)) if whole else fit.applied(frame)
@@ -127,7 +127,7 @@ class Stager:
             frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
             fit = replace(fit, columns=None, error=None)
         with _explained(explain):
-            written = strategy_of(self._sink)(ground, frame, fit)
+            written = strategy_of(self._sink)(context, frame, fit)
             found = wrong.get() if wrong is not None else Row(rows=0, extra=0, torn=0)
         written = replace(written, change=replace(written.change, columns=fitted.ids))
         counts = written.counts

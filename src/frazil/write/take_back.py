@@ -57,11 +57,11 @@ def undo(claimed: ClaimedSink, condition: str) -> None:
     """Takes the last batch of a follower back out: the rows that the condition names, and its place in the ledger."""
     before = claimed.state
     assert before is not None, "it has a batch"
-    moved = Moved(before.source or "", before.start, before.lead - 1)
+    moved = Moved(before.source or "", before.start, before.home_batch - 1)
 
     def attempt() -> None:
         now = claimed.look()
-        if now is not None and now.lead == moved.lead:
+        if now is not None and now.home_batch == moved.home_batch:
             return  # it was done, and only the answer was lost
         claimed.move(moved, Change(deleted_where(claimed.table, condition), claimed.table.base))
 

@@ -243,9 +243,9 @@ class SinkWriter:
         staged = change.operation.staged
         if self.letters is not None:
             try:
-                if part.lead is not None or not staging.rejected or self.awaits(part):
-                    lead = part.lead or (self.state.batch if self.state is not None else 0) + 1
-                    self.letters.put(staging.rejected, counts.read, part, lead)
+                if part.home_batch is not None or not staging.rejected or self.awaits(part):
+                    home_batch = part.home_batch or (self.state.batch if self.state is not None else 0) + 1
+                    self.letters.put(staging.rejected, counts.read, part, home_batch)
             finally:
                 staging.let_go()
             self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
@@ -253,7 +253,7 @@ class SinkWriter:
             assert self.state is not None, "it has written that"
             result = CommitResult(self.state, skipped=True, attempts=0)
         else:
-            result = self.claimed.commit(Batch(part.source, part.start, part.end, counts, part.lead, part.named), change)
+            result = self.claimed.commit(Batch(part.source, part.start, part.end, counts, part.home_batch, part.named), change)
         self.unfinished = None
         committed = Committed(
             pipeline=self.name,
@@ -275,7 +275,7 @@ class SinkWriter:
 
     def _has_single_write(self, part: Part) -> bool:
         """Whether a table that follows got a single write that was cut off elsewhere: its end is given once, or is a name."""
-        return part.lead is not None and part.source == SINGLE_WRITES and self.committed_before(part.end)
+        return part.home_batch is not None and part.source == SINGLE_WRITES and self.committed_before(part.end)
 
     def require_as_before(self, part: Part, counts: RowCounts) -> None:
         """Stops when a table that follows has this batch already, with another number of rows than it would get now.

@@ -11,13 +11,13 @@ from frazil.model.sink import SinkSpec
 from frazil.write.fit import Fit
 from frazil.write.modes.append import append
 from frazil.write.modes.delete_insert import delete_insert
-from frazil.write.modes.ground import Ground, Written
 from frazil.write.modes.overwrite import deleted_where, overwrite
 from frazil.write.modes.rows import is_extra
 from frazil.write.modes.settle import Settlement, compact, settle, too_many_files, too_many_keys
+from frazil.write.modes.table_context import TableContext, Written
 from frazil.write.modes.upsert import upsert
 
-Strategy = Callable[[Ground, DataFrame, Fit], Written]
+Strategy = Callable[[TableContext, DataFrame, Fit], Written]
 
 _STRATEGIES: dict[CommitMode, Strategy] = {
     CommitMode.APPEND: append,
@@ -33,9 +33,9 @@ def strategy_of(sink: SinkSpec) -> Strategy:
 
 
 __all__ = [
-    "Ground",
     "Settlement",
     "Strategy",
+    "TableContext",
     "Written",
     "compact",
     "deleted_where",

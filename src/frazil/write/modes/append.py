@@ -6,13 +6,13 @@ from pyspark.sql import DataFrame
 
 from frazil.iceberg import Append, Change
 from frazil.write.fit import Fit
-from frazil.write.modes.ground import Ground, Written
 from frazil.write.modes.plain import PlainRows
+from frazil.write.modes.table_context import TableContext, Written
 
 
-def append(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+def append(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows of an append."""
-    base = ground.table.base
-    plain = PlainRows(frame, ground.sink)
-    staged = ground.stage(fit.rows(plain.frame), fit.evolution)
+    base = context.table.base
+    plain = PlainRows(frame, context.sink)
+    staged = context.stage(fit.rows(plain.frame), fit.evolution)
     return Written(Change(Append(staged), base, fit.evolution), plain.counts(staged.rows))

@@ -16,7 +16,7 @@ from frazil.columns.coerce import Casting, present
 from frazil.columns.counting import Counted
 from frazil.columns.schema import quoted
 from frazil.errors import ConfigError
-from frazil.iceberg import Append, Change, Delta, Fits, Operation, Scratch, StagedFiles
+from frazil.iceberg import Append, Change, Delta, Fits, Operation, StagedFiles, WorkingCopy
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec
@@ -25,60 +25,60 @@ from frazil.model.types import NOT_KEYS
 from frazil.write import target
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, unfit_for_duckdb, why_misread
-from frazil.write.modes.ground import Ground, Written
 from frazil.write.modes.rows import require_columns
+from frazil.write.modes.table_context import TableContext, Written
 from frazil.write.modes.upsert import deletes_everywhere_by
 
-_NEW, _OLD = "frazil_new", Scratch.NAME
+_NEW, _OLD = "frazil_new", WorkingCopy.NAME
 
 
-def delete_insert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+def delete_insert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and what takes away those that they replace."""
-    _require_comparable(ground, frame, fit)
-    choice = _choice(ground, fit)
+    _require_comparable(context, frame, fit)
+    choice = _choice(context, fit)
     applied = fit.applied(frame)
     if choice.way == APPEND:
-        return _replaced(ground, applied, fit, choice)  # read once, for the rows alone
+        return _replaced(context, applied, fit, choice)  # read once, for the rows alone
     # Read for the rows and for what they replace: both must be of the same rows, also where a frame is not the same each time.
     whole = applied.persist()
     try:
-        return _replaced(ground, whole, fit, choice)
+        return _replaced(context, whole, fit, choice)
     finally:
         whole.unpersist()
 
 
-def _replaced(ground: Ground, applied: DataFrame, fit: Fit, choice: Choice) -> Written:
+def _replaced(context: TableContext, applied: DataFrame, fit: Fit, choice: Choice) -> Written:
     op = functions.col(OP) if OP in applied.columns else functions.lit("")
     gone, ignored = op == DELETE, op == IGNORE
     seen = Counted(applied, functions.count_if(gone).alias("deletes"), functions.count_if(ignored).alias("ignored"))
     applied = applied.where(~ignored)
-    rows = seen.frame.where(~gone & ~ignored).select(*_with_required(ground, fit))
-    change, added = (_in_copy if choice.way == MERGE else _by_values)(ground, rows, applied, fit, choice)
+    rows = seen.frame.where(~gone & ~ignored).select(*_with_required(context, fit))
+    change, added = (_in_copy if choice.way == MERGE else _by_values)(context, rows, applied, fit, choice)
     told = seen.get() if OP in applied.columns else None
     deleted, filtered = (int(told["deletes"]), int(told["ignored"])) if told is not None else (0, 0)
     return Written(change, RowCounts(read=added + deleted + filtered, written=added, deleted=deleted, filtered=filtered))
 
 
-def _with_required(ground: Ground, fit: Fit) -> list[Column]:
+def _with_required(context: TableContext, fit: Fit) -> list[Column]:
     """The table's columns. Those that are compared may lack a value in a delete, and are looked at only here."""
-    compared = {name for columns in ground.sink.replace_by for name in columns}
-    casting = Casting(ground.sink)
+    compared = {name for columns in context.sink.replace_by for name in columns}
+    casting = Casting(context.sink)
     values = {column.name: functions.col(quoted(column.name)) for column in fit.schema.fields}
     needed = {column.name for column in fit.schema.fields if column.required} & compared
     return [present(value, value, name, casting).value.alias(name) if name in needed else value for name, value in values.items()]
 
 
-def _choice(ground: Ground, fit: Fit) -> Choice:
-    if ground.table.holds_no_files:
+def _choice(context: TableContext, fit: Fit) -> Choice:
+    if context.table.holds_no_files:
         return Choice(APPEND, "the table is empty")
-    unable = [reader.value for reader in ground.sink.readers if reader in WITHOUT_EQUALITY_DELETES]
+    unable = [reader.value for reader in context.sink.readers if reader in WITHOUT_EQUALITY_DELETES]
     if unable:
         return Choice(MERGE, f"{', '.join(unable)} cannot read equality deletes")
-    if lost := misread([name for columns in ground.sink.replace_by for name in columns], fit.schema):
+    if lost := misread([name for columns in context.sink.replace_by for name in columns], fit.schema):
         return Choice(MERGE, why_misread(lost))
-    for columns in ground.sink.replace_by:
-        everywhere = deletes_everywhere_by(ground.table, fit, columns)
-        unfit = unfit_for_duckdb(ground.sink, columns, fit.schema, fit.partition, everywhere=everywhere)
+    for columns in context.sink.replace_by:
+        everywhere = deletes_everywhere_by(context.table, fit, columns)
+        unfit = unfit_for_duckdb(context.sink, columns, fit.schema, fit.partition, everywhere=everywhere)
         if unfit is not None:
             return Choice(MERGE, unfit)
     return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
@@ -91,45 +91,45 @@ def _values(applied: DataFrame, columns: Sequence[str]) -> DataFrame:
     return applied.select(*[quoted(name) for name in columns]).where(there).distinct()
 
 
-def _by_values(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
+def _by_values(context: TableContext, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
     """Data files of the rows, and delete files of the values that they replace; and how many rows that are."""
-    table = ground.table
+    table = context.table
     base, evolution = table.base, fit.evolution
-    kinds = () if choice.way == APPEND else ground.sink.replace_by
+    kinds = () if choice.way == APPEND else context.sink.replace_by
     everywhere = {columns: deletes_everywhere_by(table, fit, columns) for columns in kinds}
     if any(everywhere.values()) and fit.partition and table.unpartitioned_spec is None:
         evolution = (*evolution, AddUnpartitionedSpec())
 
     # One after the other: the first job keeps the rows, and two at a time on several machines could each read rows of their own.
-    added, deleted = ground.stage(rows, fit.evolution), StagedFiles()
+    added, deleted = context.stage(rows, fit.evolution), StagedFiles()
     for columns in kinds:
         found = _values(applied, columns)
-        deleted += table.stage_deletes(found, ground.options, columns, evolution, everywhere=everywhere[columns])
+        deleted += table.stage_deletes(found, context.options, columns, evolution, everywhere=everywhere[columns])
     operation: Operation = Delta(added, deleted, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
     if not added.files and not deleted.files:
         operation = Append()
     return Change(operation, base, evolution, summary=choice.summary), added.rows
 
 
-def _in_copy(ground: Ground, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
+def _in_copy(context: TableContext, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
     """The same with a look at the table's rows, which leaves no deletes by value."""
-    table, sink = ground.table, ground.sink
+    table, sink = context.table, context.sink
     base = table.base
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value}
-    with table.scratch(fit.evolution, properties, rows.sparkSession) as scratch:
+    with table.working_copy(fit.evolution, properties, rows.sparkSession) as copy:
         for columns in sink.replace_by:
             same = [functions.col(f"{_OLD}.{quoted(name)}") == functions.col(f"{_NEW}.{quoted(name)}") for name in columns]
             found = _values(applied, columns).alias(_NEW)
-            found.mergeInto(scratch.name, reduce(Column.__and__, same)).whenMatched().delete().merge()
-        changes = scratch.changes(conflicts=table.everything)
-    staged = ground.stage(rows, fit.evolution)
+            found.mergeInto(copy.name, reduce(Column.__and__, same)).whenMatched().delete().merge()
+        changes = copy.changes(conflicts=table.everything)
+    staged = context.stage(rows, fit.evolution)
     changes = replace(changes, staged=changes.staged + staged)
     return Change(changes, base, fit.evolution, summary=choice.summary), staged.rows
 
 
-def _require_comparable(ground: Ground, frame: DataFrame, fit: Fit) -> None:
+def _require_comparable(context: TableContext, frame: DataFrame, fit: Fit) -> None:
     types = {column.name: column.type for column in fit.schema.fields}
-    for columns in ground.sink.replace_by:
+    for columns in context.sink.replace_by:
         require_columns(frame, columns, "replace_by")
         for name in columns:
             if name not in types:

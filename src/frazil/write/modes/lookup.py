@@ -21,9 +21,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import IntegerType, LongType
 
 from frazil.columns.schema import quoted
-from frazil.iceberg import DeletedKeys, Deletes, Digest, FileFacts, Found, Scratch, bitmap_of, scopes_of
-from frazil.write.modes.ground import together
+from frazil.iceberg import DeletedKeys, Deletes, Digest, FileFacts, Found, WorkingCopy, bitmap_of, scopes_of
 from frazil.write.modes.latest import hashable
+from frazil.write.modes.table_context import together
 
 # So many keys are handed to Iceberg, which leaves files unread by them; it takes longer to look at more than to read the files.
 MOST_KEYS_TO_PRUNE_BY = 10_000
@@ -51,23 +51,23 @@ class Rows:
 class Search:
     """Deletes by key, in files of which something is known, that are to be looked up in rows."""
 
-    scratch: Scratch
+    copy: WorkingCopy
     deletes: Deletes
     held: Sequence[FileFacts]
 
     def gathering(self) -> Callable[[], DeletedKeys | None]:
         """What reads the keys for the quick way, in whichever thread; it brings none when they are to be joined."""
-        schema = self.scratch.schema
+        schema = self.copy.schema
         kinds = [schema[column].dataType for column in self.deletes.columns]
         if len(kinds) != 1 or not isinstance(kinds[0], IntegerType | LongType) or not self._few:
             return lambda: None
         number = functions.col(quoted(self.deletes.columns[0])).cast("long")
-        return lambda: DeletedKeys.gathered(self.scratch.keys_of(self.deletes).select(number, "_file"), self.held)
+        return lambda: DeletedKeys.gathered(self.copy.keys_of(self.deletes).select(number, "_file"), self.held)
 
     def bounds(self, keys: DeletedKeys | None) -> dict[str, tuple[Any, Any]]:
         """The least and the greatest key of each column, where they are known."""
         if keys is None:
-            return self.scratch.bounds(self.deletes)
+            return self.copy.bounds(self.deletes)
         both = keys.range()
         return {} if both is None else {self.deletes.columns[0]: both}
 
@@ -86,7 +86,7 @@ class Search:
 
     def _joined(self, rows: Rows) -> Found:
         """By a join. To sum all rows up in a pass of its own takes less than to do it on their way there."""
-        columns, spark = self.deletes.columns, self.scratch.spark
+        columns, spark = self.deletes.columns, self.copy.spark
         (gone, dead), before = together(lambda: self._met(rows), lambda: digest_of(rows.frame, columns), session=spark)
         return Found(before, gone, dead)
 
@@ -110,7 +110,7 @@ class Search:
         if len({fact.scope == "" for fact in self.held}) > 1:
             dead = dead.dropDuplicates([_NUMBER, _POSITION])
 
-        with _pruning(self.scratch.spark, records(self.deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
+        with _pruning(self.copy.spark, records(self.deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
             found = _in_words(dead).toArrow()
         gone = Digest(compute.sum(found["rows"]).as_py() or 0, reduce(xor, found["keys"].to_pylist(), 0))
         bitmaps = {rows.files[number].path: bitmap_of(words[_WORD], words[_BITS]) for number, words in _by_number(found)}
@@ -124,12 +124,12 @@ class Search:
             _SINCE: pyarrow.array([one.sequence for one in files], pyarrow.int64()),
             _SCOPE: pyarrow.array([scopes[one.scope] for one in files], pyarrow.int32()),
         }
-        return self.scratch.spark.createDataFrame(pyarrow.table(columns))
+        return self.copy.spark.createDataFrame(pyarrow.table(columns))
 
     def _keys(self, scopes: Mapping[str, int]) -> DataFrame:
         """Each key once for every scope that it is deleted in, with the last time that it was."""
         columns = [quoted(column) for column in self.deletes.columns]
-        named = self.scratch.keys_of(self.deletes).select(*columns, functions.col("_file").alias(_FILE))
+        named = self.copy.keys_of(self.deletes).select(*columns, functions.col("_file").alias(_FILE))
         by_key = named.join(functions.broadcast(self._frame(self.held, scopes)), _FILE).groupBy(*columns, _SCOPE)
         return by_key.agg(functions.max(_SINCE).alias(_SINCE))
 

@@ -16,7 +16,7 @@ from frazil.columns.coerce import NULL_MARK, complaint
 from frazil.columns.schema import quoted, unchanged
 from frazil.columns.types import spark_type
 from frazil.errors import DataError
-from frazil.iceberg import Change, Scratch, StagedFiles
+from frazil.iceberg import Change, StagedFiles, WorkingCopy
 from frazil.model.changes import ChangeOptions, Combine
 from frazil.model.commit import RowCounts
 from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, TURN, UNCHANGED
@@ -25,40 +25,40 @@ from frazil.write import target
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import Choice
 from frazil.write.modes.combine import added
-from frazil.write.modes.ground import Ground, Written
 from frazil.write.modes.latest import GONE_AT, MOVED_AT, Survey, began_here, keeps_known, lacks_values
 from frazil.write.modes.rows import fields_of, is_extra
+from frazil.write.modes.table_context import TableContext, Written
 
-_NEW, _OLD = "frazil_new", Scratch.NAME
+_NEW, _OLD = "frazil_new", WorkingCopy.NAME
 _ROWS = f"{HIDDEN}rows"
 _PLACE, _KEY, _ROW, _UNSENT, _BEGAN, _HELD_KEY, _HELD = (
     f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "began", "held_key", "held")
 )
 
 
-def merge(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
+def merge(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
     """Merges the last row of each key into a copy of the table, and hands over what that changed."""
-    table, sink = ground.table, ground.sink
+    table, sink = context.table, context.sink
     base = table.base
     if survey.extra:
         _require_followed(sink, fit)
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value, "write.delete.granularity": "file"}
-    with table.scratch(fit.evolution, properties, last.sparkSession) as scratch:
+    with table.working_copy(fit.evolution, properties, last.sparkSession) as copy:
         merging = last
         if survey.unchanged:
-            known = last.sparkSession.table(scratch.name)
+            known = last.sparkSession.table(copy.name)
             merging = _with_moved(last, known, fit)
             if sink.unchanged_missing == "stop":
                 _require_known(merging, known, fit)
             merging = merging.withColumn(UNCHANGED, functions.when(~began_here(merging), functions.col(UNCHANGED)))
-        _merge_into(scratch.name, merging, fit, sink)
-        written, updated = _rows_of(scratch.summary)
+        _merge_into(copy.name, merging, fit, sink)
+        written, updated = _rows_of(copy.summary)
         again = StagedFiles()
         # As a rule the counts tell that no key was there twice. Where keys may have been left out, only the rows do.
         if written > survey.upserts or (updated > 1 and not sink.when_not_matched_insert_all):
-            again, surplus = _one_of_each(ground, scratch, last, fit)
+            again, surplus = _one_of_each(context, copy, last, fit)
             written -= surplus
-        changes = scratch.changes(conflicts=table.everything)
+        changes = copy.changes(conflicts=table.everything)
         changes = replace(changes, staged=changes.staged + again)
     return Written(Change(changes, base, fit.evolution, summary=choice.summary), _counts(survey, written))
 
@@ -164,13 +164,13 @@ def _inserts(fit: Fit) -> dict[str, Column]:
     return {name: stops.get(name, _new(name)) for name in fit.names}
 
 
-def _one_of_each(ground: Ground, scratch: Scratch, last: DataFrame, fit: Fit) -> tuple[StagedFiles, int]:
+def _one_of_each(context: TableContext, copy: WorkingCopy, last: DataFrame, fit: Fit) -> tuple[StagedFiles, int]:
     """Leaves one row of every key of the batch that the table has had several rows of, and says how many were too many.
 
     All of them go from the copy. What is handed back is to come in their place.
     """
     upserts = last.where(~_deletes(last)).alias(_NEW)
-    held = scratch.rows.alias(_OLD).join(upserts, _same_key(fit), "left_semi")
+    held = copy.rows.alias(_OLD).join(upserts, _same_key(fit), "left_semi")
     several = held.groupBy(*[_old(key).alias(key) for key in fit.keys]).agg(functions.count(functions.lit(1)).alias(_ROWS))
     several = several.where(functions.col(_ROWS) > 1).persist()
     try:
@@ -178,9 +178,9 @@ def _one_of_each(ground: Ground, scratch: Scratch, last: DataFrame, fit: Fit) ->
         if surplus is None:
             return StagedFiles(), 0
         rows = upserts.join(several.alias(_OLD), _same_key(fit), "left_semi")
-        _require_whole(rows, fit, ground.sink)
-        several.alias(_NEW).mergeInto(scratch.name, _same_key(fit)).whenMatched().delete().merge()
-        return ground.stage(rows.select(*[quoted(name) for name in fit.names]), fit.evolution), int(surplus)
+        _require_whole(rows, fit, context.sink)
+        several.alias(_NEW).mergeInto(copy.name, _same_key(fit)).whenMatched().delete().merge()
+        return context.stage(rows.select(*[quoted(name) for name in fit.names]), fit.evolution), int(surplus)
     finally:
         several.unpersist()
 
@@ -209,7 +209,7 @@ def _updates(last: DataFrame, fit: Fit, options: ChangeOptions) -> dict[str, Col
         return {quoted(name): _combined(last, name, options) for name in names if name not in fit.keys}
     new = {name: _kept(last, name) for name in names if name not in fit.keys}
     if options.partial_updates:
-        given = {column.name: column.type for column in fit.met.data.fields}
+        given = {column.name: column.type for column in fit.inputs.data.fields}
         whole = {column.name: column.type for column in fit.schema.fields}
         new = {name: _with_parts(value, _old(name), given[name], whole[name]) for name, value in new.items()}
     return {quoted(name): value for name, value in new.items()}

@@ -15,27 +15,27 @@ from frazil.errors import ConfigError, Halted
 from frazil.iceberg import Append, Change, IcebergTable, Operation, Replace, RowChanges, replaced_unseen
 from frazil.write import target
 from frazil.write.fit import Fit
-from frazil.write.modes.ground import Ground, Written
 from frazil.write.modes.plain import PlainRows
+from frazil.write.modes.table_context import TableContext, Written
 
 
-def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+def overwrite(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows, and says which they replace."""
-    table, asked = ground.table, ground.sink.overwrite_where
+    table, asked = context.table, context.sink.overwrite_where
     # Asked of the rows that come and of those that go, at one time.
     condition = None if asked is None else at_one_time(frame.sparkSession, asked, "overwrite_where")
-    base = replace(table.base, head=ground.seen.head)
+    base = replace(table.base, head=context.seen.head)
     if condition is None:
-        _require_one_partitioning(ground, fit)
-    plain = PlainRows(frame, ground.sink)
+        _require_one_partitioning(context, fit)
+    plain = PlainRows(frame, context.sink)
     rows = fit.rows(plain.frame)
-    staged = ground.stage(rows if condition is None else _within(rows, condition), fit.evolution)
+    staged = context.stage(rows if condition is None else _within(rows, condition), fit.evolution)
     operation: Operation
     if condition is not None:
-        with table.scratch(fit.evolution, target.file_properties(ground.sink)) as scratch:
-            scratch.delete_where(condition)
+        with table.working_copy(fit.evolution, target.file_properties(context.sink)) as copy:
+            copy.delete_where(condition)
             # The condition may name columns that the table does not have yet: then nobody may have changed any row.
-            gone = scratch.changes(conflicts=table.everything if fit.evolution else table.where(condition))
+            gone = copy.changes(conflicts=table.everything if fit.evolution else table.where(condition))
         operation = replace(gone, staged=gone.staged + staged, refusal=replaced_unseen)
     elif staged.files or not fit.partition:
         operation = Replace(staged, None if fit.partition else table.everything)
@@ -46,19 +46,19 @@ def overwrite(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
 
 def deleted_where(table: IcebergTable, condition: str, among: str | None = None) -> RowChanges:
     """Takes rows away, and brings none. Where the condition says more than Iceberg can, ``among`` is the part that it can say."""
-    with table.scratch() as scratch:
-        scratch.delete_where(condition if among is None else f"({among}) AND ({condition})")
-        return scratch.changes(conflicts=table.where(among or condition))
+    with table.working_copy() as copy:
+        copy.delete_where(condition if among is None else f"({among}) AND ({condition})")
+        return copy.changes(conflicts=table.where(among or condition))
 
 
-def _require_one_partitioning(ground: Ground, fit: Fit) -> None:
+def _require_one_partitioning(context: TableContext, fit: Fit) -> None:
     """Rows of the batch's partitions that are in files of another partitioning would not be replaced."""
-    table = ground.table
+    table = context.table
     mixed = not table.holds_no_files if fit.repartitions else table.base.specs > 1 and not table.one_spec
     if fit.partition and mixed:
         raise Halted(
             "partitioning-mixed",
-            f"Table {ground.sink.full_name} has files from before its partitioning changed, and an overwrite of partitions "
+            f"Table {context.sink.full_name} has files from before its partitioning changed, and an overwrite of partitions "
             f"would leave their rows in place.",
             fix="Say which rows to replace with overwrite_where, or rewrite the older files under the table's current spec.",
         )

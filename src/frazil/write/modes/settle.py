@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.columns.schema import quoted
 from frazil.errors import Halted
-from frazil.iceberg import Change, Digest, FileFacts, IcebergTable, LiveFile, Rewrite, Scratch
+from frazil.iceberg import Change, Digest, FileFacts, IcebergTable, LiveFile, Rewrite, WorkingCopy
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions
-from frazil.write.modes.ground import together
 from frazil.write.modes.lookup import Rows, Search, digest_of, records
+from frazil.write.modes.table_context import together
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -59,16 +59,16 @@ def compact(table: IcebergTable) -> Settlement | None:
     """Writes the data files that have deletes anew, without the rows that those delete."""
     base = table.base
     columns = [column.name for column in table.schema.fields]
-    with table.scratch() as scratch:
-        live = scratch.live_files()
-        before = scratch.rows.count()
-        scratch.compact_files_with_deletes()
-        operation = scratch.rewrite()
+    with table.working_copy() as copy:
+        live = copy.live_files()
+        before = copy.rows.count()
+        copy.compact_files_with_deletes()
+        operation = copy.rewrite()
         if not operation.removed:
             return None
-        after = scratch.rows.count()
-        old = _digest_of(scratch, _among(live, operation.removed), columns)
-        new = _digest_of(scratch, _among(scratch.live_files(), operation.staged.files), columns)
+        after = copy.rows.count()
+        old = _digest_of(copy, _among(live, operation.removed), columns)
+        new = _digest_of(copy, _among(copy.live_files(), operation.staged.files), columns)
     # The new files hold the rows of those that they take the place of, and no delete went that others need.
     if before != after or old != new:
         raise _audit_failed(before, after)
@@ -84,39 +84,39 @@ def settle(table: IcebergTable) -> Settlement | None:
     at a time; the settlement says how many are left.
     """
     base = table.base
-    with table.scratch() as scratch:
-        kinds = scratch.equality_deletes()
+    with table.working_copy() as copy:
+        kinds = copy.equality_deletes()
         if not kinds:
             return None
         deletes = kinds[0]
-        search = Search(scratch, deletes, scratch.facts(deletes))
+        search = Search(copy, deletes, copy.facts(deletes))
 
         def opened() -> tuple[list[LiveFile], list[FileFacts], DataFrame]:
-            scratch.without(deletes)
-            live = scratch.live_files()
-            return live, scratch.data_facts(live), scratch.rows
+            copy.without(deletes)
+            live = copy.live_files()
+            return live, copy.data_facts(live), copy.rows
 
         # To look through the table's files keeps the driver busy, and the executors have nothing else to do meanwhile.
-        (live, facts, whole), keys = together(opened, search.gathering(), session=scratch.spark)
+        (live, facts, whole), keys = together(opened, search.gathering(), session=copy.spark)
         bounds = {name: both for name, both in search.bounds(keys).items() if not whole.schema[name].nullable}
         found = search.found(keys, Rows(_within(whole, bounds), facts, bounds))
-        small = scratch.small_files(live, facts, since=min(fact.sequence for fact in search.held))
+        small = copy.small_files(live, facts, since=min(fact.sequence for fact in search.held))
         paths = {one.path for one in small}
         here = {path: dead for path, dead in found.dead.items() if path in paths}
         elsewhere = {path: dead for path, dead in found.dead.items() if path not in paths}
 
         def without_dead() -> tuple[Rewrite, int]:
-            marked = scratch.positions(elsewhere, live)
+            marked = copy.positions(elsewhere, live)
             ended = (*marked.replaced, *(one.vector for one in small if one.vector is not None))
             rewrite = Rewrite(removed=tuple(one.file for one in small), deletes=marked.added, removed_deletes=ended)
-            scratch.apply(rewrite)
+            copy.apply(rewrite)
             return rewrite, marked.rows
 
         # The driver has nothing else to do while executors write: of all changes only the merged files are left for later.
-        (rewrite, marked), merged = together(without_dead, lambda: scratch.merged(small, here), session=scratch.spark)
-        scratch.apply(Rewrite(merged))
-        after = digest_of(_within(scratch.rows, bounds), deletes.columns)
-        upgraded = _rows_of_upgraded(scratch, live, elsewhere, deletes.columns)
+        (rewrite, marked), merged = together(without_dead, lambda: copy.merged(small, here), session=copy.spark)
+        copy.apply(Rewrite(merged))
+        after = digest_of(_within(copy.rows, bounds), deletes.columns)
+        upgraded = _rows_of_upgraded(copy, live, elsewhere, deletes.columns)
     expected = found.before - found.gone
     # Between the bounds the same keys must be left. As many positions as rows that went leave none over for rows outside of them.
     dead_here = sum(map(len, here.values()))
@@ -136,19 +136,19 @@ def settle(table: IcebergTable) -> Settlement | None:
 
 
 def _rows_of_upgraded(
-    scratch: Scratch, live: Sequence[LiveFile], dead: Mapping[str, BitMap64], columns: Sequence[str]
+    copy: WorkingCopy, live: Sequence[LiveFile], dead: Mapping[str, BitMap64], columns: Sequence[str]
 ) -> tuple[int, int]:
     """How many rows must be left of files that had position delete files and have vectors now; and how many are.
 
     A table has such files that was upgraded from version 2. A vector makes the position deletes void, those of keys out of all
     bounds, too, so that these files are counted as a whole.
     """
-    had = [one for one in live if one.path in dead and one.position_files] if scratch.keeps_vectors else []
+    had = [one for one in live if one.path in dead and one.position_files] if copy.keeps_vectors else []
     if not had:
         return 0, 0
-    have = _among(scratch.live_files(), [one.file for one in had])
+    have = _among(copy.live_files(), [one.file for one in had])
     gone = sum(len(dead[one.path]) for one in had)
-    return _digest_of(scratch, had, columns).rows - gone, _digest_of(scratch, have, columns).rows
+    return _digest_of(copy, had, columns).rows - gone, _digest_of(copy, have, columns).rows
 
 
 def _among(live: Sequence[LiveFile], files: Sequence[Any]) -> list[LiveFile]:
@@ -156,10 +156,10 @@ def _among(live: Sequence[LiveFile], files: Sequence[Any]) -> list[LiveFile]:
     return [one for one in live if one.path in paths]
 
 
-def _digest_of(scratch: Scratch, files: Sequence[LiveFile], columns: Sequence[str]) -> Digest:
+def _digest_of(copy: WorkingCopy, files: Sequence[LiveFile], columns: Sequence[str]) -> Digest:
     if not files:
         return Digest(0, 0)
-    with scratch.rows_of(files) as rows:
+    with copy.rows_of(files) as rows:
         return digest_of(rows, columns)
 
 

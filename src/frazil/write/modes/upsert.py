@@ -15,20 +15,20 @@ from frazil.model.evolution import AddUnpartitionedSpec, TableChange
 from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, MERGE, Choice, Facts, choose, misread, unfit_for_duckdb
-from frazil.write.modes.ground import Ground, Written, together
 from frazil.write.modes.latest import Survey, latest, require_keys, without_key
 from frazil.write.modes.merge import merge
+from frazil.write.modes.table_context import TableContext, Written, together
 
 # Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
 ROWS_A_TASK = 250_000
 
 
-def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
+def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
-    table, sink = ground.table, ground.sink
-    if ground.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
-        return _into_empty(ground, fit.applied(frame), fit)
-    with latest(fit.applied(frame), fit.keys, sink, keys_differ=ground.keys_differ) as (last, survey):
+    table, sink = context.table, context.sink
+    if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
+        return _into_empty(context, fit.applied(frame), fit)
+    with latest(fit.applied(frame), fit.keys, sink, keys_differ=context.keys_differ) as (last, survey):
         facts = Facts(
             empty=table.holds_no_files,
             disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
@@ -41,13 +41,13 @@ def upsert(ground: Ground, frame: DataFrame, fit: Fit) -> Written:
         )
         choice = choose(sink, facts)
         if choice.way == MERGE:
-            return merge(ground, last, survey, fit, choice)
-        return _by_key(ground, last, survey, fit, choice)
+            return merge(context, last, survey, fit, choice)
+        return _by_key(context, last, survey, fit, choice)
 
 
-def _into_empty(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
+def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
     """Rows of which each has a key of its own, into a table that has none: they are read once, and written as they come."""
-    base = ground.table.base
+    base = context.table.base
     op = functions.col(OP) if OP in applied.columns else functions.lit("")
     numbers = {
         "changes": functions.count(functions.lit(1)),
@@ -57,7 +57,7 @@ def _into_empty(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
     }
     seen = Counted(applied, *[number.alias(name) for name, number in numbers.items()])
     rows = seen.frame.where(~op.isin(DELETE, IGNORE)).select(*[quoted(name) for name in fit.names])
-    staged = ground.stage(rows, fit.evolution)
+    staged = context.stage(rows, fit.evolution)
     told = seen.get()
     require_keys(int(told["keyless"]), fit.keys)
     counts = RowCounts(
@@ -67,9 +67,9 @@ def _into_empty(ground: Ground, applied: DataFrame, fit: Fit) -> Written:
     return Written(Change(Delta(staged, StagedFiles(), Fits.HEAD), base, fit.evolution, summary=summary), counts)
 
 
-def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
+def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
     """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
-    table = ground.table
+    table = context.table
     base = table.base
     last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
     by_key = bool(survey.keys) and choice.way != APPEND
@@ -82,13 +82,13 @@ def _by_key(ground: Ground, last: DataFrame, survey: Survey, fit: Fit, choice: C
         if not survey.upserts:
             return StagedFiles()
         kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
-        return ground.stage(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+        return context.stage(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
 
     def keys() -> StagedFiles:
         if not by_key:
             return StagedFiles()
         named = last.select(*[quoted(key) for key in fit.keys])
-        return table.stage_deletes(named, ground.options, fit.keys, evolution, everywhere=everywhere)
+        return table.stage_deletes(named, context.options, fit.keys, evolution, everywhere=everywhere)
 
     staged, deletes = together(rows, keys, session=last.sparkSession)
     delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)

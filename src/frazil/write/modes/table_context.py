@@ -26,7 +26,7 @@ U = TypeVar("U")
 
 
 @dataclass(frozen=True)
-class Ground:
+class TableContext:
     """The table and the sink of a batch, the columns and partitions that its rows are written under, and about how many it has.
 
     ``keys_differ``: each key is known to come once, so that no row has to be compared with another one of the batch.

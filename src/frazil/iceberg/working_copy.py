@@ -57,7 +57,7 @@ FIRST_WITH_VECTORS = 3
 """The version of the table format that has deletion vectors."""
 
 
-class Scratch:
+class WorkingCopy:
     """The copy under its name in Spark, and what was changed in it."""
 
     NAME = "frazil_old"
@@ -289,30 +289,30 @@ class Scratch:
 @contextmanager
 def scratch_of(
     jvm: Jvm, spark: SparkSession, table: Any, evolution: Sequence[TableChange], properties: Mapping[str, str]
-) -> Iterator[Scratch]:
+) -> Iterator[WorkingCopy]:
     """Opens a copy of the table as it is now, with the changes of its columns and the properties, and drops it in the end.
 
     ``spark``: the session that knows the copy by its name; a batch that is merged into it is of that session too.
     """
     with _catalog(jvm, spark) as (name, catalog):
         _share_files(catalog, table)
-        identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, Scratch.NAME]))
+        identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, WorkingCopy.NAME]))
         # What of the copy is the table's is told by this, whatever becomes of the table meanwhile.
         original = table.operations().current()
         copy = catalog.registerTable(identifier, original.metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)
         copy.refresh()
-        scratch = Scratch(jvm, spark, catalog, copy, f"{name}.{_NAMESPACE}.{Scratch.NAME}")
+        working = WorkingCopy(jvm, spark, catalog, copy, f"{name}.{_NAMESPACE}.{WorkingCopy.NAME}")
         try:
-            yield scratch
+            yield working
         finally:
-            _clear_away(scratch, original)
+            _clear_away(working, original)
 
 
-def _clear_away(scratch: Scratch, original: Any) -> None:
+def _clear_away(working: WorkingCopy, original: Any) -> None:
     """What is left is a few small files. Some may write to a store and not delete from it: that is no reason to stop a batch."""
     try:
-        scratch.discard(original)
+        working.discard(original)
     except Exception as error:  # noqa: BLE001 - whatever it is, the work itself is done or has failed by itself
         _log.warning(
             "metadata of a private copy could not be deleted beside %s: %s",

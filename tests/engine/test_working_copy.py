@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from engine.lakes import Lake
-from frazil.iceberg import Scratch
+from frazil.iceberg import WorkingCopy
 
 FORGETFUL = {"write.metadata.delete-after-commit.enabled": True, "write.metadata.previous-versions-max": 1}
 UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}
@@ -26,9 +26,9 @@ MODES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("mode", MODES)
 def test_a_table_that_forgets_its_past_keeps_what_it_has(lake: Lake, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg deletes metadata that is too old after each commit. Those to the copy are none that the table has had."""
-    discard, seen = Scratch.discard, []
+    discard, seen = WorkingCopy.discard, []
 
-    def opened_by_others(copy: Scratch, original: Any) -> None:
+    def opened_by_others(copy: WorkingCopy, original: Any) -> None:
         """Whoever opens the table while a batch is prepared, or after the process was killed there."""
         catalog = SqlCatalog(lake.name, uri=f"sqlite:///{lake.folder / 'catalog.db'}")
         seen.append(catalog.load_table("db.t"))
@@ -36,7 +36,7 @@ def test_a_table_that_forgets_its_past_keeps_what_it_has(lake: Lake, mode: str, 
         discard(copy, original)
 
     lake.sink("select id, 'old' v from range(6)", write_properties=FORGETFUL).write()
-    monkeypatch.setattr(Scratch, "discard", opened_by_others)
+    monkeypatch.setattr(WorkingCopy, "discard", opened_by_others)
     for turn in range(2):
         lake.sink(f"select id, 'new{turn}' v from range(3)", **MODES[mode]).write()
     assert lake.rows() == [(n, "new1" if n < 3 else "old") for n in range(6)]
@@ -49,11 +49,11 @@ def test_what_cannot_be_cleared_away_is_told_and_stops_nothing(
 ) -> None:
     """Stands for a store to which one may write and from which one may not delete: a superuser's folder is none."""
 
-    def denied(_copy: Scratch, _original: Any) -> None:
+    def denied(_copy: WorkingCopy, _original: Any) -> None:
         raise PermissionError("s3:DeleteObject is denied")
 
     lake.sink("select id, 'old' v from range(6)").write()
-    monkeypatch.setattr(Scratch, "discard", denied)
+    monkeypatch.setattr(WorkingCopy, "discard", denied)
     with caplog.at_level(logging.WARNING):
         lake.sink("select id, 'new' v from range(3)", **MODES["merge"]).write()
     assert lake.rows() == [(n, "new" if n < 3 else "old") for n in range(6)]
