@@ -16,7 +16,7 @@ from frazil.model.commit import Batch, CommitResult, RowCounts
 from frazil.model.pipeline import PipelineSpec
 from frazil.run.rewind import ToSnapshot, reset, rewind
 from frazil.run.single_write import QUERY_ID
-from frazil.write.claim import Held
+from frazil.write.claim import ClaimedSink
 
 LETTERS = "db.t__dead_letters"
 TYPED = {"schema": {"id": "long", "n": "int"}, "on_error": "dead_letter"}
@@ -161,15 +161,15 @@ def put(folder: Path, name: str, *rows: tuple[int, str]) -> None:
 
 def cut_off_after_the_letters(monkeypatch: pytest.MonkeyPatch, spec: PipelineSpec) -> None:
     """Runs a pipeline that ends as if killed when the letters are in their table and the rows are not in theirs."""
-    real = Held.commit
+    real = ClaimedSink.commit
 
-    def commit(self: Held, batch: Batch, change: Change) -> CommitResult:
+    def commit(self: ClaimedSink, batch: Batch, change: Change) -> CommitResult:
         if batch.home_batch is None:
             raise CutOff
         return real(self, batch, change)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Held, "commit", commit)
+        patch.setattr(ClaimedSink, "commit", commit)
         with pytest.raises(CutOff):
             run(spec, once=True)
 

@@ -396,16 +396,16 @@ def test_what_is_declared_to_be_required_is_also_where_the_table_takes_nulls(lak
 
 def meddle(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
     """Lets another writer commit between the staging of the next batch and its commit."""
-    from frazil.write.claim import Held
+    from frazil.write.claim import ClaimedSink
 
-    commit = Held.commit
+    commit = ClaimedSink.commit
 
-    def after_another(self: Held, *arguments: Any) -> Any:
-        monkeypatch.setattr(Held, "commit", commit)
+    def after_another(self: ClaimedSink, *arguments: Any) -> Any:
+        monkeypatch.setattr(ClaimedSink, "commit", commit)
         write()
         return commit(self, *arguments)
 
-    monkeypatch.setattr(Held, "commit", after_another)
+    monkeypatch.setattr(ClaimedSink, "commit", after_another)
 
 
 def test_a_rest_catalog_takes_everything_at_once(lake: Lake, rest_catalog: RestCatalog) -> None:

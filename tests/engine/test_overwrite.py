@@ -164,16 +164,16 @@ def test_rows_that_came_into_other_partitions_are_no_reason_to_stop(lake: Lake, 
 
 def meddle_before_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     """Lets another writer append between the staging of the next batch and its commit."""
-    from frazil.write.claim import Held
+    from frazil.write.claim import ClaimedSink
 
-    commit = Held.commit
+    commit = ClaimedSink.commit
 
-    def after_another(self: Held, *arguments: Any) -> Any:
-        monkeypatch.setattr(Held, "commit", commit)
+    def after_another(self: ClaimedSink, *arguments: Any) -> Any:
+        monkeypatch.setattr(ClaimedSink, "commit", commit)
         lake.sink(query, partitioning="table_default").id("other").write()
         return commit(self, *arguments)
 
-    monkeypatch.setattr(Held, "commit", after_another)
+    monkeypatch.setattr(ClaimedSink, "commit", after_another)
 
 
 @pytest.mark.parametrize(("condition", "told"), [("nope = 1", "`nope` cannot be resolved"), ("p = = 1", "PARSE_SYNTAX_ERROR")])

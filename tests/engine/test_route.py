@@ -17,7 +17,7 @@ from frazil.model.pipeline import PipelineSpec
 from frazil.model.sink import SinkSpec
 from frazil.run.rewind import ToSnapshot, rewind
 from frazil.run.single_write import QUERY_ID
-from frazil.write.claim import Held
+from frazil.write.claim import ClaimedSink
 
 LETTERS = "db.frazil__dead_letters"
 
@@ -139,14 +139,14 @@ def pipeline(lake: Lake, folder: Path, transforms: tuple[dict[str, Any], ...] = 
 
 def fail_for(monkeypatch: pytest.MonkeyPatch, table: str | None) -> None:
     """Lets the process end when a table, or the home, is about to get its batch."""
-    real = Held.commit
+    real = ClaimedSink.commit
 
-    def commit(self: Held, batch: Batch, change: Change | None) -> CommitResult:
+    def commit(self: ClaimedSink, batch: Batch, change: Change | None) -> CommitResult:
         if (self.sink.table == table) if table else batch.home_batch is None:
             raise CutOff
         return real(self, batch, change)
 
-    monkeypatch.setattr(Held, "commit", commit)
+    monkeypatch.setattr(ClaimedSink, "commit", commit)
 
 
 @pytest.mark.parametrize("where", ["b", None], ids=["in-one-table", "before-the-home"])

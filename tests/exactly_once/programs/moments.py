@@ -11,7 +11,7 @@ from typing import Any
 
 from frazil.doors.python.sink import Sink
 from frazil.iceberg import IcebergPort
-from frazil.write.claim import Held
+from frazil.write.claim import ClaimedSink
 from frazil.write.writer import SinkWriter
 
 
@@ -76,13 +76,13 @@ def _puts_in_order(kind: str, nth: int) -> Callable[..., bool]:
 
 
 MOMENTS = {
-    "staged": Moment(Held, "commit", before),
+    "staged": Moment(ClaimedSink, "commit", before),
     "unsent": Moment(IcebergPort, "swap", before, _of_a_batch),
     "sent": Moment(IcebergPort, "swap", during, _of_a_batch),
     "applied": Moment(IcebergPort, "swap", after, _of_a_batch),
-    "settlement-staged": Moment(Held, "run", before, _puts_in_order("settle", 1)),
+    "settlement-staged": Moment(ClaimedSink, "run", before, _puts_in_order("settle", 1)),
     "settlement-applied": Moment(IcebergPort, "swap", after, _puts_in_order("settle", 3)),
-    "compaction-staged": Moment(Held, "run", before, _puts_in_order("compact", 1)),
+    "compaction-staged": Moment(ClaimedSink, "run", before, _puts_in_order("compact", 1)),
     "compaction-applied": Moment(IcebergPort, "swap", after, _puts_in_order("compact", 3)),
     "acknowledged": Moment(SinkWriter, "write", after),
     "before-sparks-own-log": Moment(Sink, "__call__", after),
