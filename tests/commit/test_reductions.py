@@ -27,6 +27,7 @@ SCENARIOS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_reduced_search_reaches_what_the_full_one_reaches(scenario: Scenario) -> None:
     """The full search tells states apart by every reply that an instance ever got, and by every label."""

@@ -51,6 +51,7 @@ def test_with_both_images_what_came_and_went_adds_up(lake: Lake) -> None:
     assert (counts.read, counts.extra, counts.written) == (1, 1, 2)
 
 
+@pytest.mark.slow
 def test_what_went_is_not_counted_when_what_came_is_wrong(lake: Lake) -> None:
     options = {"op_field": None, "change_format": "debezium", "diff_column": "diff", "on_error": "dead_letter"}
     image = "named_struct('id', 1L, 'v', '{}')"

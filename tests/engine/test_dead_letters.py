@@ -64,6 +64,7 @@ def test_the_summary_accounts_for_every_row(lake: Lake) -> None:
     assert counted == ["10", "8", "2", "0"]
 
 
+@pytest.mark.slow
 def test_an_update_with_two_letters_is_one_record(lake: Lake) -> None:
     moved = "select 'u' op, named_struct('id', 'x') before, named_struct('id', 'y') after union all "
     new = "select 'c' op, null before, named_struct('id', '1') after"
@@ -195,6 +196,7 @@ def test_a_change_of_the_sink_in_between_is_noticed(lake: Lake, tmp_path: Path, 
     assert lake.count() == 0
 
 
+@pytest.mark.slow
 def test_what_is_read_again_has_its_letters_again(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     put(folder, "a.json", (1, "1"), (2, "x"))

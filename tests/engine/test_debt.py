@@ -103,6 +103,7 @@ def test_debt_is_counted_where_another_writer_has_kept_no_totals(lake: Lake, ver
     assert len(lake.rows("id", "db.u")) == 20
 
 
+@pytest.mark.slow
 def test_too_many_files_of_deletes_are_compacted_away(lake: Lake, version: int) -> None:
     upsert(lake, "select id, 'old' v from range(20)", version)
     for turn in range(3):
@@ -287,6 +288,7 @@ def upsert_often(lake: Lake, version: int, **options: Any) -> list[tuple[Any, ..
     return sorted([(n, last.get(n, "old")) for n in range(20)], key=repr)
 
 
+@pytest.mark.slow
 def test_small_files_that_upserts_left_become_few_when_they_are_settled(lake: Lake, version: int) -> None:
     expected = upsert_often(lake, version)
     assert lake.rows() == expected

@@ -293,6 +293,7 @@ def upsert(request: pytest.FixtureRequest, lake: Lake) -> Upsert:
     return sink
 
 
+@pytest.mark.slow
 def test_rows_are_found_after_their_key_was_widened(lake: Lake, upsert: Upsert) -> None:
     upsert("select cast(id as int) id, 'first' v from range(4)").write()
     upsert("select 1 id, 'second' v", **WIDEN).write()
@@ -312,6 +313,7 @@ def test_rows_are_found_after_their_key_was_renamed(lake: Lake, upsert: Upsert) 
     assert len(lake.metadata()["partition-specs"]) == 1
 
 
+@pytest.mark.slow
 def test_everything_at_once_with_keys(lake: Lake, upsert: Upsert) -> None:
     upsert("select cast(id as int) id, 'old' v, 1F x, 'gone' y from range(3)").write()
     given = "1L id, 'new' w, 1e300D x, named_struct('a', 1) z"

@@ -152,6 +152,7 @@ def test_parts_of_a_column_that_a_batch_lacks_keep_their_values_when_asked(lake:
     assert done.counts.written == 4
 
 
+@pytest.mark.slow
 def test_a_required_column_that_a_batch_lacks_keeps_its_values_and_new_rows_need_one(lake: Lake) -> None:
     needed = {"schema": {"id": "long", "v": "string", "w": {"type": "string", "required": True}}}
     auto(lake, "select id, 'a' v, 'b' w from range(2)", **needed).write()
@@ -257,6 +258,7 @@ def test_values_that_were_not_sent_are_those_of_an_earlier_row_of_the_batch(lake
     assert lake.rows() == [(0, 0, "a", "b"), (1, 3, "last", "mine"), (2, 2, "new", "b"), (7, 2, "first", "other")]
 
 
+@pytest.mark.slow
 def test_a_row_that_comes_after_a_delete_of_its_key_has_nothing_of_the_row_before(lake: Lake) -> None:
     marked: dict[str, Any] = {"unchanged_value": "__unchanged", "order_by": ["n"], "op_field": "op"}
     auto(lake, "select id, 0 n, 'a' v, 'b' w, 'c' op from range(3)", **marked).write()

@@ -127,6 +127,7 @@ CHANGES = {
 EVERY_CHANGE, EVERY_WAY = ("v2-equality-delete", "v3-merge"), ("day to month", "bucket to bucket")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "change"),
     [

@@ -68,6 +68,7 @@ def test_what_was_repaired_goes_into_the_table_and_the_rest_stays(lake: Lake, tm
     assert yes(spec).letters == 0
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_was_repaired_takes_them_as_they_are(lake: Lake, tmp_path: Path) -> None:
     put(tmp_path / "in", "a.json", (1, "1"), (2, "two"), (3, ""))
     run(pipeline(lake, tmp_path / "in"), once=True)
@@ -79,6 +80,7 @@ def test_a_pipeline_that_was_repaired_takes_them_as_they_are(lake: Lake, tmp_pat
     assert (lake.rows("id, n"), lake.count(LETTERS)) == ([(1, 1), (2, 2)], 0)
 
 
+@pytest.mark.slow
 def test_a_condition_names_the_letters(lake: Lake, tmp_path: Path) -> None:
     put(tmp_path / "in", "a.json", (2, "two"), (3, "three"))
     spec = pipeline(lake, tmp_path / "in")
@@ -105,6 +107,7 @@ class CutOff(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answered", [True, False], ids=["before", "after"])
 def test_wherever_it_is_cut_off_the_next_one_finishes_it(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool

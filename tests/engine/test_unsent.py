@@ -63,6 +63,7 @@ def test_a_hash_stays_the_hash_of_the_value(lake: Lake, tmp_path: Path) -> None:
     assert lake.rows("note, n") == [(*before[0], 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "transform",
     [
@@ -82,6 +83,7 @@ def test_what_needs_others_too_cannot_be_known(lake: Lake, tmp_path: Path, trans
     assert lake.rows("stage, code", "db.t__dead_letters") == [("transform", "unchanged-needed")]
 
 
+@pytest.mark.slow
 def test_an_earlier_name_is_followed(lake: Lake, tmp_path: Path) -> None:
     written(lake, tmp_path / "in", aliases={"text": "note"}, schema_evolution="full")
     assert lake.rows("n, text") == [(2, "long")]

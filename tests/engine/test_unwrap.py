@@ -75,6 +75,7 @@ def test_the_table_holds_the_rows_of_a_filter_after_every_change(log: Log, lake:
     assert (counts.read, counts.filtered, counts.extra, counts.balanced) == (7, 1, 2, True)
 
 
+@pytest.mark.slow
 def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
     steps = (UNWRAP | {"keys": ["id"]}, {"type": "rename_field", "from": "id", "to": "nr"})
     options = UPSERT | {"key_fields": ["nr"]}
@@ -148,6 +149,7 @@ def test_rows_that_went_are_counted_with_all_their_values(log: Log, lake: Lake) 
     assert lake.rows("v, n, diff") == [(Decimal(text), "1", diff) for text in ("7.00", "8.00") for diff in (-1, 1)]
 
 
+@pytest.mark.slow
 def test_a_change_that_cannot_be_understood_is_a_dead_letter(log: Log, lake: Lake) -> None:
     log.tell(change("c", 1, after=row(1, "a", 1)), change("?", 2, after=row(2, "b", 1)))
     log.run(UNWRAP, FULL, **UPSERT, on_error="dead_letter")

@@ -23,6 +23,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_table_that_forgets_its_past_keeps_what_it_has(lake: Lake, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg deletes metadata that is too old after each commit. Those to the copy are none that the table has had."""

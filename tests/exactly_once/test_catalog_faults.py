@@ -48,6 +48,7 @@ def test_each_fault_of_a_commit_while_somebody_else_writes(ground: Ground, fault
     assert_exactly_once(ground.table(), SINK_ID, range(len(COMMIT_FAULTS) * BATCH), foreign.ids)
 
 
+@pytest.mark.slow
 def test_each_fault_of_a_claim_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
     ground.writer().open()
@@ -130,6 +131,7 @@ def test_a_commit_that_arrives_before_the_next_instance_looks(ground: Ground, fa
     assert_exactly_once(ground.table(), SINK_ID, range(2 * BATCH))
 
 
+@pytest.mark.slow
 def test_a_single_write_can_be_repeated_by_its_name(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
     described = sink().retry(**QUICK.model_dump()).to(f"lake.{ground.name}").catalog(ground.spec).options(schema=COLUMNS)

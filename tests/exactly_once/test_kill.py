@@ -51,6 +51,7 @@ def test_a_pipeline_killed_at_any_moment(spark: SparkSession, tmp_path: Path, mo
     assert pipeline_rows(tmp_path) == 12 * BATCH
 
 
+@pytest.mark.slow
 def test_a_stream_killed_at_any_moment(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(12):

@@ -180,6 +180,7 @@ def test_sums_are_added_once_under_faults_while_somebody_else_writes(ground: Gro
     assert sorted(map(tuple, found)) == [(0, total), (1, total), (2, total)]
 
 
+@pytest.mark.slow
 def test_two_writers_that_merge_the_same_new_keys_leave_one_row_each(either: Ground) -> None:
     merging = KEYS | {"upsert_strategy": "merge"}
     writers = [either.writer(f"writer-{number}", **merging) for number in range(2)]

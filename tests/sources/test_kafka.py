@@ -299,6 +299,7 @@ def test_a_topic_that_is_gone_stops(kafka: Kafka, readers: Any) -> None:
     assert reader.values() == ["b"]
 
 
+@pytest.mark.slow
 def test_another_cluster_stops(kafka: Kafka, spark: SparkSession, readers: Any, tmp_path: Path) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])

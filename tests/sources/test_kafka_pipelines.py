@@ -149,17 +149,20 @@ def test_the_log_of_a_database_tells_the_last_change_in_several_partitions(kafka
     assert lake.rows("id, v") == [(0, "x"), (1, "new")]
 
 
+@pytest.mark.slow
 def test_changes_in_several_partitions_without_the_log_need_an_order(kafka: Kafka, lake: Lake) -> None:
     with pytest.raises(FrazilError, match="from several partitions of the source"):
         debezium(kafka, lake, change(1, "a", 0), change(1, "b", 1))
 
 
+@pytest.mark.slow
 def test_the_count_of_a_transaction_tells_nothing_of_another_one(kafka: Kafka, lake: Lake) -> None:
     first, second = {"id": "1", "total_order": 2}, {"id": "2", "total_order": 1}
     debezium(kafka, lake, change(1, "old", 0, transaction=first), change(1, "new", 0, transaction=second))
     assert lake.rows("id, v") == [(1, "new")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [{"change_format": "debezium"}, {"transforms": [{"type": "unwrap_debezium"}]}], ids=str)
 def test_what_a_message_tells_beside_its_envelope_is_kept(kafka: Kafka, lake: Lake, way: dict[str, Any]) -> None:
     topic = kafka.create_topic()
@@ -171,6 +174,7 @@ def test_what_a_message_tells_beside_its_envelope_is_kept(kafka: Kafka, lake: La
     assert len(lake.metadata()["schemas"][-1]["identifier-field-ids"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [{"change_format": "debezium"}, {"transforms": [{"type": "unwrap_debezium"}]}], ids=str)
 def test_a_record_that_lets_kafka_forget_a_key_belongs_to_no_table(kafka: Kafka, lake: Lake, way: dict[str, Any]) -> None:
     topic, key = kafka.create_topic(), json.dumps({"id": 1})
@@ -196,6 +200,7 @@ FORGETFUL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", FORGETFUL)
 def test_a_batch_of_nothing_but_empty_records_changes_nothing(kafka: Kafka, lake: Lake, way: str) -> None:
     """As the first one after a start, which knows of no column yet."""
@@ -254,6 +259,7 @@ def test_a_plan_tells_the_cluster_nothing_and_a_run_tells_what_is_committed(
     assert told == [{(topic, 0): 2}]
 
 
+@pytest.mark.slow
 def test_a_pipeline_is_started_again_when_the_broker_was_away_for_too_long(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])

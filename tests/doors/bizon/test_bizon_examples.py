@@ -74,6 +74,7 @@ def test_the_basic_example_and_big_query_is_current(bizon: Lake, postgres: Postg
     assert table(bizon, pipeline).count() == 2
 
 
+@pytest.mark.slow
 def test_the_advanced_example(bizon: Lake, postgres: Postgres, rest_catalog: RestCatalog) -> None:
     ships, positions, late = (bizon.kafka.create_topic() for _ in range(3))
     topics = {"name: fleet.ships,": f"name: {ships},", "name: fleet.positions,": f"name: {positions},",

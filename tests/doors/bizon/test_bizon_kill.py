@@ -49,6 +49,7 @@ def test_the_next_run_goes_on_with_the_page_after_the_last_committed_one(
     assert rows_in(tmp_path, "ns.books", "id", "shelf/books", shelf.catalog) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "held"), [("unsent", [0, 1]), ("applied", [7, 8])])
 def test_a_full_refresh_is_all_or_nothing_and_begins_anew(
     spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, held: list[int]

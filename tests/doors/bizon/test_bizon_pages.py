@@ -59,6 +59,7 @@ def test_an_incremental_run_brings_what_is_new_and_hands_its_state_on(shelf: She
     assert shelf.rows() == [(7, "t7"), (8, "t8")]
 
 
+@pytest.mark.slow
 def test_so_many_pages_a_run_and_the_next_run_goes_on(shelf: Shelf) -> None:
     shelf.put(books(1), books(2), books(3))
     source = f"{INCREMENTAL}\nmax_iterations: 2"
@@ -92,6 +93,7 @@ destination_table_config:
 """
 
 
+@pytest.mark.slow
 def test_records_name_their_tables(shelf: Shelf) -> None:
     config = TWO.replace("{upsert}", "{enabled: true, join_cols: [paper]}")
     shelf.put(books(1, to="books") + books(5, to="papers", other="old"), books(5, to="papers", other="new"))
@@ -106,6 +108,7 @@ def test_records_name_their_tables(shelf: Shelf) -> None:
     assert (shelf.rows(), shelf.rows("papers")) == ([(1, "t1"), (2, "t2"), (6, "t6")], [(5, "newer", "5")])
 
 
+@pytest.mark.slow
 def test_a_full_refresh_of_several_tables_empties_those_that_have_no_rows_any_more(shelf: Shelf) -> None:
     config = TWO.replace("{upsert}", "{enabled: false}")
     shelf.put(books(1, to="books") + books(5, to="papers"))
@@ -128,6 +131,7 @@ def test_a_record_that_does_not_fit_stops_the_run_or_is_kept_aside(shelf: Shelf)
     assert json.loads(bytes(next(row.raw for row in kept if row.code.startswith("value"))))["id"] == "x"
 
 
+@pytest.mark.slow
 def test_letters_are_read_again(shelf: Shelf) -> None:
     shelf.put([*books(1), {"id": "x2", "title": "t2", "number": 2}])
     config = f"on_error: dead_letter\n{COLUMNS}"

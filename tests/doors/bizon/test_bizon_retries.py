@@ -105,6 +105,7 @@ def test_a_table_that_cannot_be_opened_is_asked_for_as_often_as_the_file_says(
     assert [event.counts.written for event in told if isinstance(event, Committed)] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", [2, 3])
 def test_files_that_the_store_did_not_take_are_written_again_and_committed_once(
     bizon: Lake, monkeypatch: pytest.MonkeyPatch, faults: int
@@ -193,6 +194,7 @@ def test_an_order_that_the_table_does_not_have_is_told_by_the_key_of_the_file(bi
     assert "destination_id: t" in told_at(error, text)
 
 
+@pytest.mark.slow
 def test_a_catalog_with_a_hyphen_in_its_name_is_the_one_that_py_iceberg_knows(bizon: Lake, tmp_path: Path) -> None:
     topic = bizon.kafka.create_topic()
     bizon.catalog = "my-catalog"

@@ -80,6 +80,7 @@ def test_all_types_and_several_partition_fields(bizon: Lake) -> None:
     assert all(row.partition._bizon_loaded_at_day is not None for row in bizon.meta("all", "partitions"))
 
 
+@pytest.mark.slow
 def test_the_older_form_renames_and_partitions_by_the_names_of_the_data(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"a": 1, "b": 2, "created_at": "2026-01-31T12:00:00", "ts_ms": 1_700_000_000_123}])
@@ -201,6 +202,7 @@ destination_table_config:
     assert bizon.data_snapshots("t") == 1, "it was one batch"
 
 
+@pytest.mark.slow
 def test_six_tables_are_made_and_written_side_by_side(bizon: Lake) -> None:
     topics = {f"t{n}": bizon.kafka.create_topic() for n in range(5)}
     late = bizon.kafka.create_topic()
@@ -303,6 +305,7 @@ LATER = EARLIER | {"fields": [
 NOON, BEGIN = dt.datetime(2026, 1, 31, 12), dt.datetime(2023, 11, 14, 22, 13, 20)
 
 
+@pytest.mark.slow
 def test_names_of_avro_are_exchanged_taken_over_and_missing(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     first = {"a": 1, "b": 2, "uid": "not asked for", "sent": "nor this"}
@@ -333,6 +336,7 @@ def test_a_time_of_avros_own_type_is_the_time_of_the_message(bizon: Lake) -> Non
     assert bizon.rows("ships", "_source_timestamp") == [(NOON,)]
 
 
+@pytest.mark.slow
 def test_names_are_exchanged_taken_over_and_missing_after_changes_of_rows(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     transforms = 'transforms: [{type: where, condition: "a > 0"}]\n'

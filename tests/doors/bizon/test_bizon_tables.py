@@ -38,6 +38,7 @@ def test_a_schema_that_grows_between_runs_adds_columns(bizon: Lake) -> None:
     assert set(bizon.table("t").columns) == {"id", "v", "at"}
 
 
+@pytest.mark.slow
 def test_an_upsert_without_join_cols_takes_the_identifier_fields_of_the_table(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
@@ -64,6 +65,7 @@ def test_an_upsert_that_has_no_key_at_all_is_refused_at_its_table(bizon: Lake, t
 MOMENTS = "{name: ts, type: timestamp}, {name: tz, type: timestamptz}, {name: day, type: date}"
 
 
+@pytest.mark.slow
 def test_times_may_be_numbers_and_texts_side_by_side(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     noon, millis, midnight = dt.datetime(2026, 1, 31, 12, 0, 0, 123000), 1_769_860_800_123, 1_769_817_600_000

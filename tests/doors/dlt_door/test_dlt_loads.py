@@ -126,6 +126,7 @@ def test_merge_by_primary_key(lake: DltLake, strategy: str, readers: list[str]) 
     assert lake.table("t").schema().identifier_field_names() == {"id"}
 
 
+@pytest.mark.slow
 def test_merge_key_replaces_whole_days_and_primary_key_single_rows(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     days = [{"id": n, "day": f"d{n // 2}", "parts": [{"n": n}]} for n in range(6)]
@@ -140,6 +141,7 @@ def test_merge_key_replaces_whole_days_and_primary_key_single_rows(lake: DltLake
     assert of_roots(lake, "both") == [(2, 2), (3, 3), (4, 4)]  # the last of the two rows 10 has no parts
 
 
+@pytest.mark.slow
 def test_a_merge_without_keys_appends_and_rows_are_marked_as_gone_by_the_destination_s_column(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def test_a_merge_without_keys_appends_and_rows_are_marked_as_gone_by_the_destina
     assert lake.rows("keyed", "id", "v", "_dlt_deleted_at") == [(1, "k", None), (3, "c", None)]
 
 
+@pytest.mark.slow
 def test_times_of_day_of_every_precision(lake: DltLake) -> None:
     at = dt.time(1, 2, 3, 456000)
     names = {"ms": 3, "us": 6, "ns": 9}

@@ -62,6 +62,7 @@ def test_files_of_one_load_that_differ_in_a_number_s_type(lake: DltLake, monkeyp
     assert lake.rows("u", "id", "x") == [(1, 255), (2, 7), (3, 9)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("strategy", ["delete-insert", "upsert"])
 def test_a_merge_of_such_files(lake: DltLake, strategy: str) -> None:
@@ -93,6 +94,7 @@ def test_types_that_have_nothing_in_common_are_told(tmp_path: Path) -> None:
             _wider_types(table, [_types_of(str(tmp_path / kind)) for kind in (one, other)])
 
 
+@pytest.mark.slow
 def test_an_int_becomes_a_long_where_the_data_has_more_bits(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     unsigned = column(3 * 10**9, pyarrow.uint32(), 1)

@@ -46,6 +46,7 @@ def test_a_root_that_is_refused_leaves_no_nested_rows(lake: DltLake, code: str, 
     assert (lake.rows("t", "id"), parts(lake)) == ([(1,), (2,)], [(1, 1), (2, 2)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hints", [DELETE_INSERT, UPSERT], ids=["delete-insert", "upsert"])
 def test_rows_that_were_appended_are_replaced_with_their_root(lake: DltLake, hints: Any) -> None:
     pipeline = lake.pipeline()
@@ -56,6 +57,7 @@ def test_rows_that_were_appended_are_replaced_with_their_root(lake: DltLake, hin
     assert parts(lake) == [(2, 2)]
 
 
+@pytest.mark.slow
 def test_rows_of_deeper_levels_that_were_appended_stop_a_merge(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(resource([{"id": 1, "parts": [{"n": 1, "bits": [{"b": 1}]}]}])))
@@ -70,6 +72,7 @@ def test_rows_of_deeper_levels_that_were_appended_stop_a_merge(lake: DltLake) ->
     assert (parts(lake), bits(lake)) == ([(1, 3)], [])
 
 
+@pytest.mark.slow
 def test_a_resource_that_was_appended_to_takes_new_keys_with_all_that_is_nested(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(resource([{"id": 1, "parts": [{"n": 1, "bits": [{"b": 1}]}]}])))
@@ -80,6 +83,7 @@ def test_a_resource_that_was_appended_to_takes_new_keys_with_all_that_is_nested(
         assert (parts(lake), bits(lake)) == ([(1, 1), (2, 20)], [(1, 1), (20, 20)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hints", [UPSERT, INSERT_ONLY], ids=["upsert", "insert-only"])
 @pytest.mark.parametrize(
     "twice",
@@ -120,6 +124,7 @@ def test_a_load_that_only_adds_leaves_tables_alone_that_it_has_no_rows_for(lake:
     assert len(lake.table("t__parts").snapshots()) == before
 
 
+@pytest.mark.slow
 def test_a_column_may_be_called_as_spark_calls_what_it_knows_of_files(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     for value in ("a", "b"):

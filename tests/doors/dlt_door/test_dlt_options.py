@@ -143,6 +143,7 @@ def test_an_upsert_leaves_columns_alone_that_are_not_dlt_s(lake: DltLake) -> Non
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_tables_are_dropped_emptied_and_found_again(lake: DltLake) -> None:
     layout = {"table_location_layout": "{dataset_name}/of_{table_name}", "internal_table_prefix": "own"}
     pipeline = lake.pipeline(**layout)
@@ -245,6 +246,7 @@ def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exceptio
     return str(at)
 
 
+@pytest.mark.slow
 def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) -> None:
     small = {"n": {"data_type": "bigint", "precision": 32}, "d": {"data_type": "decimal", "precision": 6, "scale": 2}}
     wide = {"n": {"data_type": "bigint", "precision": 64}, "d": {"data_type": "decimal", "precision": 12, "scale": 2}}

@@ -71,6 +71,7 @@ DISPOSITIONS: dict[str, tuple[Any, list[Any], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DISPOSITIONS)
 def test_a_catalog_that_fails(
     spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest, tmp_path: Path, name: str

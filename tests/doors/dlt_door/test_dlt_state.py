@@ -56,6 +56,7 @@ def test_a_machine_that_is_new_goes_on_where_the_other_has_ended(lake: DltLake) 
     assert len(set(versions)) == 2
 
 
+@pytest.mark.slow
 def test_sources_are_dropped_and_begin_anew(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run([shop(2), resource([{"id": 1}], "other")]))
@@ -67,6 +68,7 @@ def test_sources_are_dropped_and_begin_anew(lake: DltLake) -> None:
     assert set(pipeline.state["sources"]["shop"]["resources"]) == {"orders"}
 
 
+@pytest.mark.slow
 def test_the_command_drops_resources_with_their_tables_and_state(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(shop(2)))
@@ -110,6 +112,7 @@ def test_dev_mode_in_a_namespace_that_runs_share_is_told(lake: DltLake, monkeypa
     assert all('With namespace="{dataset_name}" each has' in text for text in told)
 
 
+@pytest.mark.slow
 def test_contracts_decide_about_rows_values_tables_and_types(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(resource([{"id": 1, "n": 1}])))
@@ -201,6 +204,7 @@ def test_chunks_are_read_a_part_at_a_time(spark: SparkSession) -> None:
     assert in_chunks.equals(whole.toArrow())
 
 
+@pytest.mark.slow
 def test_names_keep_their_case(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEMA__NAMING", "sql_cs_v1")
     hints: Any = {"write_disposition": "merge", "primary_key": "MyId"}

@@ -21,6 +21,7 @@ def nested(lake: DltLake) -> tuple[list[Any], list[Any]]:
     return sorted(parts, key=repr), sorted(bits, key=repr)
 
 
+@pytest.mark.slow
 def test_rows_that_are_there_keep_what_is_nested_in_them_and_take_what_is_new(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(resource([{"id": 1, "v": "a", "parts": [{"n": 1, "bits": [{"b": 1}]}]}], **INSERT_ONLY)))
@@ -32,6 +33,7 @@ def test_rows_that_are_there_keep_what_is_nested_in_them_and_take_what_is_new(la
         assert nested(lake) == ([(1, 1), (1, 11), (2, 2), (2, 3)], [(1, 1), (1, 11), (11, 12), (2, 2)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", [0, 1, 2])
 def test_a_load_of_new_rows_that_was_cut_off_is_finished_by_the_next_run(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch, written: int

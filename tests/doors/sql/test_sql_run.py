@@ -89,6 +89,7 @@ def into(table: str, clauses: str = "") -> str:
     return f"INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'shop', TABLE '{table}') {clauses}"
 
 
+@pytest.mark.slow
 def test_many_inserts_and_some_updates_in_one_commit_leave_one_row_a_key(door: Door) -> None:
     rows = door.spark.range(110_100).selectExpr("id % 110000 AS id", "if(id < 110000, 'old', 'new') AS v", "id AS seq")
     rows.coalesce(1).write.parquet(f"{door.folder}/in")
@@ -360,6 +361,7 @@ def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
     assert door.sql("VALIDATE CONNECTION kafka")[0].message == f"connected to the Kafka cluster at {kafka.address()}"
 
 
+@pytest.mark.slow
 def test_a_topic_with_a_broken_message_is_followed_by_key_and_as_a_history(door: Door, kafka: Kafka) -> None:
     """Rows of a key are in two partitions, where the last is told by the times of the messages."""
 
@@ -397,6 +399,7 @@ def test_a_topic_with_a_broken_message_is_followed_by_key_and_as_a_history(door:
         assert door.rows(f"SELECT code, string(raw) FROM lake.shop.{letters}") == [("json-malformed", "{broken")]
 
 
+@pytest.mark.slow
 def test_a_grouped_view_over_a_topic_keeps_its_table_up(door: Door, kafka: Kafka) -> None:
     topic = kafka.create_topic(partitions=2)
 
@@ -480,6 +483,7 @@ def test_a_sink_that_was_dropped_and_created_again_is_started_again(door: Door) 
     assert door.rows("SELECT count(*) FROM again") == [(3,)]
 
 
+@pytest.mark.slow
 def test_changes_that_debezium_tells_are_followed_by_sinks_and_through_views(door: Door, kafka: Kafka) -> None:
     def tell(key: int, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Message:
         return Message(json.dumps({"op": op, "before": before, "after": after}), json.dumps({"id": key}))

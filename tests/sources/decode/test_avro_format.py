@@ -131,6 +131,7 @@ def test_a_long_that_other_messages_have_as_a_double_is_not_rounded(spark: Spark
     assert decoded(spark, of_registry(schema_registry.url), values).codes == [None] * 5
 
 
+@pytest.mark.slow
 def test_a_message_of_10_megabytes(spark: SparkSession, schema_registry: SchemaRegistry, tmp_path: Path) -> None:
     number = schema_registry.register("big", ORDER)
     big = framed(number, ORDER, {"id": 3, "name": "x" * 10_500_000, "price": Decimal(0)})

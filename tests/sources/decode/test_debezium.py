@@ -104,6 +104,7 @@ def test_truncates_are_errors(spark: SparkSession) -> None:
     assert found.codes == [None, "debezium-truncate"]
 
 
+@pytest.mark.slow
 def test_another_placeholder_and_bytes(spark: SparkSession) -> None:
     blob = base64.b64encode(b"gone").decode()
     message = envelope("u", None, {"id": 1, "a": "gone", "b": blob, "c": ["gone"], "d": "here"})
@@ -247,6 +248,7 @@ def test_days_and_moments_outside_of_the_years_1_to_9999_make_bad_records(spark:
     assert found.codes == [None, *["json-type"] * 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "unscaled", "text"),
     [

@@ -159,6 +159,7 @@ def test_a_bad_message(matrix: Decoded, case: str) -> None:
     assert words in (matrix.faults[place] or "")
 
 
+@pytest.mark.slow
 def test_hidden_columns_are_kept(spark: SparkSession) -> None:
     good, bad = decoded(spark, TYPED, ['{"id": 1}', "x"]).all
     assert good["__frazil_error"] is None
@@ -234,6 +235,7 @@ def test_new_fields_are_added_and_known_types_stay(spark: SparkSession) -> None:
     assert third.rows == [{"a": None, "s": None, "b": "1.1"}], "what became text stays text"
 
 
+@pytest.mark.slow
 def test_a_sample_decides_once(spark: SparkSession) -> None:
     json_decoder = decoder_of(spark, {"type": "json", "infer": "sample"})
     empty = Decoded(json_decoder.decode(records(spark, ["x", None])))
@@ -272,6 +274,7 @@ def connect(fields: list[dict[str, Any]], payload: Any) -> str:
     return json.dumps({"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": payload})
 
 
+@pytest.mark.slow
 def test_a_schema_inside_the_message(spark: SparkSession) -> None:
     numbers = {"field": "m", "type": "map", "keys": {"type": "string"}, "values": {"type": "int64"}}
     one = [{"field": "id", "type": "int32"}, {"field": "f", "type": "float"}, numbers]

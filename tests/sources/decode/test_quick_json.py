@@ -57,6 +57,7 @@ def frame_of(spark: SparkSession, folder: Path, messages: list[bytes | None]) ->
     return spark.read.parquet(str(folder / "messages.parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_both_readers_agree(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     fresh = random.randrange(2**32)

@@ -42,6 +42,7 @@ def problems(pipeline: PipelineSpec) -> list[str]:
     return [finding.problem for finding in verify(pipeline, IMPATIENT, values=True).findings]
 
 
+@pytest.mark.slow
 def test_values_of_all_types_are_compared(database: Database, lake: Lake) -> None:
     columns = ", ".join(f"{name} {kind}" for name, (kind, _) in TYPES.items())
     values = ", ".join(value for _, value in TYPES.values())
