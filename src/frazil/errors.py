@@ -4,16 +4,21 @@
 
     FrazilError
     |- ConfigError        the user's file, statement or call is wrong; nothing was done         exit 78
-    |  `- ConfigErrors    several of them, found in one reading                                 exit 78
+    |  |- ConfigErrors    several of them, found in one reading                                 exit 78
+    |  `- SourceMissing   what is to be read is not there                                       exit 78
     |- UsageError         the command line is wrong                                             exit 2
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
+    |  `- RequiredNull    a required column has no value in a row                               exit 1
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
     |  |- SourceAway      the source, or what it needs to read its records, did not answer          exit 75
+    |  |- CatalogAway     the catalog did not answer                                             exit 75
+    |  |- StoreRefused    a store is full, or may not be written to                              exit 75
     |  |- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
     |  `- SparkDied       Spark's Java has ended; the same work may succeed on a new one         exit 75
     `- Halted             going on could lose or double rows; a person must decide              exit 1
        |- Fenced          another instance owns the sink; this one must stop                    exit 1
+       |- OutOfOrder      a batch does not begin where the ledger ends                          exit 1
        `- OverwriteConflict  somebody else added rows that an overwrite would take away unseen  exit 1
 """
 
@@ -81,6 +86,10 @@ class ConfigErrors(ConfigError):
         return "\n".join(str(error) for error in (*self.errors, *self.beside))
 
 
+class SourceMissing(ConfigError):
+    """What is to be read is not there."""
+
+
 class UsageError(FrazilError):
     """The command line is wrong."""
 
@@ -101,6 +110,14 @@ class DataError(FrazilError):
     """The data does not fit the table, and the settings say stop."""
 
 
+class RequiredNull(DataError):
+    """A required column, or a field inside of one, has no value in a row: ``column`` is its path."""
+
+    def __init__(self, message: str, column: str, *, fix: str = "") -> None:
+        super().__init__("required-null", message, fix=fix)
+        self.column = column
+
+
 class Retryable(FrazilError):
     """A service did not answer as it should; the same call may succeed later: ``after`` so many seconds, where that is known."""
 
@@ -117,6 +134,14 @@ class SourceAway(Retryable):
     """The source, or what it needs to read its records, did not answer. The next part is planned anew, after a while."""
 
 
+class CatalogAway(Retryable):
+    """The catalog did not answer."""
+
+
+class StoreRefused(Retryable):
+    """A store is full, or may not be written to, until somebody changes that."""
+
+
 class OutcomeUnknown(Retryable):
     """A commit was sent, and whether it was applied could not be found out in the time allowed."""
 
@@ -131,6 +156,10 @@ class Halted(FrazilError):
 
 class Fenced(Halted):
     """Another instance owns the sink; this one must stop."""
+
+
+class OutOfOrder(Halted):
+    """A batch does not begin where the ledger says that the last one ended."""
 
 
 class OverwriteConflict(Halted):

@@ -12,7 +12,7 @@ import pytest
 import frazil
 from engine.lakes import Lake, StopAfter, commits, run
 from frazil.commit.protocol import FailureKind
-from frazil.errors import Retryable
+from frazil.errors import Retryable, StoreRefused
 from frazil.iceberg.faults import JavaFault, attempt_failed, explain
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.events import CommitFailed, Event
@@ -49,7 +49,7 @@ def test_a_store_that_takes_nothing_is_called_that_and_tried_again(fault: JavaFa
         assert (told.code, words in told.message, "Failed to connect" in told.message) == (code, True, False)
     assert attempt_failed(fault, "here").outcome.kind is FailureKind.UNREACHABLE
     staged = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", fault))
-    assert (type(staged), staged.code) == (Retryable, code)
+    assert (type(staged), staged.code) == (StoreRefused, code)
 
 
 def test_that_a_commit_may_have_been_applied_is_not_forgotten() -> None:

@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from frazil.commit.retry import pause_seconds
-from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, Retryable, SparkDied
+from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, OutOfOrder, Retryable, SparkDied
 from frazil.model.commit import Batch, CommitResult, Position, SinkState
 from frazil.model.ledger import Lineage
 from frazil.model.settings import RetrySettings
@@ -205,7 +205,7 @@ def contiguous(view: TableView, intent: Intent) -> None:
     if batch.home_batch is not None:
         _require_behind(state, batch, intent.sink_id)
     elif end != batch.start:
-        raise Halted(
+        raise OutOfOrder(
             "gap-or-overlap",
             f"The table ends at {end or 'the beginning'} for {intent.sink_id!r}, but the batch begins at "
             f"{batch.start or 'the beginning'}: rows would be lost or doubled.",

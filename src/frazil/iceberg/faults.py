@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
-from frazil.errors import ConfigError, DataError, FrazilError, Halted, Retryable
+from frazil.errors import CatalogAway, ConfigError, DataError, FrazilError, Halted, Retryable, StoreRefused
 from frazil.model.secrets import scrub
 
 ICEBERG = "org.apache.iceberg.exceptions."
@@ -17,7 +17,6 @@ ICEBERG = "org.apache.iceberg.exceptions."
 # What a REST catalog says, as a malformed request, when the branch is where it was but another commit took the sequence number:
 # one on another branch, or one that was rolled back since.
 OUTRUN = "older than last sequence number"
-UNREACHABLE = "catalog-unreachable"
 
 _CLOCK = "clock-differs"
 _CLOCK_FIX = "Set the clocks of all machines that write to the table, for example by NTP. Commits succeed again after that time."
@@ -72,7 +71,7 @@ def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
         return AttemptFailed(FailureKind.CONFLICT, Retryable("conflict", CONFLICT_MESSAGE))
     error = explain(fault, address)
     if fault.find(f"{ICEBERG}CommitStateUnknownException"):
-        known = error if isinstance(error, Retryable) and error.code in _STORE_CODES else None
+        known = error if isinstance(error, StoreRefused) else None
         return AttemptFailed(FailureKind.UNKNOWN, known or Retryable("commit-unknown", f"The catalog did not say: {fault.line}"))
     if isinstance(error, Retryable):
         return AttemptFailed(FailureKind.UNREACHABLE, error)
@@ -163,29 +162,30 @@ _NOT_WRITABLE = ("Read-only file system", "Mkdirs failed", "Name node is in safe
 _DENIED = "Permission denied"
 _READ_ONLY_CATALOG = ("SQLITE_READONLY", "attempt to write a readonly database")
 _READ_ONLY_DATABASE = "25006"
-_STORE_CODES = ("storage-full", "warehouse-not-writable", "catalog-read-only", "no-permission")
 
 
-def _store_refused(fault: JavaFault, address: str) -> Retryable | None:
+def _store_refused(fault: JavaFault, address: str) -> StoreRefused | None:
     """A store that is full, or that cannot be written to: until somebody makes room, or lets it be written to again."""
     for part in fault.chain:
         if part.state == _FULL_DATABASE or any(mark in part.message for mark in _FULL):
-            return Retryable(
+            return StoreRefused(
                 "storage-full",
                 f"No space is left where something was to be written: {part.line}",
                 fix="Make room where the warehouse is, or the catalog, or Spark's scratch (spark.local.dir).",
             )
         if part.state == _READ_ONLY_DATABASE or any(mark in part.message for mark in _READ_ONLY_CATALOG):
             text = f"The catalog at {address} is read-only: {part.line}"
-            return Retryable("catalog-read-only", text, fix="Let the catalog's database be written to.")
+            return StoreRefused("catalog-read-only", text, fix="Let the catalog's database be written to.")
         if not part.is_of("java.io.IOException", f"{ICEBERG}RuntimeIOException"):
             continue
         if _DENIED in part.message:  # it may be a file of the source, too
             text = f"A file cannot be read or written: {part.line}"
-            return Retryable("no-permission", text, fix="Check who may read and write there.")
+            return StoreRefused("no-permission", text, fix="Check who may read and write there.")
         if any(mark in part.message for mark in _NOT_WRITABLE):
             text = f"The warehouse cannot be written to: {part.line}"
-            return Retryable("warehouse-not-writable", text, fix="Check that it is not mounted read-only, and its permissions.")
+            return StoreRefused(
+                "warehouse-not-writable", text, fix="Check that it is not mounted read-only, and its permissions."
+            )
     return None
 
 
@@ -226,8 +226,8 @@ def _files_failed(fault: JavaFault, _address: str) -> FrazilError:
 
 
 def _unreachable(fault: JavaFault, address: str) -> FrazilError:
-    return Retryable(
-        UNREACHABLE,
+    return CatalogAway(
+        "catalog-unreachable",
         f"Failed to connect to catalog at {address}: {fault.chain[-1].line}",
         fix="Check that the catalog runs and can be reached from here, and the credentials.",
     )

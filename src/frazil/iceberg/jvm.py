@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from frazil.commit.protocol import AttemptFailed
-from frazil.errors import ConfigError, FrazilError, Halted
+from frazil.errors import FrazilError, Halted
 from frazil.iceberg.faults import JavaFault, attempt_failed, explain
 from frazil.model.types import Column, StructType, schema_json
 from frazil.spark.running_java import java_names, require_answer
@@ -153,7 +153,16 @@ def java_errors(address: str) -> Iterator[None]:
     except Exception as error:
         fault = fault_of(error)
         known = explain(fault, address)
-        raise known or ConfigError("catalog-error", f"The catalog at {address} failed: {fault.line}") from error
+        raise known or _unknown(fault, address) from error
+
+
+def _unknown(fault: JavaFault, address: str) -> FrazilError:
+    """A failure that nothing is known of: neither the user's file nor the data is said to be wrong."""
+    return FrazilError(
+        "internal",
+        f"The catalog at {address} failed in a way that is not known: {fault.chain[-1].line}",
+        fix="Run the command again with --debug for Java's trace, and look into the catalog's log.",
+    )
 
 
 @contextmanager

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 from frazil.columns.coerce import CAST_MARK, NULL_MARK, SUM_MARK
 from frazil.columns.schema import RECORD_MARK
-from frazil.errors import DataError, EnvironmentFault, FrazilError, Retryable, SparkDied
-from frazil.iceberg.faults import UNREACHABLE, JavaFault, explain
-
-REQUIRED_NULL = "required-null"
+from frazil.errors import CatalogAway, DataError, EnvironmentFault, FrazilError, RequiredNull, Retryable, SparkDied
+from frazil.iceberg.faults import JavaFault, explain
 
 # What Spark puts before a message that an expression stops a batch with.
 _RAISED = "[USER_RAISED_EXCEPTION] "
 
+_COLUMN = re.compile(r"""column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") """)
+
 # What an expression of ours says when it stops a batch, by the mark that its message begins with.
 _MARKS = {
     CAST_MARK: "value-not-convertible",
-    NULL_MARK: REQUIRED_NULL,
     SUM_MARK: "sum-too-large",
     "[frazil-alias] ": "alias-ambiguous",
     "[frazil-outside] ": "row-outside",
@@ -37,15 +39,30 @@ def _said(fault: JavaFault, mark: str) -> str | None:
     return text.splitlines()[0].partition(" SQLSTATE: ")[0]
 
 
+def _column_in(text: str) -> str:
+    """The path of the column that a message of ours is about, which it has as Python writes a text."""
+    found = _COLUMN.search(text)
+    return str(ast.literal_eval(found[1])) if found else ""
+
+
+def _raised(fault: JavaFault) -> DataError | None:
+    """The error that an expression of ours has raised; None when it was not one of ours."""
+    for mark, code in _MARKS.items():
+        if (text := _said(fault, mark)) is not None:
+            return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
+    if (text := _said(fault, NULL_MARK)) is not None:
+        return RequiredNull(text, _column_in(text), fix=_FIXES[NULL_MARK])
+    if (told := _said(fault, RECORD_MARK)) is not None:
+        code, _, text = told.partition(": ")
+        return DataError(code, text, fix=_FIXES[RECORD_MARK])
+    return None
+
+
 def explain_staging(fault: JavaFault) -> FrazilError:
     """Why the executors could not write a batch."""
     for part in fault.chain:
-        for mark, code in _MARKS.items():
-            if (text := _said(part, mark)) is not None:
-                return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
-        if (told := _said(part, RECORD_MARK)) is not None:
-            code, _, text = told.partition(": ")
-            return DataError(code, text, fix=_FIXES[RECORD_MARK])
+        if (raised := _raised(part)) is not None:
+            return raised
     if fault.find("BadConfigurationException") and "BrotliCodec" in fault.text:
         return EnvironmentFault(
             "codec-missing",
@@ -55,7 +72,7 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     if (exhausted := _memory_exhausted(fault)) is not None:
         return exhausted
     known = explain(fault)
-    if known is not None and known.code != UNREACHABLE:
+    if known is not None and not isinstance(known, CatalogAway):
         return known
     text = f"The batch could not be written: {fault.chain[-1].line}"
     return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-from frazil.errors import Halted
+from frazil.errors import Halted, OutOfOrder
 from frazil.model.commit import Position, position
 from frazil.model.events import Committed
 from frazil.write.many_tables import RoutedWriter
@@ -109,8 +109,6 @@ def write_once(writer: Writer, frame: DataFrame, key: str | None, *, keys_differ
         try:
             start = state.end if state else None
             return writer.write(frame, Part(SINGLE_WRITES, start, end, named=key is not None, keys_differ=keys_differ))
-        except Halted as halted:
-            if halted.code != "gap-or-overlap":
-                raise
+        except OutOfOrder:
             state, maybe_there = writer.claimed.look(), True
     return Committed.before(writer.name, writer.sink.full_name, state)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, SourceMissing
 from frazil.model.secrets import mask_uri
 from frazil.sources.failures import asking_spark
 
@@ -82,7 +82,7 @@ def list_folder(folder: Folder, spark: SparkSession) -> list[FileEntry]:
 
 def missing_folder(name: str) -> ConfigError:
     """The error for a folder that is not there."""
-    return ConfigError(
+    return SourceMissing(
         "source-missing",
         f"The folder {name} does not exist.",
         fix="Create it or correct the source's path; on a cluster every worker must see it.",

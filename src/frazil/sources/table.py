@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.columns.schema import require_data
-from frazil.errors import ConfigError, FrazilError, Halted
+from frazil.errors import ConfigError, FrazilError, Halted, SourceMissing
 from frazil.model.commit import Position, position
 from frazil.model.source import TableSource
 from frazil.sources.base import Slice
@@ -181,7 +181,7 @@ class SparkTable:
         if not isinstance(error, AnalysisException):
             return None
         if error.getCondition() in _UNKNOWN_TABLE:
-            return ConfigError(
+            return SourceMissing(
                 "source-missing",
                 f"Spark knows no table {self._spec.table}.",
                 fix="Write it as catalog.namespace.table, and check that the catalog is configured.",

@@ -12,9 +12,8 @@ from frazil.columns.partition import partition_json
 from frazil.columns.schema import Doubt, alignment, filled, hidden_columns, schema_of, told_ids, told_keys, unchanged
 from frazil.columns.table_columns import keys_of, require_distinct, require_own_names, with_room
 from frazil.columns.types import require_writable
-from frazil.errors import FrazilError, Halted
+from frazil.errors import FrazilError, Halted, RequiredNull
 from frazil.iceberg import IcebergTable
-from frazil.iceberg.staging_faults import REQUIRED_NULL
 from frazil.model.changes import CommitMode
 from frazil.model.coercion import admitted, require_casts
 from frazil.model.column_ids import ColumnIds, Following, columns_property, followed, known_from_json
@@ -281,11 +280,11 @@ def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following
 
 def null_column(error: FrazilError, fit: Fit, sink: SinkSpec) -> str | None:
     """The path of what is required and null in a row that has stopped a batch, when the sink lets it become optional."""
-    if error.code != REQUIRED_NULL or not sink.schema_evolution.widens:
+    if not isinstance(error, RequiredNull) or not sink.schema_evolution.widens:
         return None
     declared = {column.name for column in sink.columns if column.required}
     may = [path for path in required_paths(fit.schema) if path not in (*fit.keys, *declared)]
-    return next((path for path in may if f"column {path!r} " in error.message), None)
+    return error.column if error.column in may else None
 
 
 def repartitioning(sink: SinkSpec, have: Partition) -> SetPartition | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from frazil.doors.sql.columns import read_from
 from frazil.doors.sql.connections import cluster, database, lake, registry
 from frazil.doors.sql.cures import connection_advice
@@ -9,7 +11,7 @@ from frazil.doors.sql.given import World
 from frazil.doors.sql.grammar import Kind, Target
 from frazil.doors.sql.sinks import pipeline
 from frazil.doors.sql.statements import CreateConnection, CreateSink, Validate, Word
-from frazil.errors import ConfigError, EnvironmentFault, FrazilError, Retryable
+from frazil.errors import ConfigError, EnvironmentFault, FrazilError, Retryable, SourceMissing
 from frazil.model.changes import CommitMode
 from frazil.model.pipeline import PipelineSpec, advise
 from frazil.model.settings import Settings
@@ -144,10 +146,8 @@ def _kafka(world: World, connection: CreateConnection, settings: Settings) -> st
     spec = KafkaSource.model_validate({name: getattr(brokers, name) for name in type(brokers).model_fields} | {"topics": ("*",)})
     source = open_source(spec, start_spark((), settings, [spec]))
     try:
-        source.check()
-    except ConfigError as error:
-        if error.code != "source-missing":
-            raise
+        with suppress(SourceMissing):
+            source.check()
     finally:
         source.close()
     return connected

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from frazil.errors import ConfigError, Halted
+from frazil.errors import ConfigError, Halted, SourceMissing
 from frazil.sources.kafka.offsets import Offsets, Partition, Place
 from frazil.spark.kafka import TopicInfo
 
@@ -121,7 +121,7 @@ def _require_reachable(place: Place, cluster: Cluster) -> None:
 
 def nothing_matches(topics: tuple[str, ...]) -> ConfigError:
     """The error for topics of which there is none."""
-    return ConfigError(
+    return SourceMissing(
         "source-missing",
         f"The cluster has no topic that is called, or matches, {', '.join(topics)}, or does not show it to this user.",
         fix="Check the spelling and the permissions; Kafka tells small letters and capitals apart.",
