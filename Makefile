@@ -35,7 +35,8 @@ check: setup ## Lint, check the format and the types
 bench: setup ## Measure against bare Spark, and write benchmarks/results
 	.venv/bin/python -m benchmarks
 
-docs: setup ## Write docs/reference.md from the model
+docs: setup ## Write docs/reference.md from the model, and docs/errors.md from the code
+	.venv/bin/python scripts/error_codes.py
 	.venv/bin/python -m frazil.doors.yaml.reference >docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md
 

@@ -1,0 +1,171 @@
+"""Writes docs/errors.md from the code: every error code, what it says, and what to do: ``python scripts/error_codes.py``."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "frazil"
+PAGE = ROOT / "docs" / "errors.md"
+
+# What makes an error, and which of its arguments are the code and the message.
+_BY_CLASS = {
+    "ConfigError": (0, 1), "SourceMissing": (0, 1), "UsageError": (0, 1), "EnvironmentFault": (0, 1), "DataError": (0, 1),
+    "Retryable": (0, 1), "SourceAway": (0, 1), "CatalogAway": (0, 1), "StoreRefused": (0, 1), "OutcomeUnknown": (0, 1),
+    "SparkDied": (0, 1), "Halted": (0, 1), "Fenced": (0, 1), "OutOfOrder": (0, 1), "OverwriteConflict": (0, 1),
+    "FrazilError": (0, 1), "wrong": (0, 2), "problem": (0, 1), "fault": (0, 1), "error_of": (1, 2),
+}  # fmt: skip
+_KINDS = {"wrong": "ConfigError", "problem": "ConfigError", "fault": "bad record", "error_of": "bad record"}
+_EXIT = {
+    "ConfigError": 78, "SourceMissing": 78, "UsageError": 2, "Retryable": 75, "SourceAway": 75, "CatalogAway": 75,
+    "StoreRefused": 75, "OutcomeUnknown": 75, "SparkDied": 75,
+}  # fmt: skip
+_CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_HEAD = """# Error codes
+
+Every error has a code that does not change. It stands in brackets before the message (`error [table-missing] ...`), in the output
+of `--json`, and in the column `code` of dead letters. Words in braces stand for what the error is about.
+[Operations](operations.md) says what to do by exit code. `make docs` makes this page from the code.
+
+| type | meaning | exit code |
+|---|---|---|
+| `ConfigError` | the file, statement or call is wrong; nothing was done | 78 |
+| `UsageError` | the command line is wrong | 2 |
+| `EnvironmentFault` | this machine lacks something | 1 |
+| `DataError` | the data does not fit, and the settings say stop | 1 |
+| `Retryable` and its kinds | a service did not answer; the same may succeed later | 75 |
+| `Halted` and its kinds | going on could lose or double rows; a person must decide | 1 |
+| bad record | `on_error` decides: the pipeline stops (1), or the record becomes a [dead letter](dead-letters.md) | |
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place in the code that makes an error."""
+
+    code: str
+    kind: str
+    message: str
+    fix: str
+
+
+def entries() -> list[Entry]:
+    """All places, in the order of their codes."""
+    found = [entry for path in sorted(SRC.rglob("*.py")) for entry in _of_module(ast.parse(path.read_text()))]
+    return sorted(set(found), key=lambda entry: (entry.code, entry.kind, entry.message))
+
+
+def _of_module(tree: ast.Module) -> Iterator[Entry]:
+    constants = _assigned(tree.body)
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        names = constants | _assigned(list(ast.walk(function)))
+        for node in _own_nodes(function):
+            if isinstance(node, ast.Call) and (entry := _entry(node, names)) is not None:
+                yield entry
+
+
+def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside of it."""
+    inner = {node for child in ast.walk(function) if isinstance(child, ast.FunctionDef) and child is not function
+             for node in ast.walk(child)}  # fmt: skip
+    return (node for node in ast.walk(function) if node not in inner)
+
+
+def _assigned(nodes: list[ast.AST] | list[ast.stmt]) -> dict[str, ast.expr]:
+    """What names stand for that are given one value."""
+    found: dict[str, ast.expr] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, node.value)
+    return found
+
+
+def _entry(call: ast.Call, names: dict[str, ast.expr]) -> Entry | None:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    if name not in _BY_CLASS:
+        return None
+    places = _BY_CLASS[name]
+    code = _text(call.args[places[0]], names) if len(call.args) > places[0] else ""
+    if not _CODE.fullmatch(code):
+        return None
+    message = _text(call.args[places[1]], names) if len(call.args) > places[1] else ""
+    fix = next((_text(keyword.value, names) for keyword in call.keywords if keyword.arg == "fix"), "")
+    return Entry(code, _KINDS.get(name, name), _line(message), _line(fix))
+
+
+def _text(node: ast.expr, names: dict[str, ast.expr], depth: int = 4) -> str:  # noqa: PLR0911 - one for each case
+    """The text of an expression; what is only known when the program runs stands in braces."""
+    match node:
+        case ast.Constant(value=str() as value):
+            return value
+        case ast.JoinedStr(values=values):
+            return "".join(_text(value, names, depth) for value in values)
+        case ast.FormattedValue(value=value):
+            return f"{{{_said(value)}}}"
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _text(left, names, depth) + _text(right, names, depth)
+        case ast.Name(id=name) if name in names and depth:
+            return _text(names[name], names, depth - 1)
+        case ast.Call(func=ast.Attribute(attr="lit" | "concat"), args=args):
+            return "".join(_text(one, names, depth) for one in args)
+        case ast.IfExp(body=body):
+            return _text(body, names, depth)
+        case _:
+            return f"{{{_said(node)}}}"
+
+
+def _said(node: ast.expr) -> str:
+    """A short word for an expression: the last name in it."""
+    words = [
+        one.attr if isinstance(one, ast.Attribute) else one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Attribute | ast.Name)
+    ]
+    return words[0].strip("_") if words else "..."
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    by_code: dict[str, list[Entry]] = {}
+    for entry in entries():
+        by_code.setdefault(entry.code, []).append(entry)
+    for code, same in by_code.items():
+        kinds = ", ".join(
+            f"{kind}, exit code {_EXIT.get(kind, 1)}" if kind != "bad record" else kind
+            for kind in dict.fromkeys(e.kind for e in same)
+        )
+        lines = []
+        for entry in same:
+            said = entry.message if entry.message.strip("{}") != entry.message or " " in entry.message else ""
+            words = ". ".join(part.rstrip(".") for part in (said, entry.fix) if part and " " in part)
+            if words:
+                lines.append(f"- {_wrapped(words + '.')}\n")
+        parts.append("\n".join([f"\n## {code}\n", f"{kinds}\n", "".join(lines)]) if lines else f"\n## {code}\n\n{kinds}\n")
+    return "".join(parts)
+
+
+def _wrapped(text: str, width: int = 130) -> str:
+    """Long lines are cut between words; braces and signs that Markdown knows are shown as they are."""
+    lines: list[str] = []
+    for word in text.replace("<", "\\<").replace("|", "\\|").replace("*", "\\*").split():
+        if lines and len(lines[-1]) + len(word) < width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n  ".join(lines)
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text() != page())
+    PAGE.write_text(page())
