@@ -57,7 +57,7 @@ class Entry:
 def entries() -> list[Entry]:
     """All places, in the order of their codes."""
     found = [entry for path in sorted(SRC.rglob("*.py")) for entry in _of_module(ast.parse(path.read_text()))]
-    return sorted(set(found), key=lambda entry: (entry.code, entry.kind, entry.message))
+    return sorted(set(found), key=lambda entry: (entry.code, entry.kind, entry.message, entry.fix))
 
 
 def _of_module(tree: ast.Module) -> Iterator[Entry]:
