@@ -12,7 +12,7 @@ class Counted:
         self._frame, self._numbers = frame, numbers
         self._seen = Observation()
         self.frame = frame.observe(self._seen, *numbers)
-        """The same rows; what is made of them tells the numbers."""
+        """The rows. Whatever reads them also counts."""
 
     def get(self) -> Row:
         """The numbers, once the rows have been read."""

@@ -86,7 +86,7 @@ def require_distinct(kind: Type, path: str = "") -> None:
 
 
 def keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], told: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for a table that is there: the columns that identify its rows, unless the sink names others."""
+    """The columns that identify rows of an existing table: the sink's, or else the table's own."""
     if sink.key_fields or not had:
         return key_columns(sink, schema, told)
     if told and set(told) != set(had):

@@ -49,7 +49,7 @@ class DeletedKeys:
 
     @classmethod
     def gathered(cls, keys: DataFrame, deletes: Sequence[FileFacts]) -> DeletedKeys | None:
-        """Those of a frame of keys and the files that delete them. None when the session was started without frazil's jar."""
+        """The deleted keys, from a data frame of keys and their delete files. None when Spark has not got frazil's jar."""
         finder = java_class(keys.sparkSession, FINDER)
         if finder is None:
             return None

@@ -155,7 +155,7 @@ class WorkingCopy:
         return facts_of(self._table, (one.file for one in live))
 
     def small_files(self, live: Sequence[LiveFile], facts: Sequence[FileFacts], since: int) -> list[LiveFile]:
-        """Those of the files that came since then and are better written anew in few."""
+        """Files that were added since then and are small enough to be merged."""
         return small_files(self._table, live, facts, since)
 
     def merged(self, small: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
@@ -229,7 +229,7 @@ class WorkingCopy:
         return RowChanges(conflicts, files.staged, files.removed, files.deletes, files.removed_deletes, referenced)
 
     def rewrite(self) -> Rewrite:
-        """The same, of changes that left the rows as they were."""
+        """What was changed in the copy, as a rewrite: the rows are the same as before."""
         return self._changed_files()
 
     def compact_files_with_deletes(self) -> None:

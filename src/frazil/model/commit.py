@@ -124,11 +124,11 @@ class SinkState:
         return _name_digest(end) in self.names
 
     def remembering(self, end: Position) -> SinkState:
-        """The same state, after such a batch."""
+        """A copy that also remembers the name of a batch."""
         return replace(self, names=(*self.names, _name_digest(end))[-NAMES_KEPT:])
 
     def in_snapshot(self, snapshot: int, sequence: int) -> SinkState:
-        """The same state, in the snapshot that will carry it."""
+        """A copy that names the snapshot which carries it."""
         return replace(self, snapshot=snapshot, sequence=sequence)
 
 

@@ -39,7 +39,7 @@ _SECRET_PARTS = (
 )
 
 SECRET_VALUE = "|".join(re.sub(r"\(\?P<\w+>", "(?:", part.pattern) for part in _SECRET_PARTS)
-"""The same for Java, which has other words for named groups: Spark's own redaction is given it."""
+"""What looks like a secret value, as a pattern for Java, which Spark redacts by."""
 
 # Values that stand everywhere and are nobody's secret, though an option of a secret's name may have them.
 _COMMON = ("true", "false", "none", "null")

@@ -195,7 +195,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         return f"{self.namespace}.{self.home_table}"
 
     def with_options(self, **options: Any) -> SinkSpec:
-        """The same sink with some options set otherwise, checked as a whole."""
+        """A copy with other values for some options, checked as a whole."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return SinkSpec.model_validate(given | options)
 

@@ -35,7 +35,7 @@ class Transform(Model):
     _places: Mapping[Way, SourceLocation] = PrivateAttr(default_factory=dict)
 
     def placed(self, places: Mapping[Way, SourceLocation]) -> Self:
-        """The same change with the places of its parts; the whole is at the empty way."""
+        """A copy with the places of its parts in the user's file; the empty path is the whole."""
         copy = self.model_copy()
         copy._places = places
         return copy

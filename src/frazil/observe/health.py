@@ -85,7 +85,7 @@ class PipelineHealth:
         return self.owned and self.state not in (State.FENCED, State.FAILED)
 
     def at(self, now: float, stale_after: float | None) -> PipelineHealth:
-        """The same at a moment: running for too long without a commit is stale."""
+        """The health at a moment: a pipeline that runs too long without a commit is stale."""
         waited = now - self.pending_since if self.pending_since is not None else 0.0
         if self.state is not State.RUNNING or stale_after is None or waited <= stale_after:
             return self

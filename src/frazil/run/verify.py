@@ -51,7 +51,7 @@ class Comparable(Protocol):
 
 
 def key_digest(frame: DataFrame, keys: Sequence[str]) -> tuple[int, int]:
-    """The same numbers of a data frame: md5 of the keys' texts, the first 60 bits of each, summed up."""
+    """The number of rows, and a digest of their keys: the first 60 bits of the md5 of each key's text, summed up."""
     text = functions.concat_ws("|", *[functions.col(quoted(key)).cast("string") for key in keys])
     hashed = functions.conv(functions.substring(functions.md5(text.cast("binary")), 1, 15), 16, 10).cast("decimal(38, 0)")
     row = frame.agg(functions.count(functions.lit(1)).alias("rows"), functions.sum(hashed).alias("keys")).first()

@@ -121,7 +121,7 @@ class Listed:
 
     @classmethod
     def of(cls, listing: Sequence[FileEntry], taken: Sequence[FileEntry], unread: Sequence[FileEntry]) -> Listed:
-        """Of a listing from which some files are read and others not yet."""
+        """Made from a listing of which some files were read and others were not yet."""
         until_ms = max([-MAX_MS, *_arrivals(listing)])
         return cls(until_ms, min([until_ms, *_arrivals(unread)]), max(map(order_of, taken)))
 
@@ -277,7 +277,7 @@ class Watch:
         self._new.update(name_digest(entry.path) for entry in unknown if name_digest(entry.path) not in self._read)
 
     def _by_key(self, unknown: Sequence[FileEntry], keys: frozenset[int]) -> list[FileEntry]:
-        """Those of the files that are behind the bookmark."""
+        """The files that the bookmark says were read."""
         read = list[FileEntry]()
         for entry in unknown:
             key = Remembered.of(entry).key

@@ -55,7 +55,7 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """The same for every way to write the same folder."""
+        """The folder's name, which does not depend on how its path was written."""
         return str(self.local) if self.local is not None else mask_uri(self.location.rstrip("/"))
 
     def takes(self, path: str) -> bool:

@@ -64,7 +64,7 @@ class CatalogSettings:
 
     @property
     def read_only(self) -> CatalogSettings:
-        """The same for whoever only looks: a SQL catalog makes its tables when it is opened, unless it is told not to."""
+        """Settings that only read: by default a SQL catalog creates its tables when it is opened."""
         if self.options.get("type") != "jdbc":
             return self
         return replace(self, options=self.options | {"jdbc.init-catalog-tables": "false"})

@@ -62,7 +62,7 @@ def java_home(folders: tuple[Path, ...] = WELL_KNOWN) -> Path:
 
 
 def quiet_java_home() -> Path:
-    """The same Java behind a wrapper by which it starts without a warning; itself where no wrapper can be kept, or run."""
+    """The home of Java with a wrapper that hides its start-up warnings, or Java's own where a wrapper cannot be stored or run."""
     home = java_home()
     if home.is_relative_to(cache_dir() / "java"):
         return home  # it has one

@@ -59,7 +59,7 @@ class KafkaClient:
         return frozenset(filter(None, text.strip("[]").split(", ")))
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of the topics that exist."""
+        """What is known of the topics that exist."""
         wanted = sorted(names)
         with self._lock:
             try:

@@ -48,16 +48,16 @@ class Follower(Protocol):
 
     @property
     def state(self) -> SinkState | None:
-        """See :class:`frazil.write.writer.SinkWriter`."""
+        """What the ledger says."""
 
     def open(self, *, claim: bool = True, make: bool = True) -> SinkState | None:
-        """See there."""
+        """Finds or creates the table, claims it, and returns what its ledger says."""
 
     def committed_before(self, end: Position) -> bool:
-        """See there."""
+        """Whether a batch with this end was committed, however long ago."""
 
     def write(self, frame: DataFrame, part: Part) -> object:
-        """See there."""
+        """Writes and commits a batch."""
 
 
 class Letters(Protocol):

@@ -196,7 +196,7 @@ class RoutedWriter:
         return self.write_each((frame,), part, explain)
 
     def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
-        """The same for a batch in several frames. Rows of several may be for one table."""
+        """Writes a batch that comes as several data frames. A table may get rows of several of them."""
         began = time.monotonic()
         if not self._home.awaits(part):
             assert self.state is not None, "it has the batch"

@@ -26,7 +26,7 @@ class Part:
     keys_differ: bool = False
 
     def following(self, state: SinkState | None, home_batch: int) -> Part:
-        """The same part for a table that follows and whose ledger says this; ``home_batch`` is the batch's number at home.
+        """The part as a follower's batch: ``state`` is the follower's ledger, ``home_batch`` the batch's number in the home.
 
         Nothing repeats a single write that was cut off, and its number at home is given once more: the next one goes behind it.
         """

@@ -46,7 +46,7 @@ class Found:
     records: int = 0
     lost: int = 0
     ambiguous: frozenset[str] = frozenset()
-    """Those of the values without a table that would share one with another value."""
+    """Values that have no table yet and would share one with another value."""
 
     @property
     def misfits(self) -> int:

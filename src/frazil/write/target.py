@@ -150,7 +150,7 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
 
 
 def _require_order(table: IcebergTable, sink: SinkSpec) -> None:
-    """The same for an order of rows within files."""
+    """Refuses a sink whose `sort_by` is not the table's own sort order."""
     wanted = [field.iceberg_text for field in sink.sort_by]
     if wanted and wanted != list(table.sort_order):
         have = ", ".join(table.sort_order) or "not at all"

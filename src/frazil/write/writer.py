@@ -167,7 +167,7 @@ class SinkWriter:
         return remembered or short_range(end) in self.claimed.table.committed_ends(self.sink_id)
 
     def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
-        """The same for a table that takes its columns from the data, but for those that are not meant for it."""
+        """Opens the sink, and creates its table from the columns of the data when there is none, without ``unfilled`` ones."""
         if not self.claimed.ready:
             shaped_frame = self._stager.shaped(frame, proven=False)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
@@ -210,7 +210,7 @@ class SinkWriter:
         return self.claimed.until_it_fits(attempt)
 
     def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
-        """The same for a source that has its rows by table: here there can be one."""
+        """Writes a batch of a multi-table source; this sink has one table, and so the batch has one data frame."""
         (frame,) = frames
         return self.write(frame, part, explain)
 

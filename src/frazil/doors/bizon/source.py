@@ -94,7 +94,7 @@ class KafkaEntry(Model):
 
     @property
     def idle(self) -> dict[str, str]:
-        """Those of the keys which let a run begin anew that are given and have no effect, and why."""
+        """Keys that restart a source, are set, and have no effect on a stream, each with the reason."""
         return {key: why for key, why in _BEGINS_ANEW.items() if getattr(self, key) and self.sync_mode == "stream"}
 
     @property

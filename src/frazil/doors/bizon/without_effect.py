@@ -69,7 +69,7 @@ def keys_without_effect(file: AnyDocument) -> Iterator[tuple[Path, str]]:
 
 
 def kafka_keys_without_effect(source: KafkaEntry) -> Iterator[tuple[Path, str]]:
-    """The same for the keys of a Kafka source."""
+    """Keys of a Kafka source that are set and have no effect, each with the reason."""
     for key, why in _KAFKA.items():
         if getattr(source, key) not in (None, False):
             yield (*_SOURCE, key), f"`{key}` has no effect: {why}"

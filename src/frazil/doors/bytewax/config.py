@@ -265,7 +265,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
         return catalog | {kind: address | section}, stores
 
     def _sorted_options(self, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Those of `extra_options` that are the catalog's, and those about each store, under PyIceberg's names or frazil's."""
+        """Splits `extra_options` into the catalog's and those of each store; PyIceberg's names and frazil's are both accepted."""
         model = _SECTIONS.get(kind)
         fields = model.model_fields if model is not None else {}
         passed_on = PROPERTIES in fields
@@ -337,7 +337,7 @@ _CATALOG_ARGUMENTS = {"uri": "catalog_uri", "warehouse": "warehouse_path", "name
 
 
 def _in_arguments(errors: Any) -> Any:
-    """The same errors under the names of the arguments."""
+    """Errors of the model, under the names of the sink's arguments."""
     for error in errors.errors:
         path, colon, words = error.message.partition(": ")
         head, _, rest = path.partition(".")

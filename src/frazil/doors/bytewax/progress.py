@@ -173,7 +173,7 @@ class Family:
     resumed: frozenset[str] = frozenset()
 
     def with_resumed(self, run: str) -> Family:
-        """The same, after a part that goes on with a run: the first of these is the run of all that have no state."""
+        """A copy after one more part resumed a run. The first run that was resumed is also that of parts without a state."""
         return Family(self.run if self.resumed else run, self.resumed | {run})
 
 

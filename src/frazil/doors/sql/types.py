@@ -93,7 +93,7 @@ def _time(cursor: Cursor, name: str) -> str:
 
 
 def _numeric(cursor: Cursor) -> str:
-    """Of the digits all that Iceberg can keep; the scale is the column's own."""
+    """`NUMERIC(precision, scale)` as Iceberg's decimal, which always has the most digits that Iceberg can keep."""
     scale = _SCALE
     if cursor.take("("):
         at = cursor.at

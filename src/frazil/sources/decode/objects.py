@@ -213,7 +213,7 @@ def _below(variants: DataFrame, name: str) -> DataFrame:
 
 @contextmanager
 def _as_written(frame: DataFrame) -> Iterator[None]:
-    """Of a key that stands twice the last value is read, as everywhere; and keys that differ in upper case are two."""
+    """Spark infers columns so that the last of repeated keys counts, and keys that differ in case are different."""
     conf = frame.sparkSession.conf
     before = {name: conf.get(name, None) for name in _INFERENCE}
     try:
@@ -337,7 +337,7 @@ def _faults(source: str, into: str, reading: Reading) -> Iterator[tuple[Column, 
 
 
 def _refused_keys(found: Column, refused: Sequence[Path]) -> Column:
-    """Those of the keys that a message has."""
+    """What is said of a message that has some of the keys which cannot be columns."""
     words = sf.lit("keys that are empty, too long, too many, reserved, or another in upper case cannot be columns: ")
     names = [path[0] for path in refused if len(path) == 1]
     own = sf.array_intersect(sf.map_keys(found), sf.array(*map(sf.lit, names))) if names else sf.array().cast("array<string>")

@@ -49,7 +49,7 @@ def to_offsets(place: Place | None, cluster: Cluster, wanted: Mapping[str, Mappi
 
 
 def with_others(place: Place, before: Place | None, wants: Callable[[str], bool]) -> Place:
-    """The same place, with the topics of the ledger's that are not asked for: one that is again goes on where it was left."""
+    """The place, with the ledger's offsets of topics that are not read now: if they are read again, they go on from there."""
     if before is None or before.cluster != place.cluster:
         return place
     ids = {name: id_ for name, id_ in before.ids.items() if not wants(name)}

@@ -96,7 +96,7 @@ def _shown_by(server: str, tls: KafkaTls) -> str:
 
 
 def tls_context(tls: KafkaTls) -> ssl.SSLContext:
-    """The same for a connection of Python's own."""
+    """TLS for a connection that Python makes itself."""
     for path, option in ((tls.ca_path, "ca_path"), (tls.cert_path, "cert_path"), (tls.key_path, "key_path")):
         if path is not None:
             _file(path, option)

@@ -55,7 +55,7 @@ class Place:
 
     @property
     def between_runs(self) -> Place:
-        """The same without a run under way."""
+        """The place between two runs."""
         return Place(self.last_run, self.state)
 
     @property

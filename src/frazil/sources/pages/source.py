@@ -147,7 +147,7 @@ class Pages:
         self._ahead = ahead
 
     def between(self, start: Position | None, end: Position) -> Slice | None:
-        """The same pages again. A source that leads elsewhere now has changed: what they were is gone."""
+        """Asks for the same pages again. None when the source returns other pages now."""
         ahead = self._ahead
         if ahead is not None and ahead.start == start and ahead.pages and ahead.end == end:
             return self._slice(ahead, more=True)

@@ -121,11 +121,11 @@ class Database:
         )
 
     def key_columns(self, table: Table) -> Columns:
-        """Those of the primary key."""
+        """The columns of the primary key."""
         return tuple(column for column in self.columns(table, None) if column.name in table.primary_key)
 
     def naming_columns(self, table: Table) -> Columns:
-        """Those of the index by which updates and deletes name a row, if they do so by one."""
+        """The columns of the index that is the table's replica identity; none when it is not an index."""
         return tuple(one for one in self.columns(table, None) if table.identity == "i" and one.name in table.index_columns)
 
     def describe(self, relation: Relation, before: Shape | None) -> Described:

@@ -48,7 +48,7 @@ class Storage:
 
     @classmethod
     def of(cls, files: str, modifiers: Sequence[int]) -> Storage:
-        """Of a table whose columns have these modifiers."""
+        """Made from the type modifiers of a table's columns."""
         return cls(files, _short_sum(",".join(map(str, modifiers))))
 
 
@@ -67,7 +67,7 @@ class Shape:
 
     @classmethod
     def of(cls, oid: int, columns: Mapping[int, Named], last: int = 0) -> Shape:
-        """Of columns with these numbers."""
+        """Made from columns by their attribute numbers."""
         return cls(oid, max(last, *columns, 0), {number: _sum(column) for number, column in columns.items()})
 
     @classmethod

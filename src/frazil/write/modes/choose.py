@@ -104,7 +104,7 @@ def unfit_for_duckdb(
 
 
 def misread(columns: Sequence[str], schema: StructType) -> tuple[str, ...]:
-    """Those of the columns by which no equality deletes can be written."""
+    """The key columns whose types equality deletes cannot have."""
     return tuple(c.name for c in schema.fields if c.name in columns and c.type.name in NOT_IN_EQUALITY_DELETES)
 
 

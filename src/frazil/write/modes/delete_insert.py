@@ -112,7 +112,7 @@ def _by_values(context: TableContext, rows: DataFrame, applied: DataFrame, fit: 
 
 
 def _in_copy(context: TableContext, rows: DataFrame, applied: DataFrame, fit: Fit, choice: Choice) -> tuple[Change, int]:
-    """The same with a look at the table's rows, which leaves no deletes by value."""
+    """Finds the rows to delete by reading the table, so that no equality deletes are written."""
     table, sink = context.table, context.sink
     base = table.base
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value}

@@ -186,7 +186,7 @@ def _one_of_each(context: TableContext, copy: WorkingCopy, last: DataFrame, fit:
 
 
 def _require_whole(rows: DataFrame, fit: Fit, options: ChangeOptions) -> None:
-    """Of rows that keep values of the table's it must be known which row has them."""
+    """Refuses rows that would keep values of the table when it is not known which row has these values."""
     keeps = bool(options.combine) or (options.partial_updates and fit.lacks_parts)
     row = (rows if keeps else rows.where(lacks_values(rows))).select(*[quoted(key) for key in fit.keys]).first()
     if row is not None:

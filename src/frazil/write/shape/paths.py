@@ -53,7 +53,7 @@ def known_spot(frame: DataFrame, path: str) -> Spot | None:
 
 
 def spot(frame: DataFrame, path: str, transform: Transform, way: Way) -> Spot:
-    """The same where there must be one."""
+    """Where a path leads in a data frame; an error when there is no such column or field."""
     if (known := known_spot(frame, path)) is not None:
         return known
     names = path.split(".")

@@ -105,7 +105,7 @@ def _error(frame: DataFrame, lost: Column, transform: TransformSpec) -> Column:
 
 @singledispatch
 def _made(_transform: object, _frame: DataFrame) -> Made:
-    """Of one that takes columns away, or hashes them, which have changed when the values have: nothing."""
+    """Other transforms, such as dropping and hashing: they make no column of which it must be known whether it was sent."""
     return Made()
 
 
