@@ -41,7 +41,7 @@ class IcebergBench:
     def change(self, rows: int) -> Change:
         first = next(self._numbers) * 1000
         table = self._table()
-        return Change(Append(table.stage(numbers(self._session, first, first + rows), {})), table.base)
+        return Change(Append(table.write_files(numbers(self._session, first, first + rows), {})), table.base)
 
     def rows(self) -> Counter[Hashable]:
         return Counter(Truth(self._ground.table()).rows)

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from frazil.errors import FrazilError, Halted
 from frazil.iceberg.changes import Base, Fits, Restage, StagedFiles
 from frazil.iceberg.jvm import Jvm, items
-from frazil.iceberg.staging import metrics_of, stage
+from frazil.iceberg.staging import metrics_of, stage_files
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """The ids that Iceberg reserves for the columns of a position delete file."""
@@ -312,7 +312,7 @@ def write_positions(
     rows = rows.sortWithinPartitions("file_path", "pos")
     # Which data file each is about is told by its statistics, which a file of Avro does not have.
     options = {"distribution-mode": "none", "check-nullability": "false", "write-format": "parquet"}
-    staged = stage(jvm, rows, options, jvm.view(table, builder.discardChanges().build()))
+    staged = stage_files(jvm, rows, options, jvm.view(table, builder.discardChanges().build()))
     return Marked(tuple(_as_positions(jvm, table, file, files) for file in staged.files), rows=staged.rows)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def stage(jvm: Jvm, frame: DataFrame, options: Mapping[str, str], target: Any) -> StagedFiles:
+def stage_files(jvm: Jvm, frame: DataFrame, options: Mapping[str, str], target: Any) -> StagedFiles:
     """Lets the executors write the frame as data files of the target, a table or a view of one; commits nothing.
 
     Iceberg's own machinery for rewrites hands the files back: a table put into its cache under a fresh id can be written to by

@@ -15,7 +15,7 @@ from frazil.iceberg.evolve import evolve
 from frazil.iceberg.faults import too_early
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.staging import metrics_of, stage
+from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import WorkingCopy, scratch_of
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
@@ -325,7 +325,7 @@ class IcebergTable:
         """The commit loop's side of this table for one sink."""
         return IcebergPort(self._jvm, self._address, self._table, sink_id)
 
-    def stage(
+    def write_files(
         self,
         frame: DataFrame,
         options: Mapping[str, str],
@@ -336,9 +336,9 @@ class IcebergTable:
 
         ``defaults`` are table properties that hold for this write where the table does not say otherwise.
         """
-        return stage(self._jvm, frame, options, self._as_it_will_be(evolution, defaults or {}))
+        return stage_files(self._jvm, frame, options, self._as_it_will_be(evolution, defaults or {}))
 
-    def stage_deletes(
+    def write_deletes(
         self,
         frame: DataFrame,
         options: Mapping[str, str],
@@ -363,7 +363,7 @@ class IcebergTable:
         unsorted = self._jvm.iceberg.SortOrder.unsorted()
         builder = self._jvm.build_metadata_from(metadata).setDefaultSortOrder(unsorted).setDefaultPartitionSpec(spec)
         builder = builder.setCurrentSchema(key_schema, metadata.lastColumnId()).setProperties(_metrics_of_deletes(key_schema))
-        staged = stage(self._jvm, frame, options, self._jvm.view(whole, builder.discardChanges().build()))
+        staged = stage_files(self._jvm, frame, options, self._jvm.view(whole, builder.discardChanges().build()))
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 

@@ -33,7 +33,7 @@ from frazil.iceberg.evolve import evolve
 from frazil.iceberg.jvm import Jvm, fault_of, items
 from frazil.iceberg.small import rows_of, small_files, without_dead
 from frazil.iceberg.splits import in_even_tasks
-from frazil.iceberg.staging import stage
+from frazil.iceberg.staging import stage_files
 from frazil.model.evolution import TableChange
 from frazil.spark.running_java import task_memory
 
@@ -164,7 +164,7 @@ class WorkingCopy:
             return StagedFiles()
         with rows_of(self._jvm, self.spark, self._table, small) as rows:
             options = {"distribution-mode": "none", "fanout-enabled": self._fans_out(small), "check-nullability": "false"}
-            return stage(self._jvm, without_dead(rows, dead), options, self._table)
+            return stage_files(self._jvm, without_dead(rows, dead), options, self._table)
 
     def _fans_out(self, files: Sequence[LiveFile]) -> str:
         """Whether a task has room for an open file in each partition that the files are in: `true` or `false`."""

@@ -301,7 +301,7 @@ class RoutedWriter:
         staged: dict[str, Prepared] = {}
         done: list[Committed] = []
 
-        def stage(name: str) -> None:
+        def prepare(name: str) -> None:
             whole = _rows_of(pieces, name)
             writer = self._tables[name]
             others = [piece.unfilled(name) for piece in pieces if name in piece.found.tables]
@@ -317,17 +317,17 @@ class RoutedWriter:
                     return
             count = sum(sum(piece.found.tables.get(name, {}).values()) for piece in pieces)
             part = replace(batch.part, rows=count).following(writer.state, batch.home_batch)
-            prepared = writer.stage(whole, part, explain, unfilled)
+            prepared = writer.stage_batch(whole, part, explain, unfilled)
             with self._lock:
                 staged[name] = prepared
 
         def write(name: str) -> None:
-            written = self._tables[name].finish(staged[name])
+            written = self._tables[name].commit_batch(staged[name])
             with self._lock:
                 done.append(written)
 
         try:
-            failed = self._tried(names, stage)
+            failed = self._tried(names, prepare)
             if failed and self._limited:
                 raise _first_of(names, failed)  # whether there are too many letters is not known
             self._require_as_before(staged, batch, but=failed)

@@ -85,13 +85,13 @@ class Stager:
         have = {column.name for column in table.schema.fields}
         return frame.drop(*(self._unfilled - have)) if self._unfilled - have else frame
 
-    def stage(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
+    def staging_of(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         """Writes the files of a batch. ``explain`` says what an error means that is the source's."""
         table.require_past()
         whole = False
         while True:
             try:
-                staging = self._stage_once(table, frame, part, explain, whole=whole)
+                staging = self._once(table, frame, part, explain, whole=whole)
                 if staging is not None:
                     return staging
                 whole = True
@@ -109,7 +109,7 @@ class Stager:
                 _log.warning("%s: %s", self._sink.full_name, note)
         return self._fit
 
-    def _stage_once(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain, *, whole: bool) -> Staging | None:
+    def _once(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain, *, whole: bool) -> Staging | None:
         """None when it must be done again with the two changes of a source row kept together, ``whole``: one of them is wrong."""
         source, tally = frame, Tally()
         frame = self._filled(self.shaped(frame, tally), table)

@@ -186,9 +186,9 @@ class SinkWriter:
         self, frame: DataFrame, part: Part, explain: Explain = lambda _: None, unfilled: frozenset[str] = frozenset()
     ) -> Committed:
         """Stages and commits one batch; the ledger's end must be the part's start. ``unfilled`` columns are not added."""
-        return self.finish(self.stage(frame, part, explain, unfilled))
+        return self.commit_batch(self.stage_batch(frame, part, explain, unfilled))
 
-    def stage(
+    def stage_batch(
         self, frame: DataFrame, part: Part, explain: Explain = lambda _: None, unfilled: frozenset[str] = frozenset()
     ) -> Prepared:
         """The first half of a write: the files, which nothing knows of yet."""
@@ -200,7 +200,7 @@ class SinkWriter:
         batch.staging = self.claimed.until_it_fits(lambda: self._staged(batch))
         return batch
 
-    def finish(self, batch: Prepared) -> Committed:
+    def commit_batch(self, batch: Prepared) -> Committed:
         """The second half: letters and commit."""
 
         def attempt() -> Committed:
@@ -301,7 +301,7 @@ class SinkWriter:
         """
 
         return self.claimed.retried(
-            lambda: self._stager.stage(table, frame, part, explain),
+            lambda: self._stager.staging_of(table, frame, part, explain),
             but=lambda error: isinstance(error, Restage | SourceAway),
         )
 

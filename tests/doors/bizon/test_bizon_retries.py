@@ -113,7 +113,7 @@ def test_files_that_the_store_did_not_take_are_written_again_and_committed_once(
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1, "v": "a"}, {"id": 1, "v": "b"}, {"id": 2, "v": "c"}])
     config = f"{SOON}\ndestination_table_config:\n  - {{destination_id: t, upsert: {{enabled: true, join_cols: [id]}}, {SCHEMA}}}"
-    stage, left = Stager.stage, [faults]
+    stage, left = Stager.staging_of, [faults]
 
     def staged(*arguments: Any) -> Any:
         done = stage(*arguments)
@@ -122,7 +122,7 @@ def test_files_that_the_store_did_not_take_are_written_again_and_committed_once(
             raise Retryable("batch-not-written", "The store went away when the files were there.")
         return done
 
-    monkeypatch.setattr(Stager, "stage", staged)
+    monkeypatch.setattr(Stager, "staging_of", staged)
     if faults == 3:
         with pytest.raises(Retryable) as caught:
             bizon.run(bizon.text(config, t=topic))

@@ -14,5 +14,5 @@ def append(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the rows of an append."""
     base = context.table.base
     plain = PlainRows(frame, context.sink)
-    staged = context.stage(fit.rows(plain.frame), fit.evolution)
+    staged = context.write_files(fit.rows(plain.frame), fit.evolution)
     return Written(Change(Append(staged), base, fit.evolution), plain.counts(staged.rows))

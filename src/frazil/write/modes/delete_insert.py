@@ -101,10 +101,10 @@ def _by_values(context: TableContext, rows: DataFrame, applied: DataFrame, fit: 
         evolution = (*evolution, AddUnpartitionedSpec())
 
     # One after the other: the first job keeps the rows, and two at a time on several machines could each read rows of their own.
-    added, deleted = context.stage(rows, fit.evolution), StagedFiles()
+    added, deleted = context.write_files(rows, fit.evolution), StagedFiles()
     for columns in kinds:
         found = _values(applied, columns)
-        deleted += table.stage_deletes(found, context.options, columns, evolution, everywhere=everywhere[columns])
+        deleted += table.write_deletes(found, context.options, columns, evolution, everywhere=everywhere[columns])
     operation: Operation = Delta(added, deleted, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
     if not added.files and not deleted.files:
         operation = Append()
@@ -122,7 +122,7 @@ def _in_copy(context: TableContext, rows: DataFrame, applied: DataFrame, fit: Fi
             found = _values(applied, columns).alias(_NEW)
             found.mergeInto(copy.name, reduce(Column.__and__, same)).whenMatched().delete().merge()
         changes = copy.changes(conflicts=table.everything)
-    staged = context.stage(rows, fit.evolution)
+    staged = context.write_files(rows, fit.evolution)
     changes = replace(changes, staged=changes.staged + staged)
     return Change(changes, base, fit.evolution, summary=choice.summary), staged.rows
 

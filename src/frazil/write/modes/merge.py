@@ -180,7 +180,7 @@ def _one_of_each(context: TableContext, copy: WorkingCopy, last: DataFrame, fit:
         rows = upserts.join(several.alias(_OLD), _same_key(fit), "left_semi")
         _require_whole(rows, fit, context.sink)
         several.alias(_NEW).mergeInto(copy.name, _same_key(fit)).whenMatched().delete().merge()
-        return context.stage(rows.select(*[quoted(name) for name in fit.names]), fit.evolution), int(surplus)
+        return context.write_files(rows.select(*[quoted(name) for name in fit.names]), fit.evolution), int(surplus)
     finally:
         several.unpersist()
 

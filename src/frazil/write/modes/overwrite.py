@@ -29,7 +29,7 @@ def overwrite(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
         _require_one_partitioning(context, fit)
     plain = PlainRows(frame, context.sink)
     rows = fit.rows(plain.frame)
-    staged = context.stage(rows if condition is None else _within(rows, condition), fit.evolution)
+    staged = context.write_files(rows if condition is None else _within(rows, condition), fit.evolution)
     operation: Operation
     if condition is not None:
         with table.working_copy(fit.evolution, target.file_properties(context.sink)) as copy:

@@ -61,10 +61,10 @@ class TableContext:
         one = open_file_bytes(self.sink.file_format.value, columns, self.table.location)
         return Room(self.table.task_memory, one)
 
-    def stage(self, frame: DataFrame, evolution: tuple[TableChange, ...]) -> StagedFiles:
+    def write_files(self, frame: DataFrame, evolution: tuple[TableChange, ...]) -> StagedFiles:
         """The frame's rows as data files of the table after its changes."""
         options = self.options
-        return self.table.stage(frame, options, evolution, write_defaults(options, self.partition))
+        return self.table.write_files(frame, options, evolution, write_defaults(options, self.partition))
 
 
 def together(first: Callable[[], T], second: Callable[[], U], session: SparkSession) -> tuple[T, U]:

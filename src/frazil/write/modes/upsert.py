@@ -57,7 +57,7 @@ def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
     }
     seen = Counted(applied, *[number.alias(name) for name, number in numbers.items()])
     rows = seen.frame.where(~op.isin(DELETE, IGNORE)).select(*[quoted(name) for name in fit.names])
-    staged = context.stage(rows, fit.evolution)
+    staged = context.write_files(rows, fit.evolution)
     told = seen.get()
     require_keys(int(told["keyless"]), fit.keys)
     counts = RowCounts(
@@ -82,13 +82,13 @@ def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, ch
         if not survey.upserts:
             return StagedFiles()
         kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
-        return context.stage(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+        return context.write_files(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
 
     def keys() -> StagedFiles:
         if not by_key:
             return StagedFiles()
         named = last.select(*[quoted(key) for key in fit.keys])
-        return table.stage_deletes(named, context.options, fit.keys, evolution, everywhere=everywhere)
+        return table.write_deletes(named, context.options, fit.keys, evolution, everywhere=everywhere)
 
     staged, deletes = together(rows, keys, session=last.sparkSession)
     delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
