@@ -167,11 +167,19 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
         self._storage().drop_tables(*tables, delete_schema=False)
 
     def _storage(self) -> IcebergRestClient:
-        """The client that makes and drops things. dlt can turn to another dataset for a while, which may have the same tables."""
-        if self.dataset_name != self._own_dataset:
-            told = f"Only the dataset {self._own_dataset!r} can be made, changed and dropped here, not {self.dataset_name!r}."
-            raise DatabaseTerminalException(ValueError(told))
-        return self._client
+        """The client that creates and drops things in the current dataset, which `with_alternative_dataset_name` changes."""
+        if self.dataset_name == self._own_dataset:
+            return self._client
+        other = self._client.of_dataset(self.dataset_name)
+        if other.config.namespace == self._client.config.namespace:
+            raise DatabaseTerminalException(
+                ValueError(
+                    f"Only the dataset {self._own_dataset!r} can be made, changed and dropped here, not {self.dataset_name!r}: "
+                    f'both have their tables in the namespace {other.config.namespace!r}. With "{{dataset_name}}" in the '
+                    "setting `namespace` each dataset has a namespace of its own."
+                )
+            )
+        return other
 
     def execute_sql(self, sql: Any, *args: Any, **kwargs: Any) -> Sequence[Sequence[Any]] | None:
         """The rows that a query gives."""
@@ -201,7 +209,7 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
 
     def _qualified(self, table: exp.Table) -> str:
         """The name of a table in the catalog; columns are still found by the one that it has in the query."""
-        name, config = table.name, self._client.config
+        name, config = table.name, self._client.config.of_dataset(self.dataset_name)
         known = config.qualified(name)
         return known if table.alias or config.physical_name(name) == name else f"{known} AS {quoted(name)}"
 
