@@ -25,10 +25,11 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.engine import amend
+from frazil.engine.arrow import frame_of
 from frazil.engine.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.engine.commit import FailureKind, patiently
 from frazil.engine.fit import Fit, fit_of
-from frazil.engine.iceberg import IcebergTable, Lake, active, fault_of
+from frazil.engine.iceberg import IcebergTable, Lake, fault_of
 from frazil.engine.load_rows import LoadRows, name_of
 from frazil.engine.running_java import java_died
 from frazil.engine.schema import quoted
@@ -37,7 +38,6 @@ from frazil.engine.stager import Stager
 from frazil.engine.staging_faults import explain_staging
 from frazil.engine.stream import write_once
 from frazil.engine.target import created, existing
-from frazil.engine.types import spark_schema
 from frazil.engine.writer import SinkWriter
 from frazil.errors import DataError, FrazilError, Halted, Retryable
 from frazil.model.events import CommitFailed, Committed, Listener
@@ -201,11 +201,10 @@ class Loader:
     def append_rows(self, sink: SinkSpec, sink_id: str, rows: Sequence[Mapping[str, Any]], key: str | None = None) -> Committed:
         """Adds a few rows of declared columns to a table; with a key, once."""
         schema = sink.declared_schema or StructType(())
-        names = [column.name for column in schema.fields]
-        values = [tuple(row.get(name) for name in names) for row in rows]
-        with active(self.session):  # to make a frame would leave the session active, in the program of somebody else
-            # One task writes them: Spark would begin one for each core of the cluster.
-            frame = self.session.createDataFrame(values, spark_schema(schema)).coalesce(1)
+        values = [{column.name: row.get(column.name) for column in schema.fields} for row in rows]
+        # By way of Arrow: from Python's own values Spark makes a frame with the help of a Python process, which costs more than
+        # the write itself.
+        frame = frame_of(self.session, pyarrow.Table.from_pylist(values), schema)
         return self._write(sink, sink_id, frame, key)
 
     def remove(self, sink: SinkSpec, sink_id: str, condition: str) -> None:
