@@ -34,7 +34,10 @@ def main(clone: Path, *arguments: str) -> int:
             "DESTINATION__NAMESPACE": "{dataset_name}",
             "RUNTIME__DLTHUB_TELEMETRY": "false",
         }
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", NAME, *(arguments or FOR_ALL)]
+        # The suite keeps dlt's data in a folder of its own, and looks for it there.
+        env.pop("DLT_DATA_DIR", None)
+        # Not `python -m pytest`: dlt names a pipeline after the program that runs, and the suite expects it to be called pytest.
+        command = [str(Path(sys.executable).with_name("pytest")), "-p", "no:cacheprovider", "-k", NAME, *(arguments or FOR_ALL)]
         return subprocess.run(command, cwd=f"{folder}/suite", env=env, check=False).returncode
 
 

@@ -24,17 +24,17 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from frazil.columns.schema import quoted
-from frazil.columns.types import spark_schema
 from frazil.commit.protocol import FailureKind
 from frazil.commit.retry import contended, retried
 from frazil.errors import DataError, FrazilError, OverwriteConflict, Retryable
-from frazil.iceberg import IcebergTable, Lake, active, fault_of
+from frazil.iceberg import IcebergTable, Lake, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.events import CommitFailed, Committed, Listener
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.settings import RetrySettings, SparkSettings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import StructType
+from frazil.run.arrow import frame_of
 from frazil.run.load_rows import LoadRows, name_of
 from frazil.run.single_write import write_once
 from frazil.spark.catalogs import CatalogSettings, catalog_settings, sqlite_file
@@ -201,11 +201,10 @@ class Loader:
     def append_rows(self, sink: SinkSpec, sink_id: str, rows: Sequence[Mapping[str, Any]], key: str | None = None) -> Committed:
         """Adds a few rows of declared columns to a table; with a key, once."""
         schema = sink.declared_schema or StructType(())
-        names = [column.name for column in schema.fields]
-        values = [tuple(row.get(name) for name in names) for row in rows]
-        with active(self.session):  # to make a frame would leave the session active, in the program of somebody else
-            # One task writes them: Spark would begin one for each core of the cluster.
-            frame = self.session.createDataFrame(values, spark_schema(schema)).coalesce(1)
+        values = [{column.name: row.get(column.name) for column in schema.fields} for row in rows]
+        # By way of Arrow: from Python's own values Spark makes a frame with the help of a Python process, which costs more than
+        # the write itself.
+        frame = frame_of(self.session, pyarrow.Table.from_pylist(values), schema)
         return self._write(sink, sink_id, frame, key)
 
     def remove(self, sink: SinkSpec, sink_id: str, condition: str) -> None:

@@ -217,10 +217,25 @@ def test_datasets_have_namespaces_of_their_own_if_wanted(lake: DltLake) -> None:
         assert pipeline.dataset()("SELECT id, n FROM t JOIN t__of ON t._dlt_id = _dlt_parent_id").fetchall() == [(number, number)]
         assert [row[0] for row in pipeline.dataset()("SELECT load_id FROM _dlt_loads").fetchall()] == loads[dataset]
     assert set(lake.catalog.list_namespaces("lake")) == {("lake", "one"), ("lake", "two")}
+    with pipeline.sql_client() as asked:
+        with asked.with_alternative_dataset_name("one"):
+            assert asked.execute_sql("SELECT id FROM t") == asked.execute_sql("SELECT id FROM one.t") == [(0,)]
+            asked.truncate_tables("t")
+            assert (asked.has_dataset(), asked.execute_sql("SELECT id FROM t")) == (True, [])
+        assert asked.execute_sql("SELECT id FROM t") == [(1,)]
+        with asked.with_staging_dataset():
+            assert not asked.has_dataset()
+            asked.create_dataset()
+            assert asked.has_dataset()
+            asked.drop_dataset()
+    assert set(lake.catalog.list_namespaces("lake")) == {("lake", "one"), ("lake", "two")}
     with pipeline.destination_client() as client:
         client.drop_storage()
     assert lake.catalog.list_namespaces("lake") == [("lake", "one")]
     assert len(lake.catalog.list_tables(("lake", "one"))) == 5
+    with pipeline.sql_client() as asked, asked.with_alternative_dataset_name("one"):
+        asked.drop_dataset()
+    assert lake.catalog.list_namespaces("lake") == []
 
 
 @pytest.mark.slow

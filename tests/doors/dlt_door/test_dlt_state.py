@@ -13,6 +13,7 @@ from dlt.common import logger
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt.pipeline.helpers import pipeline_drop
 from dlt_lakes import DltLake, loaded, resource
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from frazil.doors.dlt.reading import SparkCursor, SparkCursorImpl
@@ -213,3 +214,17 @@ def test_names_keep_their_case(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -
     loaded(pipeline.run(resource([{"MyId": 1, "V": "b"}], "MyTable", **hints)))
     assert lake.rows("MyTable", "MyId", "V") == [(1, "b")]
     assert pipeline.dataset()["MyTable"].select("MyId", "V").fetchall() == [(1, "b")]
+
+
+def test_rows_of_dlt_s_own_tables_need_no_python_process_of_spark_s(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a process costs a load more than the commit of its row."""
+
+    def refused(*_: object) -> None:
+        raise AssertionError("Spark takes rows from here with the help of a Python process")
+
+    monkeypatch.setattr(SparkContext, "parallelize", refused)
+    before = dt.datetime.now(dt.UTC)
+    (load,) = loaded(lake.pipeline().run(resource([{"id": 1}]))).loads_ids
+    ((found, status, at),) = lake.rows("_dlt_loads", "load_id", "status", "inserted_at")
+    assert (found, status) == (load, 0)
+    assert before <= at <= dt.datetime.now(dt.UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +71,13 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         super().__init__(schema, config, capabilities)
         self.config: IcebergRestConfiguration = config
         self._sql_client: SparkSqlClient | None = None
+
+    def of_dataset(self, name: str) -> IcebergRestClient:
+        """A client for the tables of the same schema in another dataset."""
+        other = copy(self)
+        other.config = self.config.of_dataset(name)
+        other._sql_client = None
+        return other
 
     def __enter__(self) -> IcebergRestClient:
         return self

@@ -7,7 +7,7 @@ finds all of them again. There is one commit job for a chain, not one for each t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from dlt.common.destination.client import HasFollowupJobs, RunnableLoadJob
 from dlt.common.destination.exceptions import DestinationTransientException
@@ -15,10 +15,17 @@ from dlt.common.storages.load_package import PackageStorage, ParsedLoadJobFileNa
 
 from frazil.doors.dlt.hints import name_of
 
-if TYPE_CHECKING:
-    from frazil.doors.dlt.client import IcebergRestClient
-
 PARQUET = "parquet"
+
+
+class Committer(Protocol):
+    """What a commit job needs of the client of its load."""
+
+    def chain_of(self, table_name: str) -> list[Any]:
+        """A root table and all that are nested in it."""
+
+    def commit(self, load_id: str, chain: list[Any], files: dict[str, list[Path]]) -> None:
+        """Commits the files of a chain, each table in one snapshot."""
 
 
 class FileJob(RunnableLoadJob, HasFollowupJobs):
@@ -33,7 +40,7 @@ class CommitJob(RunnableLoadJob):
 
     def run(self) -> None:
         """Commits what the package holds for the chain."""
-        client: IcebergRestClient = self._job_client  # type: ignore[assignment]
+        client: Committer = self._job_client  # type: ignore[assignment]
         package = Path(self._file_path).parents[1]
         chain = client.chain_of(name_of(self._load_table))
         client.commit(self._load_id, chain, completed_files(package, [name_of(table) for table in chain]))

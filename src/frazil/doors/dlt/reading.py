@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlglot
 from dlt.common.destination import DestinationCapabilitiesContext
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from frazil.doors.dlt.client import IcebergRestClient
+    from frazil.doors.dlt.configuration import IcebergRestConfiguration
 
 DIALECT = "spark"
 _UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "NoSuchTable", "NoSuchNamespace")
@@ -111,10 +111,35 @@ class SparkCursorImpl(DBApiCursorImpl):
             yield self.native_cursor.arrow()
 
 
+class Storage(Protocol):
+    """What queries need of the client of a dataset."""
+
+    config: IcebergRestConfiguration
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the process, which knows the catalog."""
+
+    def of_dataset(self, dataset_name: str) -> Storage:
+        """The client of another dataset of the same catalog."""
+
+    def is_storage_initialized(self) -> bool:
+        """Whether the dataset exists."""
+
+    def initialize_storage(self, truncate_tables: Iterable[str] | None = None) -> None:
+        """Creates the dataset, and empties tables."""
+
+    def drop_storage(self) -> None:
+        """Drops the dataset."""
+
+    def drop_tables(self, *tables: str, delete_schema: bool = True) -> None:
+        """Drops tables."""
+
+
 class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
     """Answers queries of a dataset. Tables are named as dlt names them: alone, or behind the dataset's name."""
 
-    def __init__(self, dataset_name: str, capabilities: DestinationCapabilitiesContext, client: IcebergRestClient) -> None:
+    def __init__(self, dataset_name: str, capabilities: DestinationCapabilitiesContext, client: Storage) -> None:
         _let_dlt_qualify()
         super().__init__(None, dataset_name, f"{dataset_name}_staging", capabilities)  # type: ignore[arg-type]
         self._client = client
@@ -166,12 +191,20 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
         """Drops tables with their files; those that are not there are as good."""
         self._storage().drop_tables(*tables, delete_schema=False)
 
-    def _storage(self) -> IcebergRestClient:
-        """The client that makes and drops things. dlt can turn to another dataset for a while, which may have the same tables."""
-        if self.dataset_name != self._own_dataset:
-            told = f"Only the dataset {self._own_dataset!r} can be made, changed and dropped here, not {self.dataset_name!r}."
-            raise DatabaseTerminalException(ValueError(told))
-        return self._client
+    def _storage(self) -> Storage:
+        """The client that creates and drops things in the current dataset, which `with_alternative_dataset_name` changes."""
+        if self.dataset_name == self._own_dataset:
+            return self._client
+        other = self._client.of_dataset(self.dataset_name)
+        if other.config.namespace == self._client.config.namespace:
+            raise DatabaseTerminalException(
+                ValueError(
+                    f"Only the dataset {self._own_dataset!r} can be made, changed and dropped here, not {self.dataset_name!r}: "
+                    f'both have their tables in the namespace {other.config.namespace!r}. With "{{dataset_name}}" in the '
+                    "setting `namespace` each dataset has a namespace of its own."
+                )
+            )
+        return other
 
     def execute_sql(self, sql: Any, *args: Any, **kwargs: Any) -> Sequence[Sequence[Any]] | None:
         """The rows that a query gives."""
@@ -201,7 +234,7 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
 
     def _qualified(self, table: exp.Table) -> str:
         """The name of a table in the catalog; columns are still found by the one that it has in the query."""
-        name, config = table.name, self._client.config
+        name, config = table.name, self._client.config.of_dataset(self.dataset_name)
         known = config.qualified(name)
         return known if table.alias or config.physical_name(name) == name else f"{known} AS {quoted(name)}"
 

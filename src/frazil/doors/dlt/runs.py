@@ -31,9 +31,8 @@ class RunListener:
 
     def on_start_trace_step(self, trace: Any, step: str, pipeline: Any) -> None:  # noqa: ARG002 - dlt's own
         """Starts Spark for the destination of a run."""
-        from frazil.doors.dlt.factory import iceberg_rest
-
-        if trace.transaction_id in self._runs and isinstance(pipeline.destination, iceberg_rest):
+        # dlt's own destinations have other settings.
+        if trace.transaction_id in self._runs and getattr(pipeline.destination, "spec", None) is IcebergRestConfiguration:
             _start_spark(pipeline.destination, pipeline.pipeline_name)
 
     def on_end_trace_step(self, trace: Any, step: Any, pipeline: Any, step_info: Any, send_state: bool) -> None:
