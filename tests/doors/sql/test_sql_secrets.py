@@ -41,6 +41,12 @@ WRONG = [
     "CREATE SOURCE s FROM KAFKA CONNECTION k (SASL PASSWORD = hunter2hunter2, TOPIC 't') FORMAT JSON",
     "CREATE SECRET s AS decode(hunter2hunter2 'hex')",
     "-- a comment\nCREATE KEY s AS 'hunter2hunter2'",
+    "ALTER SECRET nobody TO hunter2hunter2",
+    "ALTER CONNECTION nobody SET (PASSWORD TO hunter2hunter2)",
+    "CREATE CONNECTION c TO POSTGRES (HOST 'h', SECRET = hunter2hunter2)",
+    "CREATE CONNECTION c TO POSTGRES (HOST 'h' /* was hunter2hunter2 */, PROT 1)",
+    "CREATE SECRET s AS 'two;\nlines hunter2hunter2' NOW",
+    "KREATE s AS hunter2hunter2",
 ]
 
 
@@ -81,6 +87,31 @@ def test_what_is_no_secret_is_shown_beside_one(tmp_path: Path) -> None:
     error = refused(session(tmp_path), "-- no password\nCREATE SOURCE s FROM FILES (PATH = 'in', FORMT = 'json')")
     assert error.location is not None
     assert error.location.text == "CREATE SOURCE s FROM FILES (PATH = 'in', FORMT = 'json')"
+
+
+@pytest.mark.parametrize(
+    ("script", "said", "shown"),
+    [
+        ("CREATE CONNECTION mine TO MYSQL (HOST 'h')", "MYSQL", "CREATE CONNECTION mine TO MYSQL (HOST 'h')"),
+        ("SELCT total FROM orders", "SELCT", "SELCT ********** FROM **********"),
+        (
+            "CREATE SOURCE s (id int, token txt) FROM LOAD GENERATOR COUNTER",
+            "txt",
+            "CREATE SOURCE s (id int, token txt) FROM LOAD",
+        ),
+    ],
+)
+def test_the_words_that_an_error_is_about_are_shown(tmp_path: Path, script: str, said: str, shown: str) -> None:
+    error = refused(session(tmp_path), script)
+    assert said in error.message
+    assert error.location is not None
+    assert error.location.text.startswith(shown)
+
+
+def test_a_word_of_the_language_may_be_a_password(tmp_path: Path) -> None:
+    error = refused(session(tmp_path), "CREATE CONNECTION c TO POSTGRES (HOST = h, PASSWORD = postgres)")
+    assert error.location is not None
+    assert error.location.text == "CREATE CONNECTION c TO POSTGRES (HOST = h, PASSWORD = **********)"
 
 
 def test_a_secret_that_was_understood_is_in_no_later_error(tmp_path: Path) -> None:

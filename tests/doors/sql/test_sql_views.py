@@ -57,6 +57,8 @@ def steps(query: str) -> list[object]:
         ("SELECT s.* EXCEPT (a, b) FROM s", [["* EXCEPT (a, b)"]]),
         ("SELECT a IS NOT DISTINCT FROM b AS same FROM s", [["a IS NOT DISTINCT FROM b AS same"]]),
         ("SELECT version.left FROM s version", [["left"]]),
+        ("SELECT a having, t.minus FROM s t WHERE having > 1", ["having > 1", ["a having", "minus"]]),
+        ("SELECT json_value(t.a, '$.id' RETURNING INT) AS id FROM s t", [["json_value(a, '$.id' RETURNING INT) AS id"]]),
     ],
 )
 def test_a_view_is_steps_over_its_source(query: str, expected: list[object]) -> None:
@@ -191,6 +193,7 @@ def test_a_group_has_the_name_of_its_column(query: str) -> None:
         ("SELECT 1", "FROM is missing", ""),
         ("SELECT a, FROM s", "an expression is expected here", "FROM"),
         ("SELECT a FROM s VERSION AS OF 3", "which has no versions", "VERSION"),
+        ("SELECT a FROM s AS", "a name is expected here", ""),
     ],
 )
 def test_what_would_need_other_rows_is_refused_at_its_token(query: str, said: str, token: str) -> None:

@@ -14,8 +14,9 @@ from sqlglot import exp
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.expressions import calls, parsed, window_problem
 from frazil.doors.sql.functions import FUNCTIONS
+from frazil.doors.sql.query import UNSUPPORTED, Expression
 from frazil.doors.sql.statements import CreateView
-from frazil.doors.sql.view import UNSUPPORTED, Expression, Step
+from frazil.doors.sql.view import Step
 from frazil.model.transform import RenameField, SelectColumns, Transform
 from frazil.model.types import NOT_KEYS, ListType, MapType, Primitive, StructType, Type
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp, parse_one
 
-from frazil.doors.sql.tokens import Mark, Script, Token
+from frazil.doors.sql.tokens import Mark, Script, between_commas, closing
 
 _UNITS = {
     "microsecond": 1,
@@ -51,17 +51,17 @@ def without_windows(text: str) -> str:
     # From the end on, so that the places before stay what they are.
     for at in sorted(places, reverse=True):
         tokens = [token for token in Script(text).tokens(at, spark=True) if token.mark is not Mark.END]
-        closing = _closing(tokens)
-        made = _window([text[part[0].start : part[-1].end] for part in _parts(tokens[2:closing]) if part])
+        end = closing(tokens)
+        made = _window([text[part[0].start : part[-1].end] for part in between_commas(tokens[2:end]) if part])
         if made is not None:
-            text = text[:at] + made + text[tokens[closing].end :]
+            text = text[:at] + made + text[tokens[end].end :]
     return text
 
 
 def window_problem(text: str) -> str:
     """Why a call of `window` cannot be computed for each row by itself; empty when it can."""
     tokens = [token for token in Script(text).tokens(spark=True) if token.mark is not Mark.END]
-    given = [text[part[0].start : part[-1].end] for part in _parts(tokens[2 : _closing(tokens)]) if part]
+    given = [text[part[0].start : part[-1].end] for part in between_commas(tokens[2 : closing(tokens)]) if part]
     if _window(given) is not None:
         return ""
     if len(given) > 2 and _micros(given[1]) and _micros(given[2]) not in (None, _micros(given[1])):
@@ -95,26 +95,3 @@ def _micros(text: str) -> int | None:
         return None
     units = [(int(number), unit.lower().removesuffix("s")) for number, unit in _PART.findall(found[1])]
     return sum(number * _UNITS[unit] for number, unit in units) if all(unit in _UNITS for _, unit in units) else None
-
-
-def _closing(tokens: list[Token]) -> int:
-    """The place of the parenthesis that closes the first one."""
-    depth = 0
-    for number, token in enumerate(tokens):
-        depth += token.says("(") - token.says(")")
-        if token.says(")") and depth == 0:
-            return number
-    return len(tokens) - 1
-
-
-def _parts(tokens: list[Token]) -> Iterator[list[Token]]:
-    """What stands between commas outside of parentheses."""
-    depth, part = 0, list[Token]()
-    for token in tokens:
-        depth += token.says("(", "[", "{") - token.says(")", "]", "}")
-        if depth == 0 and token.says(","):
-            yield part
-            part = []
-        else:
-            part.append(token)
-    yield part

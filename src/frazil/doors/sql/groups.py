@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import NoReturn, Protocol
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
-from frazil.doors.sql.tokens import Mark, Script, Token
-from frazil.doors.sql.view import Expression, Piece, Select
+from frazil.doors.sql.expressions import parsed
+from frazil.doors.sql.query import Expression, Piece, QueryReader, Select
+from frazil.doors.sql.tokens import Mark, Script, Token, between_commas, closing
 
 _COUNTS = ("COUNT", "COUNT_IF")
 _KEPT_UP = {"SUM": "sum", "MIN": "min", "MAX": "max", "BOOL_OR": "max", "ANY": "max", "SOME": "max", "BOOL_AND": "min",
@@ -26,13 +24,7 @@ _DISTINCT = "Group by the value, too, and count the groups when you read the tab
 _Shape = tuple[str, ...]
 
 
-class _Reads(Protocol):
-    def expression(self, piece: Piece, names: tuple[str, ...]) -> Expression: ...
-
-    def refuse(self, at: int, message: str, fix: str = "") -> NoReturn: ...
-
-
-def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tuple[str, ...], dict[str, str]]:
+def grouped(reader: QueryReader, select: Select) -> tuple[tuple[Expression, ...], tuple[str, ...], dict[str, str]]:
     """The columns of each row, the names of those that are the key, and how the others are combined."""
     wanted = _group_expressions(reader, select)
     columns: list[Expression] = []
@@ -64,7 +56,7 @@ def grouped(reader: _Reads, select: Select) -> tuple[tuple[Expression, ...], tup
     return tuple(columns), tuple(keys), combine
 
 
-def refuse_aggregates(reader: _Reads, select: Select) -> None:
+def refuse_aggregates(reader: QueryReader, select: Select) -> None:
     """Without GROUP BY each row is by itself."""
     for piece in select.items:
         for token, after in pairwise(piece.tokens):
@@ -79,7 +71,7 @@ def refuse_aggregates(reader: _Reads, select: Select) -> None:
                 reader.refuse(token.start, f"{token.text.lower()} without GROUP BY has no key", fix)
 
 
-def _group_expressions(reader: _Reads, select: Select) -> dict[_Shape, int]:
+def _group_expressions(reader: QueryReader, select: Select) -> dict[_Shape, int]:
     """What is grouped by; a number stands for the column at that place."""
     wanted: dict[_Shape, int] = {}
     for piece in select.group or ():
@@ -108,12 +100,12 @@ def shape(text: str) -> _Shape:
 
 def _bare(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     """An expression without the parentheses around the whole of it."""
-    while len(tokens) > 2 and tokens[0].says("(") and tokens[-1].says(")") and _closing(tokens, 0) == len(tokens) - 1:
+    while len(tokens) > 2 and tokens[0].says("(") and tokens[-1].says(")") and closing(tokens, 0) == len(tokens) - 1:
         tokens = tokens[1:-1]
     return tokens
 
 
-def _require_no_column(reader: _Reads, select: Select, name: str, at: int) -> None:
+def _require_no_column(reader: QueryReader, select: Select, name: str, at: int) -> None:
     """Refuses to group by the name of an expression that is also a column's: by SQL's rules that would be the column."""
     pieces = [*(_named(reader, piece)[0] for piece in select.items), *([select.where] if select.where is not None else [])]
     if name.lower() in {column for piece in pieces for column in _columns_in(reader.expression(piece, select.names).text)}:
@@ -123,14 +115,11 @@ def _require_no_column(reader: _Reads, select: Select, name: str, at: int) -> No
 
 def _columns_in(text: str) -> set[str]:
     """The columns that an expression names. What sqlglot cannot read is left to Spark."""
-    try:
-        tree = parse_one(text, dialect="spark")
-    except SqlglotError:
-        return set()
-    return {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
+    tree = parsed(text)
+    return set() if tree is None else {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
 
 
-def _named(reader: _Reads, piece: Piece) -> tuple[Piece, str]:
+def _named(reader: QueryReader, piece: Piece) -> tuple[Piece, str]:
     """An expression and the name of its column."""
     tokens = piece.tokens
     if len(tokens) > 2 and tokens[-2].says("AS"):
@@ -143,12 +132,12 @@ def _named(reader: _Reads, piece: Piece) -> tuple[Piece, str]:
     return reader.refuse(piece.at, "this column needs a name", fix="Add AS and a name.")
 
 
-def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str, str]:
+def _aggregate(reader: QueryReader, body: Piece, names: tuple[str, ...]) -> tuple[str, str]:
     """What one row adds, and how it is combined."""
     tokens = body.tokens
     function = tokens[0].text.upper()
-    closing = _closing(tokens, 1)
-    inner, rest = tokens[2:closing], tokens[closing + 1 :]
+    end = closing(tokens, 1)
+    inner, rest = tokens[2:end], tokens[end + 1 :]
     if function in _OTHERS:
         fix = "Keep sum(x) and count(x), and divide when you read the table." if function in ("AVG", "MEAN") else _LATER
         known = "count, count_if, sum, min, max, bool_and and bool_or"
@@ -158,13 +147,13 @@ def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str
     condition = None
     if rest:
         filtered = len(rest) > 4 and rest[0].says("FILTER") and rest[1].says("(") and rest[2].says("WHERE")
-        if not filtered or _closing(rest, 1) != len(rest) - 1:
+        if not filtered or closing(rest, 1) != len(rest) - 1:
             reader.refuse(rest[0].start, "an aggregate stands by itself in its column",
                           fix="Keep each aggregate in a column, and compute with them when you read the table.")  # fmt: skip
         condition = reader.expression(Piece(rest[3:-1]), names).text
-    arguments = list(_arguments(inner))
+    arguments = list(between_commas(inner))
     if not all(arguments):
-        reader.refuse(tokens[closing].start, f"{function.lower()} of what?", "Name a column, or write count(*).")
+        reader.refuse(tokens[end].start, f"{function.lower()} of what?", "Name a column, or write count(*).")
     stars = [one for one in arguments if one[-1].says("*")]
     if function == "COUNT" and len(inner) == 1 and stars:
         values = []
@@ -186,24 +175,3 @@ def _aggregate(reader: _Reads, body: Piece, names: tuple[str, ...]) -> tuple[str
         return (f"CASE WHEN {condition} THEN {value} END" if condition else f"({value})"), _KEPT_UP[function]
     met = " AND ".join([f"({condition})", *counted] if condition else counted)
     return (f"CASE WHEN {met} THEN 1L ELSE 0L END" if met else "1L"), "sum"
-
-
-def _arguments(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, ...]]:
-    """What stands between the commas outside of parentheses."""
-    depth, begin = 0, 0
-    for number, token in enumerate(tokens):
-        depth += token.says("(", "[", "{") - token.says(")", "]", "}")
-        if depth == 0 and token.says(","):
-            yield tokens[begin:number]
-            begin = number + 1
-    yield tokens[begin:]
-
-
-def _closing(tokens: tuple[Token, ...], opening: int) -> int:
-    """The place of the parenthesis that closes the one at a place."""
-    depth = 0
-    for number in range(opening, len(tokens)):
-        depth += tokens[number].says("(") - tokens[number].says(")")
-        if depth == 0:
-            return number
-    return len(tokens) - 1

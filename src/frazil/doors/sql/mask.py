@@ -1,8 +1,11 @@
 """Which parts of a script may be secret, whether or not it can be understood: what was written wrongly is shown in messages, too.
 
-The rule errs on the side of stars. A statement that makes or alters a secret, a connection, or something that is not known shows
-its own words, names and the values of options that hold no secret. Any other statement with a word like *password* in it shows no
-texts. Quotes are not relied on: one that is missing, or is of the other kind, changes where every text after it seems to begin.
+The rule: a statement that is not certainly harmless shows the words of the language, the names of objects and options, and the
+values of options that hold no secret; everything else in it is stars.
+
+- Certainly harmless is a statement that begins with a word that statements begin with, and creates or alters nothing but sources,
+  views, sinks and tables. With a word such as *password* in it, its texts and what is given after `=` are stars, too.
+- Quotes are not relied on: one that is missing, or is of the other kind, changes where every text after it seems to begin.
 """
 
 from __future__ import annotations
@@ -17,14 +20,18 @@ from frazil.model.secrets import MASK, is_secret_name
 
 _CLOSE = 0.75
 _SECRET_WORDS = ("secret", "password", "passwd", "token", "credential", "passphrase")
-_MAKES = ("create", "alter")
-_KINDS = (*_SECRET_WORDS, "connection")
-_OPEN_KINDS = ("SOURCE", "SINK", "VIEW", "MATERIALIZED", "TABLE")
-_OTHER_BEGINNINGS = ("SELECT", "WITH", "DROP", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VALIDATE")
+_BEGINNINGS = "CREATE|ALTER|SELECT|WITH|DROP|SHOW|DESCRIBE|DESC|EXPLAIN|VALIDATE"
 
 # A semicolon ends a statement when nothing or another statement comes after it: within a text there would be more of the text.
-_END = re.compile(rf";(?=[ \t\r]*(?:\n|\Z|--|/\*|;|(?:CREATE|ALTER|{'|'.join(_OTHER_BEGINNINGS)})\b))", re.IGNORECASE)
+_END = re.compile(rf";(?=[ \t\r]*(?:\n|\Z|--|/\*|;|(?:{_BEGINNINGS})\b))", re.IGNORECASE)
 _BETWEEN = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_KNOWN_BEGINNING = re.compile(rf"(?:{_BEGINNINGS})\b", re.IGNORECASE)
+# It may stand anywhere in a statement, since a semicolon before it may be missing.
+_NOT_HARMLESS = re.compile(
+    r"\b(?:CREATE|ALTER)\b(?!\s+(?:OR\s+REPLACE\s+)?(?:SOURCE|SINK|VIEW|MATERIALIZED|TABLE)\b)", re.IGNORECASE
+)
+_WORDS = frozenset((*VOCABULARY, "OR", "REPLACE"))
+_NAME_AFTER = ("CREATE", "ALTER", "REPLACE", "SECRET", "CONNECTION", "EXISTS")
 _WORD = re.compile(r"[^\W\d]\w*")
 _PIECE = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
@@ -71,86 +78,48 @@ def said_without(message: str, text: str, hidden: list[Span]) -> str:
 
 
 def _of_statement(text: str, begin: int, end: int) -> Iterator[Span]:
-    words = list(_WORD.finditer(text, begin, end))
-    start = _guarded_from([word[0] for word in words])
-    guarded = end if start is None else words[start].start()
-    if any(_is_like_a_secret(word[0]) for word in words):
+    known = _KNOWN_BEGINNING.match(text, begin, end)
+    risky = _NOT_HARMLESS.search(text, begin, end) if known else None
+    guarded = risky.start() if risky else end if known else begin
+    if _has_secret_word(text[begin:end]):
         for piece in _PIECE.finditer(text, begin, guarded):
             if piece["quoted"]:
                 yield _within(piece)
-        for given in _GIVEN.finditer(text, begin, guarded):
-            before = _WORD.findall(text, begin, given.start())
-            if before and _is_like_a_secret(before[-1]):
-                yield given.span("value")
-    if start is not None:
-        yield from _of_guarded(text, guarded, end)
-
-
-def _guarded_from(words: list[str]) -> int | None:
-    """From which of a statement's words on only what is known to be harmless is shown: CREATE or ALTER of something secret.
-
-    It may stand anywhere, since a semicolon before it may be missing.
-    """
-    for number, word in enumerate(words):
-        if not (_is_like(word, _MAKES) if number == 0 else word.lower() in _MAKES):
-            continue
-        kind = next((other for other in words[number + 1 :] if other.upper() not in ("OR", "REPLACE")), "")
-        if _is_like(kind, _KINDS) or (number == 0 and kind.upper() not in _OPEN_KINDS):
-            return number
-    known = bool(words) and (words[0].upper() in _OTHER_BEGINNINGS or _is_like(words[0], _MAKES))
-    return None if known or not any(map(_is_like_a_secret, words)) else 0
+        yield from (given.span("value") for given in _GIVEN.finditer(text, begin, guarded))
+    yield from _of_guarded(text, guarded, end)
 
 
 def _of_guarded(text: str, begin: int, end: int) -> Iterator[Span]:
-    known = {*VOCABULARY, "OR", "REPLACE"}
-    before: list[str] = []  # the words of the option that is read, or of the statement's beginning
-    depth, has_name, has_value, is_secret, is_given = 0, False, False, False, False
+    depth, after_as = 0, False
+    words: list[str] = []  # of the option that is read, or of the statement's beginning; empty ones stand for values
     for piece in _PIECE.finditer(text, begin, end):
+        bare = (piece["bare"] or "").upper()
         if sign := piece["sign"]:
             depth += (sign == "(") - (sign == ")")
-            has_value = has_value or sign == "="
-            if sign != "=" and depth <= 1:
-                before, has_value = [], False
-            continue
-        if piece["comment"]:
-            if any(map(_is_like_a_secret, _WORD.findall(piece[0]))):
-                yield piece.span()
-            continue
-        word = (piece["bare"] or "").upper()
-        names = _names_next(before, has_name) and piece[0][0] not in "'$"
-        if is_given:
-            shown = False  # all that comes after the AS of a secret is its value
-        elif word and (word in known or not any(map(str.isalnum, word))):
-            shown, is_given = True, is_secret and word == "AS"
+            if sign == "=":
+                words.append(sign)
+            elif depth <= 1:
+                words = []
+        elif after_as or piece["comment"]:
+            yield _within(piece) if piece["quoted"] else piece.span()
+        elif (bare in _WORDS and (words[-1:] != ["="] or bare == "SECRET")) or (bare and not any(map(str.isalnum, bare))):
+            words.append(bare)
+            # All that comes after the AS of a secret is its value.
+            after_as = bare == "AS"
+        elif _is_name_next(words) and piece[0][0] not in "'$":
+            words.append(bare)
+        elif bare and not words and (piece.start() == begin or text[piece.end() : end].lstrip()[:1] not in (",", ")", ";", "")):
+            words.append(bare)  # a statement or an option that is not known
         else:
-            # What a connection is to is no secret, whether it is known or not.
-            target = bool(word) and depth == 0 and before[-1:] == ["TO"] and not is_secret
-            shown = names or target or _is_harmless(before, piece[0]) or piece.start() == begin
-        if word and not shown and depth == 1 and not has_value and not is_given:
-            # The name of an option that there is not.
-            after = text[piece.end() : end].lstrip()[:1]
-            shown = after == "=" or (not before and after not in (",", ")", ""))
-        is_secret = is_secret or (depth == 0 and not has_name and _is_like(word, _SECRET_WORDS))
-        has_name = has_name or (names and len(before) > 1 and word not in known)
-        is_value = not word or not shown or _is_harmless(before, word)
-        if is_value and depth <= 1:
-            before.append("")  # an option has one value; what comes after it belongs to something else
-        elif not is_value and any(map(str.isalpha, word)):
-            before.append(word)
-        if not shown:
-            yield piece.span() if word else _within(piece)
+            if " ".join(words).removesuffix(" =") not in _harmless_options() or _has_secret_word(piece[0]):
+                yield piece.span() if bare else _within(piece)
+            if depth <= 1:
+                words.append("")  # an option has one value; what comes after it belongs to something else
 
 
-def _names_next(before: list[str], has_name: bool) -> bool:
-    """Whether the name of an object comes after these words."""
-    refers = bool(before) and before[-1] in ("SECRET", "CONNECTION")
-    made = [word for word in before if word not in ("OR", "REPLACE", "IF", "NOT", "EXISTS")]
-    return refers or (not has_name and 1 <= len(made) <= 2)
-
-
-def _is_harmless(before: list[str], value: str) -> bool:
-    """Whether a value is that of an option that holds no secret; one with such words in it may have swallowed another option."""
-    return " ".join(before) in _harmless_options() and not any(map(_is_like_a_secret, _WORD.findall(value)))
+def _is_name_next(words: list[str]) -> bool:
+    """Whether the name of an object comes after these words, or that of what a connection is to."""
+    return bool(words) and (words[-1] in _NAME_AFTER or (words[-1] == "TO" and words[:2] == ["CREATE", "CONNECTION"]))
 
 
 @cache
@@ -158,13 +127,14 @@ def _harmless_options() -> frozenset[str]:
     return frozenset(name for one in ANY_CONNECTION.known if one.takes is not Takes.SECRET for name in one.names)
 
 
-def _is_like_a_secret(word: str) -> bool:
-    return is_secret_name(word) or _is_like(word, _SECRET_WORDS)
+def _has_secret_word(text: str) -> bool:
+    """Whether there is a word such as *password*, or one that is nearly that; a text with one may have swallowed an option."""
+    return any(is_secret_name(word) or _is_nearly_secret(word.lower()) for word in _WORD.findall(text))
 
 
 @cache
-def _is_like(word: str, known: tuple[str, ...]) -> bool:
-    return bool(difflib.get_close_matches(word.lower(), known, n=1, cutoff=_CLOSE))
+def _is_nearly_secret(word: str) -> bool:
+    return bool(difflib.get_close_matches(word, _SECRET_WORDS, n=1, cutoff=_CLOSE))
 
 
 def _within(piece: re.Match[str]) -> Span:

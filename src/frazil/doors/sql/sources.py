@@ -13,6 +13,7 @@ from frazil.doors.sql.definitions import Change
 from frazil.doors.sql.expressions import without_windows
 from frazil.doors.sql.given import Given, World, built, seconds
 from frazil.doors.sql.grammar import Envelope, Kind, Target
+from frazil.doors.sql.query import Expression
 from frazil.doors.sql.statements import (
     CreateSource,
     CreateView,
@@ -26,7 +27,7 @@ from frazil.doors.sql.statements import (
     Statement,
     Word,
 )
-from frazil.doors.sql.view import Expression, view_query
+from frazil.doors.sql.view import view_query
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource, SourceSpec
 from frazil.model.transform import RenameField, SelectColumns, Transform, UnwrapDebezium, Way, WhereRows
 from frazil.model.types import Primitive, Type, parse_type

@@ -7,7 +7,7 @@ Two ways of quoting meet in one script. frazil's own statements follow the SQL s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -151,3 +151,26 @@ def _said(raw: str, kind: TokenType, spark: bool) -> str:
     if kind is TokenType.IDENTIFIER or (kind is TokenType.STRING and not spark):
         return raw[1:-1].replace(raw[-1] * 2, raw[-1])
     return raw
+
+
+def closing(tokens: Sequence[Token], opening: int = 0) -> int:
+    """The place of the parenthesis that closes the first one from a place on."""
+    depth = 0
+    for number in range(opening, len(tokens)):
+        depth += tokens[number].says("(") - tokens[number].says(")")
+        if depth == 0 and tokens[number].says(")"):
+            return number
+    return len(tokens) - 1
+
+
+def between_commas(tokens: Iterable[Token]) -> Iterator[tuple[Token, ...]]:
+    """The parts between commas outside of parentheses; a part may be empty."""
+    depth, part = 0, list[Token]()
+    for token in tokens:
+        depth += token.says("(", "[", "{") - token.says(")", "]", "}")
+        if depth == 0 and token.says(","):
+            yield tuple(part)
+            part = []
+        else:
+            part.append(token)
+    yield tuple(part)
