@@ -14,7 +14,7 @@ import frazil
 from engine.lakes import Lake, sqlite_lake
 from engine.readers import by_duckdb, by_polars, by_pyiceberg, tuples
 from engine.test_evolution import meddle
-from frazil.iceberg import Found, WorkingCopy
+from frazil.iceberg import DeadRows, WorkingCopy
 from frazil.model.events import Event, Settled
 from frazil.write import maintenance
 from frazil.write.modes.lookup import Search
@@ -155,7 +155,7 @@ def test_rows_that_come_meanwhile_are_no_reason_to_put_a_settlement_off(
 def test_a_settlement_that_would_change_the_rows_is_not_made(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Search.found
 
-    def wrong(*asked: Any) -> Found:
+    def wrong(*asked: Any) -> DeadRows:
         right = found(*asked)
         return replace(right, dead=dict.fromkeys(right.dead, BitMap64([0, 1, 2])))
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as some
 
 from engine.lakes import Lake
 from engine.test_debt import totals
-from frazil.iceberg import DeletedKeys, Found, dead
+from frazil.iceberg import DeadRows, DeletedKeys, dead
 from frazil.model.events import Event, Settled
-from frazil.write.modes.lookup import Rows, Search
+from frazil.write.modes.lookup import DeadPositions, Search
 
 KEYS = {
     "long": {"k": "cast(n as long)"},
@@ -67,11 +67,11 @@ def test_deletes_that_are_left_without_any_rows(lake: Lake) -> None:
 
 
 @pytest.fixture
-def found_twice(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Found | None, Found]]:
+def found_twice(monkeypatch: pytest.MonkeyPatch) -> list[tuple[DeadRows | None, DeadRows]]:
     """Every search is made in both ways."""
-    both: list[tuple[Found | None, Found]] = []
+    both: list[tuple[DeadRows | None, DeadRows]] = []
 
-    def found(search: Search, keys: DeletedKeys, rows: Rows) -> Found:
+    def found(search: Search, keys: DeletedKeys, rows: DeadPositions) -> DeadRows:
         both.append((search._passed(keys, rows), search._joined(rows)))
         return both[-1][1]
 
@@ -87,7 +87,7 @@ BATCHES = some.lists(some.sets(some.integers(-3, 12), min_size=1, max_size=8), m
 @given(batches=BATCHES, partitions=some.lists(some.sampled_from(sorted(PARTITIONS)), min_size=1, max_size=2))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_find_the_same(
-    lake: Lake, found_twice: list[tuple[Found | None, Found]], batches: list[set[int]], partitions: list[str]
+    lake: Lake, found_twice: list[tuple[DeadRows | None, DeadRows]], batches: list[set[int]], partitions: list[str]
 ) -> None:
     lake.introduced().spark.sql(f"drop table if exists {lake.name}.db.t")
     keys = {"k": "cast(n as long)"}

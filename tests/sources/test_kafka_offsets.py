@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from frazil.errors import ConfigError, Halted
 from frazil.model.source import KafkaSource
 from frazil.sources.kafka.follow import Cluster, followed, require_topics_there
-from frazil.sources.kafka.offsets import Place, Range, advanced, ranges, shared_out
+from frazil.sources.kafka.offsets import KafkaPlace, Range, advanced, ranges, shared_out
 from frazil.sources.kafka.rewind import to_latest, to_nearest, to_offsets, to_time, with_others
 from frazil.sources.kafka.settings import client_settings
 from frazil.sources.kafka.source import time_ms
@@ -45,10 +45,10 @@ def test_where_more_waits_more_is_taken() -> None:
 def test_all_is_read_once_in_slices_of_any_size(partitions: dict[int, tuple[int, int]], limit: int) -> None:
     start = {("t", number): first for number, (first, _) in partitions.items()}
     latest = {("t", number): first + count for number, (first, count) in partitions.items()}
-    place, more, seen = Place("c", {"t": "i"}, start), True, dict(start)
+    place, more, seen = KafkaPlace("c", {"t": "i"}, start), True, dict(start)
     while more:
         end, count, more = advanced(place, latest, limit)
-        parts = ranges(place, Place.from_position(end.to_position()))
+        parts = ranges(place, KafkaPlace.from_position(end.to_position()))
         assert sum(part.end - part.start for part in parts) == count <= limit
         for part in parts:
             assert seen[part.topic, part.partition] == part.start
@@ -59,7 +59,7 @@ def test_all_is_read_once_in_slices_of_any_size(partitions: dict[int, tuple[int,
 
 def test_a_position_comes_back_as_it_was_and_is_canonical() -> None:
     place = replace(READ, began={("b", 0): 0})
-    assert Place.from_position(place.to_position()) == place
+    assert KafkaPlace.from_position(place.to_position()) == place
     assert place.to_position() == (
         '{"cluster":"c1","topics":{"a":{"id":"id-a","offsets":{"0":4,"1":9}},"b":{"began":{"0":0},"id":"id-b","offsets":{"0":0}}}}'
     )
@@ -68,14 +68,14 @@ def test_a_position_comes_back_as_it_was_and_is_canonical() -> None:
 @pytest.mark.parametrize("text", ['{"snapshot":1}', '{"cluster":"c","topics":{"a":{"offsets":{"0":1}}}}', "[1]"])
 def test_a_position_of_another_source_halts(text: str) -> None:
     with pytest.raises(Halted) as caught:
-        Place.from_position(text)
+        KafkaPlace.from_position(text)
     assert caught.value.code == "position-unknown"
 
 
 def test_the_first_slice_can_be_read_again_from_its_end_alone() -> None:
     begin = followed(TWO.place(dict(TWO.earliest)), TWO)
     end, _, _ = advanced(replace(begin, began=begin.offsets), TWO.latest, 100)
-    again = Place.from_position(end.to_position())
+    again = KafkaPlace.from_position(end.to_position())
     assert ranges(None, again) == (Range("a", 0, 0, 10), Range("a", 1, 5, 20))
 
 
@@ -85,9 +85,9 @@ def test_new_partitions_and_topics_begin_at_their_first_message_and_their_slice_
     place = followed(READ, grown)
     assert place.began == {("a", 2): 0, ("new", 0): 7}
     end, _, _ = advanced(place, grown.latest, 1000)
-    again = ranges(READ, Place.from_position(end.to_position()))
+    again = ranges(READ, KafkaPlace.from_position(end.to_position()))
     assert again == (Range("a", 0, 4, 10), Range("a", 1, 9, 20), Range("a", 2, 0, 3), Range("new", 0, 7, 9))
-    after = followed(Place.from_position(end.to_position()), grown)
+    after = followed(KafkaPlace.from_position(end.to_position()), grown)
     assert not after.began
 
 
@@ -96,14 +96,14 @@ def test_a_topic_that_is_no_longer_asked_for_keeps_its_place() -> None:
     end, count, _ = advanced(followed(READ, only_b), only_b.latest, 100)
     assert count == 6
     assert ranges(READ, end) == (Range("b", 0, 0, 6),)
-    back = followed(Place.from_position(end.to_position()), TWO_AFTER)
+    back = followed(KafkaPlace.from_position(end.to_position()), TWO_AFTER)
     assert (back.offsets["a", 0], back.began) == (4, {})
 
 
 TWO_AFTER = replace(TWO, latest={**TWO.latest, ("b", 0): 6})
 
 
-def halted(place: Place, cluster: Cluster) -> Halted:
+def halted(place: KafkaPlace, cluster: Cluster) -> Halted:
     with pytest.raises(Halted) as caught:
         followed(place, cluster)
     assert "frazil rewind" in caught.value.fix
@@ -161,7 +161,7 @@ def test_rewound_to_now_and_to_a_time() -> None:
 
 def test_rewound_to_the_nearest_place_skips_and_repeats_no_more_than_it_must() -> None:
     gone = {"gone": "id-g"}
-    place = Place(
+    place = KafkaPlace(
         "c1", {"a": "id-a", "b": "id-old", **gone}, {("a", 0): 4, ("a", 1): 2, ("a", 5): 3, ("b", 0): 9, ("gone", 0): 1}
     )
     nearest = to_nearest(place, replace(TWO, latest={**TWO.latest, ("a", 0): 3, ("b", 0): 30}))
@@ -173,7 +173,7 @@ def test_rewound_to_the_nearest_place_skips_and_repeats_no_more_than_it_must() -
 
 
 def test_topics_that_are_not_asked_for_stay_where_they_were() -> None:
-    before = Place("c1", {"a": "id-a", "left": "id-l", "gone": "id-g"}, {("a", 0): 4, ("left", 0): 7, ("gone", 0): 1})
+    before = KafkaPlace("c1", {"a": "id-a", "left": "id-l", "gone": "id-g"}, {("a", 0): 4, ("left", 0): 7, ("gone", 0): 1})
     kept = with_others(to_latest(TWO), before, lambda topic: topic != "left")
     assert kept.offsets == {**TWO.latest, ("left", 0): 7}
     assert kept.ids == {"a": "id-a", "b": "id-b", "left": "id-l"}

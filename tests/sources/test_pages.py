@@ -17,7 +17,7 @@ from frazil.sources.base import Slice
 from frazil.sources.pages import spool
 from frazil.sources.pages.failures import told
 from frazil.sources.pages.pager import Page, Record, Since
-from frazil.sources.pages.place import Place
+from frazil.sources.pages.place import PagesPlace
 from frazil.sources.pages.source import Pages
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -83,8 +83,8 @@ def test_a_slice_ends_with_the_page_that_fills_it_and_is_kept_until_it_is_commit
     second = source.plan(first.end, 3)
     assert (ids(second), second is not None and second.full) == ([5], False)
     assert second is not None
-    place = Place.from_position(second.end)
-    assert (place.started, place.last_run, place.state) == (None, Place.from_position(first.end).started, {"at": 2})
+    place = PagesPlace.from_position(second.end)
+    assert (place.started, place.last_run, place.state) == (None, PagesPlace.from_position(first.end).started, {"at": 2})
     source.close()
     assert booklet.closed
 
@@ -173,19 +173,19 @@ def test_a_stream_that_has_asked_for_enough_is_finished_also_when_nothing_came()
 
 def test_how_much_there_is_is_asked_only_where_all_is_read() -> None:
     assert pages(Booklet([1, 2])).total_rows(None) == 2
-    later = Place(last_run="2026-01-31T12:00:00+00:00").to_position()
+    later = PagesPlace(last_run="2026-01-31T12:00:00+00:00").to_position()
     assert pages(Booklet([1, 2])).total_rows(later) is None
     assert pages(Booklet([1, 2]), "full_refresh").total_rows(later) == 2
 
 
 def test_positions_of_others_and_paginations_that_cannot_be_kept() -> None:
     with pytest.raises(Halted):
-        Place.from_position('{"cursor":{"type":"int","value":"1"}}')
+        PagesPlace.from_position('{"cursor":{"type":"int","value":"1"}}')
     with pytest.raises(DataError) as caught:
-        Place().begun("now").after(Page([], {"until": NOON})).to_position()
+        PagesPlace().begun("now").after(Page([], {"until": NOON})).to_position()
     assert caught.value.code == "pagination-not-json"
-    place = Place("a", {"x": 1}, "b", 2, {"n": 1}, {})
-    assert Place.from_position(place.to_position()) == place
+    place = PagesPlace("a", {"x": 1}, "b", 2, {"n": 1}, {})
+    assert PagesPlace.from_position(place.to_position()) == place
     assert place.ended().state == {}, "an empty state is one, too"
 
 

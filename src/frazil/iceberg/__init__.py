@@ -21,7 +21,7 @@ from frazil.iceberg.changes import (
     done_again,
     replaced_unseen,
 )
-from frazil.iceberg.dead import DeletedKeys, Digest, Found, scopes_of
+from frazil.iceberg.dead import DeadRows, DeletedKeys, Digest, scopes_of
 from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
 from frazil.iceberg.jvm import active, fault_of
 from frazil.iceberg.lake import Lake
@@ -35,13 +35,13 @@ __all__ = [
     "Append",
     "Base",
     "Change",
+    "DeadRows",
     "DeletedKeys",
     "Deletes",
     "Delta",
     "Digest",
     "FileFacts",
     "Fits",
-    "Found",
     "IcebergPort",
     "IcebergTable",
     "Lake",

@@ -31,7 +31,7 @@ class Digest:
 
 
 @dataclass(frozen=True)
-class Found:
+class DeadRows:
     """All rows in one number, the dead ones too, and the positions of these by the path of their file."""
 
     before: Digest
@@ -61,7 +61,7 @@ class DeletedKeys:
         both = [int(key) for key in self._keys.range()]
         return (both[0], both[1]) if both else None
 
-    def looked_up(self, rows: DataFrame, files: Sequence[FileFacts], bounds: tuple[int, int] | None) -> Found | None:
+    def looked_up(self, rows: DataFrame, files: Sequence[FileFacts], bounds: tuple[int, int] | None) -> DeadRows | None:
         """Looks up every row of a table with a key between bounds. None when the table's files cannot be read as columns.
 
         ``rows``: a key, the file and the position in it.
@@ -76,7 +76,7 @@ class DeletedKeys:
             path = files[number].path
             positions[path] = positions[path] | bitmap if path in positions else bitmap
         seen, hashes, gone, hashes_gone = (int(number) for number in found.numbers())
-        return Found(Digest(seen, hashes), Digest(gone, hashes_gone), positions)
+        return DeadRows(Digest(seen, hashes), Digest(gone, hashes_gone), positions)
 
 
 def scopes_of(files: Sequence[FileFacts], known: Mapping[str, int] | None = None) -> dict[str, int]:

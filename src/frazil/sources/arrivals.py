@@ -136,7 +136,7 @@ def _arrivals(files: Sequence[FileEntry]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Behind:
+class BehindBookmark:
     """Files that were read, were in the folder when the bookmark was made, and are not remembered one by one.
 
     ``floor`` is where the last of them stands in the order of reading.
@@ -151,7 +151,7 @@ class Behind:
         """Whether a file can be one of them."""
         return order_of(entry) <= self.floor
 
-    def without(self, files: Sequence[FileEntry]) -> Behind:
+    def without(self, files: Sequence[FileEntry]) -> BehindBookmark:
         """The others of them."""
         sketch = self.sketch.combined(Sketch.of(Remembered.of(entry).key for entry in files))
         return replace(self, count=self.count - len(files), sketch=sketch)
@@ -172,7 +172,7 @@ class Behind:
         return [*_quoted(self.floor), self.count, self.sketch.to_text(), *listed]
 
     @classmethod
-    def from_json(cls, raw: Sequence[Any]) -> Behind:
+    def from_json(cls, raw: Sequence[Any]) -> BehindBookmark:
         """Reads a position."""
         floor_ms, floor, count, sketch, until_ms, unread_ms, last_ms, last = raw
         listed = Listed(int(until_ms), int(unread_ms), _unquoted(last_ms, last))
@@ -205,14 +205,14 @@ class Bookmark:
     """How far a folder was read: files remembered one by one, and those behind them."""
 
     seen: frozenset[Remembered] = frozenset()
-    behind: Behind | BehindByTime | None = None
+    behind: BehindBookmark | BehindByTime | None = None
 
     def to_position(self) -> Position:
         """As it stands in the ledger."""
         files = sorted(self.seen, key=lambda file: (file.mtime_ms, file.digest))
         value: dict[str, Any] = {"seen": [file.to_token() for file in files]}
         match self.behind:
-            case Behind():
+            case BehindBookmark():
                 value["older"] = self.behind.to_json()
             case BehindByTime():
                 value["floor"] = list(self.behind.floor)
@@ -225,7 +225,7 @@ class Bookmark:
         try:
             seen = frozenset(Remembered.from_token(token) for token in raw["seen"])
             if "older" in raw:
-                return cls(seen, Behind.from_json(raw["older"]))
+                return cls(seen, BehindBookmark.from_json(raw["older"]))
             if "floor" in raw or "mark_ms" in raw:
                 mtime_ms, digest = raw.get("floor") or (int(raw["mark_ms"]) - _FIRST_WINDOW_MS, "")
                 return cls(seen, BehindByTime((int(mtime_ms), str(digest))))
@@ -269,7 +269,7 @@ class Watch:
     def _judge(self, unknown: Sequence[FileEntry]) -> None:
         """Finds out which of the files that this process has not seen yet were read before it."""
         older = [entry for entry in unknown if self._behind is not None and self._behind.may_hold(entry)]
-        if isinstance(self._behind, Behind) and self._behind_keys is None and (older or not self._listed):
+        if isinstance(self._behind, BehindBookmark) and self._behind_keys is None and (older or not self._listed):
             self._behind_keys = self._behind.keys(older)
             self._behind_names = frozenset(key >> _STATE_BITS for key in self._behind_keys or ())
         read = self._read_before(older) if self._behind_keys is None else self._by_key(unknown, self._behind_keys)
@@ -292,7 +292,7 @@ class Watch:
         rest = [entry for entry in older if not self._saw_coming(entry)]
         if not rest:
             return []
-        if isinstance(self._behind, Behind):
+        if isinstance(self._behind, BehindBookmark):
             if len(rest) > self._behind.count:
                 raise _undecided(rest, self._behind.count)
             self._behind = self._behind.without(rest)
@@ -329,7 +329,7 @@ class Watch:
             return Bookmark(seen)
         floor = order_of(older[-1])
         unread = [entry for entry in listing if digests[entry] not in read and order_of(entry) <= floor]
-        return Bookmark(seen, Behind(floor, cut, self._sketch(older), Listed.of(listing, taken, unread)))
+        return Bookmark(seen, BehindBookmark(floor, cut, self._sketch(older), Listed.of(listing, taken, unread)))
 
     def _sketch(self, older: Sequence[FileEntry]) -> Sketch:
         """The sketch of files, made from that of the last ones: most are the same."""

@@ -43,7 +43,7 @@ from frazil.write.writer import Prepared, SinkWriter
 
 
 @dataclass
-class Batch:
+class RoutedBatch:
     """The batch that is being written, and its letters so far. ``posted``: they are in their table."""
 
     part: Part
@@ -110,7 +110,7 @@ class RoutedWriter:
             letters=Collected(lambda rejected: self._collect(table, rejected)),
         )
         self._tables: dict[str, SinkWriter] = {}
-        self._batch: Batch | None = None
+        self._batch: RoutedBatch | None = None
         self._lock = threading.Lock()
         self.unfinished: Position | None = None
 
@@ -212,7 +212,7 @@ class RoutedWriter:
             names = list(dict.fromkeys([*(name for piece in pieces for name in piece.found.tables), *self._always]))
             misfits = tuple(one for piece in pieces for one in self._router.misfits(piece))
             unrouted = sum((piece.found.unrouted for piece in pieces), RowCounts(0, 0))
-            self._batch = Batch(part, home_batch, misfits, unrouted)
+            self._batch = RoutedBatch(part, home_batch, misfits, unrouted)
             names = self._usable(names, pieces, self._batch)
             self._introduce(names)
             done = self._write_tables(pieces, names, self._batch, explain)
@@ -257,7 +257,7 @@ class RoutedWriter:
         """The tables that the route itself names: what is wrong with one of them is no fault of a record."""
         return frozenset(f"{self.sink.namespace}.{self._route.table_of(value)}" for value in self._route.tables)
 
-    def _usable(self, names: Sequence[str], pieces: Sequence[Piece], batch: Batch) -> list[str]:
+    def _usable(self, names: Sequence[str], pieces: Sequence[Piece], batch: RoutedBatch) -> list[str]:
         """The tables but for those that a record has named first, and that this sink cannot write to: their rows are letters."""
         known = {*(self.state.followers if self.state is not None else ()), *self._listed, *self._tables}
         usable = []
@@ -296,7 +296,9 @@ class RoutedWriter:
         with self._lock:
             self._tables[name] = writer
 
-    def _write_tables(self, pieces: Sequence[Piece], names: Sequence[str], batch: Batch, explain: Explain) -> list[Committed]:
+    def _write_tables(
+        self, pieces: Sequence[Piece], names: Sequence[str], batch: RoutedBatch, explain: Explain
+    ) -> list[Committed]:
         """Stages the rows of all tables, then writes letters and rows: how many letters there are is known before any of it."""
         staged: dict[str, Prepared] = {}
         done: list[Committed] = []
@@ -346,7 +348,7 @@ class RoutedWriter:
     def _limited(self) -> bool:
         return self.sink.max_dead_letters is not None or self.sink.max_dead_letter_rate is not None
 
-    def _require_as_before(self, staged: Mapping[str, Prepared], batch: Batch, but: Collection[str]) -> None:
+    def _require_as_before(self, staged: Mapping[str, Prepared], batch: RoutedBatch, but: Collection[str]) -> None:
         """What tables got of the batch before it was cut off must be what they would get now, but for those that failed."""
         for name, writer in self._tables.items():
             if (prepared := staged.get(name)) is not None:
@@ -354,7 +356,7 @@ class RoutedWriter:
             elif name not in but:
                 writer.require_as_before(batch.part.following(writer.state, batch.home_batch), RowCounts(0, 0))
 
-    def _post(self, staged: Mapping[str, Prepared], batch: Batch) -> None:
+    def _post(self, staged: Mapping[str, Prepared], batch: RoutedBatch) -> None:
         """Puts the letters of all tables away, before these get their rows."""
         if self.letters is None:
             return

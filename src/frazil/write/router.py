@@ -32,7 +32,7 @@ _NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
-class Found:
+class RoutedValues:
     """What a batch holds: the rows of each value that has a table, by table, and those that have none.
 
     ``filled`` are the columns that have a value in one of the rows for a table. ``records`` are the rows that stand for a record
@@ -64,7 +64,7 @@ class Piece:
     """A part of a batch whose rows have the same columns."""
 
     rows: DataFrame
-    found: Found
+    found: RoutedValues
 
     def of(self, table: str) -> DataFrame | None:
         """The rows for a table."""
@@ -138,7 +138,7 @@ class Router:
         error = functions.coalesce(functions.col(ERROR), stray) if ERROR in rows.columns else stray
         return (Rejected(rows.withColumn(ERROR, error), "", found.misfits),)
 
-    def _found(self, rows: DataFrame, explain: Explain) -> Found:
+    def _found(self, rows: DataFrame, explain: Explain) -> RoutedValues:
         unread = functions.col(ERROR).isNotNull() if ERROR in rows.columns else functions.lit(False)
         names = data_columns(rows)
         has = [functions.max(functions.col(quoted(name)).isNotNull()).alias(f"has{n}") for n, name in enumerate(names)]
@@ -174,7 +174,7 @@ class Router:
         lost += sum(records_of[value] for value in ambiguous)
         broken = sum(int(row["count"]) for row in counted if row["broken"])
         whole = sum(int(row["records"]) for row in counted)
-        return Found(tables, filled, strays, broken, whole, lost, frozenset(ambiguous))
+        return RoutedValues(tables, filled, strays, broken, whole, lost, frozenset(ambiguous))
 
     def _table_of(self, value: str) -> str | None:
         """The name of a value's table. No value leads to the tables that are the sink's own."""
@@ -213,7 +213,7 @@ class Router:
                 del tables[table]
         return apart
 
-    def _refusal(self, rows: DataFrame, found: Found) -> DataError:
+    def _refusal(self, rows: DataFrame, found: RoutedValues) -> DataError:
         if found.broken:
             error = functions.col(ERROR)
             told = with_place(error["text"], rows.columns)

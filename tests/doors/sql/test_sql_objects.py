@@ -14,7 +14,7 @@ from sql_cases import LAKE, refused, run, session
 
 from frazil.doors.sql import Answer, Definitions, Session, parse, render
 from frazil.doors.sql import run as run_sinks
-from frazil.doors.sql.definitions import Change
+from frazil.doors.sql.definitions import DefinitionChange
 from frazil.doors.sql.grammar import Kind
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.sinks import trace_of
@@ -168,16 +168,16 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     for file in (other, text):
         before = file.read_bytes()
         with pytest.raises(ConfigError, match="holds no definitions of frazil"):
-            Definitions(file).apply([Change(added=parse("CREATE SECRET s AS 'x'")[0])])  # type: ignore[arg-type]
+            Definitions(file).apply([DefinitionChange(added=parse("CREATE SECRET s AS 'x'")[0])])  # type: ignore[arg-type]
         assert file.read_bytes() == before
 
 
 def test_two_sessions_do_not_make_the_same_object_twice(tmp_path: Path) -> None:
     first, second = Definitions(tmp_path / "d.db"), Definitions(tmp_path / "d.db")
     (secret,) = parse("CREATE SECRET s AS 'one-value'")
-    first.apply([Change(added=secret)])  # type: ignore[arg-type]
+    first.apply([DefinitionChange(added=secret)])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="is there already"):
-        second.apply([Change(added=secret)])  # type: ignore[arg-type]
+        second.apply([DefinitionChange(added=secret)])  # type: ignore[arg-type]
     assert (second.version, list(second.all())) == (1, ["s"])
 
 
@@ -186,7 +186,7 @@ def test_what_another_session_changes_meanwhile_is_looked_at_again(tmp_path: Pat
     run(here, SCRIPT)
     kept, raced = Definitions.apply, []
 
-    def apply(self: Definitions, changes: Sequence[Change], version: int | None = None) -> bool:
+    def apply(self: Definitions, changes: Sequence[DefinitionChange], version: int | None = None) -> bool:
         if not raced:
             raced.append(1)
             run(other, "DROP VIEW odd CASCADE")
@@ -367,7 +367,7 @@ def test_a_run_refuses_sums_that_would_be_mixed(tmp_path: Path, monkeypatch: pyt
     run(here, SUMS + sink_of("one", "sums"))
     (late,) = parse(sink_of("late", "counts"))
     assert isinstance(late, CreateSink)
-    here.definitions.apply([Change(added=late)])
+    here.definitions.apply([DefinitionChange(added=late)])
     monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: pytest.fail("nothing is to start"))
     with pytest.raises(ConfigError, match=r"sink late: n\.t holds sums of another view, that of the sink 'one'"):
         run_sinks(here, once=True)

@@ -18,7 +18,7 @@ from frazil.errors import ConfigError, FrazilError, Halted, Retryable
 from frazil.model.source import PostgresCdcSource
 from frazil.sources.postgres import slot as slot_module
 from frazil.sources.postgres import stream as stream_module
-from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.position import PostgresPlace
 from frazil.sources.postgres.protocol import lsn_number, lsn_text
 from frazil.sources.postgres.source import PostgresCdc
 from services.postgres import Postgres, running_postgres, unprivileged_user
@@ -285,7 +285,7 @@ def test_a_position_ahead_of_the_server_stops(orders: Database, watch: Watch) ->
     reader.changes()
     reader.source.close()
     assert reader.ledger is not None
-    place = Place.from_position(reader.ledger)
+    place = PostgresPlace.from_position(reader.ledger)
     ahead = lsn_number(orders.value("select (pg_current_wal_insert_lsn() + 100000)::text"))
     for tables in (("orders",), ("orders", "more")):
         orders.run("create table if not exists more (id int primary key)")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import Halted
-from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.position import PostgresPlace
 from frazil.sources.postgres.protocol import lsn_number
 from services import postgres as service
 from services.postgres import Postgres
@@ -82,7 +82,7 @@ def test_a_server_that_took_over_with_all_that_was_read_goes_on(empty_cluster: P
         assert rows == [("insert", 2), ("insert", 3)]
     assert ledger is not None
     assert later is not None
-    assert [Place.from_position(text).timeline for text in (ledger, later)] == [1, 2]
+    assert [PostgresPlace.from_position(text).timeline for text in (ledger, later)] == [1, 2]
 
 
 def test_a_server_that_lacks_what_was_read_stops_even_when_its_log_is_longer_by_now(empty_cluster: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_server_that_lacks_what_was_read_stops_even_when_its_log_is_longer_by_
         rows, ledger = followed(first, ledger)
         assert len(rows) == 5000
     assert ledger is not None
-    read = Place.from_position(ledger).lsn or 0
+    read = PostgresPlace.from_position(ledger).lsn or 0
     with running_copy(saved, "second", restored=True) as second:
         assert log_end(second) < read
         assert refusal(second, ledger).code == "log-behind"

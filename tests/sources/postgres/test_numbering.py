@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from frazil.sources.postgres.numbering import Attribute, Shape, numbered, united
-from frazil.sources.postgres.spool import Column
+from frazil.sources.postgres.spool import SpooledColumn
 from frazil.sources.postgres.types import STRING
 
 TEXT = 25
@@ -186,8 +186,8 @@ def test_against_tables_that_change_at_random() -> None:
     assert counts["wrong"] < counts["right"] / 100, counts
 
 
-def columns(**ids: str | None) -> tuple[Column, ...]:
-    return tuple(Column(name, STRING, number) for name, number in ids.items())
+def columns(**ids: str | None) -> tuple[SpooledColumn, ...]:
+    return tuple(SpooledColumn(name, STRING, number) for name, number in ids.items())
 
 
 def test_columns_of_several_times_are_one_list_under_their_last_names() -> None:

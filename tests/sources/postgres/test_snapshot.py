@@ -14,7 +14,7 @@ import pytest
 
 from frazil.errors import Retryable
 from frazil.sources.postgres import source as source_module
-from frazil.sources.postgres.position import Member, Place, Seen
+from frazil.sources.postgres.position import Member, PostgresPlace, Seen
 from frazil.sources.postgres.snapshot import PageRange, dealt, page_ranges
 from frazil.sources.postgres.source import SnapshotPart
 from sources.postgres.databases import ArrowReader, Database, Reader
@@ -149,7 +149,7 @@ def test_what_the_snapshot_saw_does_not_come_again_and_what_it_did_not_see_does(
     database.run("insert into t values (4, 0)")
     assert reader.all_changes() == [("insert", 3, 0), ("insert", 4, 0)]
     assert reader.ledger is not None
-    assert not Place.from_position(reader.ledger).seen, "what was seen is forgotten when the log is past it"
+    assert not PostgresPlace.from_position(reader.ledger).seen, "what was seen is forgotten when the log is past it"
 
 
 def test_a_transaction_that_began_before_is_waited_for(database: Database, watch: Watch) -> None:
@@ -467,8 +467,8 @@ def test_which_transactions_a_snapshot_saw() -> None:
 
 def test_a_place_survives_the_ledger() -> None:
     seen = Seen(3, 9, frozenset({3, 7}), 5000)
-    place = Place("77", 4000, frozenset({"public.a"}), {"public.a": seen}, {"public.b": 2}, timeline=3)
+    place = PostgresPlace("77", 4000, frozenset({"public.a"}), {"public.a": seen}, {"public.b": 2}, timeline=3)
     place = replace(place, members={"public.a": Member(16390, "1a2b3c")})
-    assert Place.from_position(place.to_position()) == place
-    assert Place.from_position(place.after(5000).to_position()) == replace(place, lsn=5000, seen={})
-    assert Place.from_position('{"lsn":"0/10","system":"77"}') == Place("77", 16), "as earlier versions wrote it"
+    assert PostgresPlace.from_position(place.to_position()) == place
+    assert PostgresPlace.from_position(place.after(5000).to_position()) == replace(place, lsn=5000, seen={})
+    assert PostgresPlace.from_position('{"lsn":"0/10","system":"77"}') == PostgresPlace("77", 16), "as earlier versions wrote it"

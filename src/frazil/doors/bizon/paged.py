@@ -10,7 +10,7 @@ from frazil.doors.bizon.columns import Reading, Shape, quarrels, shape
 from frazil.doors.bizon.destination import TableEntry
 from frazil.doors.bizon.file import PagedDocument
 from frazil.doors.bizon.source import PagedEntry
-from frazil.doors.bizon.tables import Layout, Table, declared_tables, layout_of, tell_undeclared
+from frazil.doors.bizon.tables import BizonTable, Layout, declared_tables, layout_of, tell_undeclared
 from frazil.doors.bizon.translation import Found, Translation
 from frazil.model.changes import CommitMode
 from frazil.model.load import ALL_ROWS
@@ -84,7 +84,7 @@ class _Pages(Translation):
             words = "force_ignore_checkpoint is not needed: a run that replaces all rows begins with the first page"
             self.notices.append((("source", "force_ignore_checkpoint"), words))
 
-    def _require_no_upsert(self, tables: Sequence[Table]) -> None:
+    def _require_no_upsert(self, tables: Sequence[BizonTable]) -> None:
         if not self._source.replaces:
             return
         for table in tables:
@@ -97,11 +97,11 @@ class _Pages(Translation):
 
     # The tables.
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[BizonTable]:
         known, asked = declared_tables(self), self.config.destination_id
         if known is None:
             name = asked or f"{self._source.name}_{self._source.stream}".replace(".", "_")
-            return [Table(TableEntry(destination_id=name), ("source",))]
+            return [BizonTable(TableEntry(destination_id=name), ("source",))]
         names = [table.entry.destination_id for table in known]
         if asked is None or asked in names:
             return known
@@ -111,10 +111,10 @@ class _Pages(Translation):
             self.notices.append((path, words))
             return known
         tell_undeclared(self, asked, names, path)
-        return [*known, Table(TableEntry(destination_id=asked), path)]
+        return [*known, BizonTable(TableEntry(destination_id=asked), path)]
 
     def _sink(
-        self, tables: Sequence[Table], layouts: Mapping[str, Layout], made: Shape, catalog: dict[str, Any]
+        self, tables: Sequence[BizonTable], layouts: Mapping[str, Layout], made: Shape, catalog: dict[str, Any]
     ) -> SinkSpec | None:
         own = {name: layout.options | {"schema": made.columns[name]} for name, layout in layouts.items()}
         options = self._options(tables[0]) | {"catalog": catalog}
@@ -136,7 +136,9 @@ class _Pages(Translation):
         path = tables[0].path if len(tables) == 1 else self.base
         return self.made(path, lambda: SinkSpec.model_validate(options))
 
-    def _pipeline(self, tables: Sequence[Table], made: Shape, sink: SinkSpec, config: Mapping[str, Any]) -> PipelineSpec | None:
+    def _pipeline(
+        self, tables: Sequence[BizonTable], made: Shape, sink: SinkSpec, config: Mapping[str, Any]
+    ) -> PipelineSpec | None:
         names = [table.entry.destination_id for table in tables]
         source = self.made(
             ("source",),

@@ -19,7 +19,7 @@ from frazil.reading.explain import suggestion
 
 
 @dataclass(frozen=True)
-class Table:
+class BizonTable:
     """A table: what is said of it and where, and the topics that are led to it."""
 
     entry: TableEntry
@@ -35,7 +35,7 @@ class Layout:
     options: dict[str, Any]
 
 
-def layout_of(context: Context, table: Table) -> Layout | None:
+def layout_of(context: Context, table: BizonTable) -> Layout | None:
     """The layout of a table; None when problems were found, which are then in the document."""
     before = len(context.document.problems)
     fields, partitions = _fields(context, table)
@@ -46,13 +46,13 @@ def layout_of(context: Context, table: Table) -> Layout | None:
     return Layout(fields, options) if len(context.document.problems) == before else None
 
 
-def declared_tables(context: Context) -> list[Table] | None:
+def declared_tables(context: Context) -> list[BizonTable] | None:
     """The tables that the document declares; None when it does not."""
     entries = context.config.destination_table_config
     if entries is None:
         return None
     base = (*context.home("destination_table_config"), "destination_table_config")
-    known = [Table(entry, (*base, number)) for number, entry in enumerate(entries)]
+    known = [BizonTable(entry, (*base, number)) for number, entry in enumerate(entries)]
     names = [table.entry.destination_id for table in known]
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -61,13 +61,13 @@ def declared_tables(context: Context) -> list[Table] | None:
     return known
 
 
-def tables_of(context: Context) -> list[Table]:
+def tables_of(context: Context) -> list[BizonTable]:
     """All tables of a document that reads topics: those that are declared, and those that only topics name."""
     known = [_under_its_own_name(context, table) for table in declared_tables(context) or ()]
     topics = _topics(context)
     if not topics and context.file.source is None and not known:
         # A part that names no table is checked as one of any.
-        return [Table(TableEntry(destination_id=context.config.destination_id or "bigquery_iceberg"), ())]
+        return [BizonTable(TableEntry(destination_id=context.config.destination_id or "bigquery_iceberg"), ())]
     names = [table.entry.destination_id for table in known]
     declared = [
         replace(table, topics=tuple(topic for _, topic in topics.get(name, ()))) for name, table in zip(names, known, strict=True)
@@ -83,7 +83,7 @@ def tables_of(context: Context) -> list[Table]:
         for name, led in others.items():
             tell_undeclared(context, name, names, ("source", "topics", led[0][0]))
     return declared + [
-        Table(TableEntry(destination_id=name), ("source", "topics", led[0][0]), tuple(topic for _, topic in led))
+        BizonTable(TableEntry(destination_id=name), ("source", "topics", led[0][0]), tuple(topic for _, topic in led))
         for name, led in others.items()
     ]
 
@@ -114,7 +114,7 @@ def _topics(context: Context) -> dict[str, list[tuple[int, str]]]:
     return led
 
 
-def _under_its_own_name(context: Context, table: Table) -> Table:
+def _under_its_own_name(context: Context, table: BizonTable) -> BizonTable:
     name = _table_name(context, table.entry.destination_id, table.path) or table.entry.destination_id
     return replace(table, entry=table.entry.model_copy(update={"destination_id": name}))
 
@@ -133,7 +133,7 @@ def _table_name(context: Context, name: str, path: Path) -> str | None:
     return table
 
 
-def _fields(context: Context, table: Table) -> tuple[tuple[SchemaField, ...], tuple[TimePartition, ...]]:
+def _fields(context: Context, table: BizonTable) -> tuple[tuple[SchemaField, ...], tuple[TimePartition, ...]]:
     entry = table.entry
     fields = entry.iceberg_schema or context.file.iceberg_schema or (ENVELOPE if context.file.source is not None else ())
     partitions = context.config.time_partitioning if entry.time_partitioning is None else entry.time_partitioning
@@ -145,7 +145,7 @@ def _fields(context: Context, table: Table) -> tuple[tuple[SchemaField, ...], tu
 
 
 def _partition(
-    context: Context, table: Table, fields: Sequence[SchemaField], partitions: Sequence[TimePartition]
+    context: Context, table: BizonTable, fields: Sequence[SchemaField], partitions: Sequence[TimePartition]
 ) -> tuple[PartitionField, ...]:
     """Partition fields by the names of the columns; in the file stand those of the data."""
     # Those of Bizon's own have two names in the older form.
@@ -175,7 +175,7 @@ def _partition(
     return tuple(made)
 
 
-def _keys(context: Context, table: Table, fields: Sequence[SchemaField]) -> dict[str, Any]:
+def _keys(context: Context, table: BizonTable, fields: Sequence[SchemaField]) -> dict[str, Any]:
     upsert = table.entry.upsert or context.config.upsert
     if upsert is None or not upsert.enabled:
         return {}
@@ -197,7 +197,7 @@ def _keys(context: Context, table: Table, fields: Sequence[SchemaField]) -> dict
 
 
 def _named(
-    context: Context, table: Table, fields: Sequence[SchemaField], names: Iterable[str], path: Path, *, case_sensitive: bool
+    context: Context, table: BizonTable, fields: Sequence[SchemaField], names: Iterable[str], path: Path, *, case_sensitive: bool
 ) -> tuple[str, ...]:
     """Columns of the table that an option names."""
     if not fields:
@@ -215,7 +215,7 @@ def _named(
     return tuple(found)
 
 
-def _sorted(context: Context, table: Table, fields: Sequence[SchemaField]) -> tuple[str, ...]:
+def _sorted(context: Context, table: BizonTable, fields: Sequence[SchemaField]) -> tuple[str, ...]:
     """The columns that rows are sorted by. Bizon takes no notice of names that are no columns."""
     keys = table.entry.clustering_keys
     known = {one.column for one in fields}

@@ -8,7 +8,7 @@ from frazil.doors.bizon.columns import Reading, shape
 from frazil.doors.bizon.file import BizonDocument
 from frazil.doors.bizon.kafka import Cluster, cluster_of
 from frazil.doors.bizon.source import KafkaEntry
-from frazil.doors.bizon.tables import Table, layout_of, tables_of
+from frazil.doors.bizon.tables import BizonTable, layout_of, tables_of
 from frazil.doors.bizon.translation import Found, Translation
 from frazil.doors.bizon.without_effect import kafka_keys_without_effect
 from frazil.model.changes import CommitMode
@@ -49,7 +49,7 @@ class _Topics(Translation):
             self._add(found, table, catalog, cluster)
         return found
 
-    def _add(self, found: Found, table: Table, catalog: dict[str, Any], cluster: Cluster | None) -> None:
+    def _add(self, found: Found, table: BizonTable, catalog: dict[str, Any], cluster: Cluster | None) -> None:
         layout = layout_of(self, table)
         if layout is None:
             return

@@ -12,7 +12,7 @@ from frazil.doors.bizon.columns import TIME, Shape
 from frazil.doors.bizon.context import Context
 from frazil.doors.bizon.cures import advice_of
 from frazil.doors.bizon.destination import MOST_SECONDS, DestinationConfig
-from frazil.doors.bizon.tables import Layout, Table
+from frazil.doors.bizon.tables import BizonTable, Layout
 from frazil.doors.bizon.without_effect import keys_without_effect
 from frazil.model.coercion import ExtraColumns
 from frazil.model.dead_letters import OnError
@@ -58,7 +58,7 @@ class Translation(Context):
     def _catalog_path(self) -> Path:
         return (*self.home("catalog_config"), "catalog_config", *self.config.catalog_config)
 
-    def _tell_of_times(self, table: Table, layout: Layout) -> None:
+    def _tell_of_times(self, table: BizonTable, layout: Layout) -> None:
         self.notices += [
             (table.path, f"column {one.column}: Spark cannot write the type time; it is long, microseconds since midnight")
             for one in layout.fields
@@ -157,7 +157,7 @@ class Translation(Context):
         given = {key: getattr(self.config, key) for key in _LETTER_LIMITS}
         return {key: value for key, value in given.items() if value is not None}
 
-    def _options(self, table: Table) -> dict[str, Any]:
+    def _options(self, table: BizonTable) -> dict[str, Any]:
         config = self.config
         options: dict[str, Any] = {
             "namespace": config.iceberg_namespace,

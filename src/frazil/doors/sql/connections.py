@@ -25,7 +25,7 @@ _NO_ROLE = "a hadoop catalog cannot be used with an ASSUME ROLE ARN"
 _BY_PROFILE = "Leave it out, and name a profile with that role_arn in AWS_PROFILE: AWS's default chain then assumes it."
 
 
-class Lake(Model):
+class CatalogAndStores(Model):
     """An Iceberg catalog, and how the files of its tables are reached."""
 
     catalog: CatalogSpec
@@ -72,7 +72,7 @@ def given_of(world: World, connection: CreateConnection) -> Given:
     return Given(world, connection, connection.options)
 
 
-def lake(world: World, connection: CreateConnection, files: CreateConnection | None = None) -> Lake:
+def lake(world: World, connection: CreateConnection, files: CreateConnection | None = None) -> CatalogAndStores:
     """The catalog that a connection leads to. ``files`` is another AWS connection than its own, for the files of its tables."""
     given = given_of(world, connection)
     given.required("TYPE")
@@ -96,7 +96,7 @@ def lake(world: World, connection: CreateConnection, files: CreateConnection | N
         values |= _section(kind, given, aws, files)
     places = {"uri": given.place("URI"), "warehouse": given.place("WAREHOUSE"), kind: given.place("URI"), **where}
     catalog = given.built(CatalogSpec, values, places)
-    return Lake(
+    return CatalogAndStores(
         catalog=catalog,
         s3=storage(world, files) if files is not None else None,
         gcs=google_storage(world, google) if google is not None else None,

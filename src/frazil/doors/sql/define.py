@@ -10,7 +10,7 @@ from functools import singledispatch
 from frazil.doors.sql.answer import Answer
 from frazil.doors.sql.connections import check_connection
 from frazil.doors.sql.cursor import did_you_mean
-from frazil.doors.sql.definitions import Change
+from frazil.doors.sql.definitions import DefinitionChange
 from frazil.doors.sql.given import World, of_another_kind
 from frazil.doors.sql.grammar import CONNECTIONS, all_names
 from frazil.doors.sql.parse import parse
@@ -44,13 +44,13 @@ _TAIL = re.compile(r" \(at .* in [^()]*\)$", re.DOTALL)
 
 
 @singledispatch
-def defined(statement: Statement, world: World) -> tuple[Change, Answer]:
+def defined(statement: Statement, world: World) -> tuple[DefinitionChange, Answer]:
     """What a statement changes in the world as it is, and its answer. What cannot be is refused."""
     raise TypeError(type(statement), world)
 
 
 @defined.register
-def _create(statement: Create, world: World) -> tuple[Change, Answer]:
+def _create(statement: Create, world: World) -> tuple[DefinitionChange, Answer]:
     owner = world.owner(statement.name.text)
     if owner is not None:
         known = world.objects[owner]
@@ -58,9 +58,9 @@ def _create(statement: Create, world: World) -> tuple[Change, Answer]:
         if owner != statement.name.text:
             words = f"{statement.name.text!r} is a table of the source {owner!r} already"
         if statement.if_not_exists and known.kind is statement.kind and owner == statement.name.text:
-            return Change(), Answer(statement.title, f"{words}: nothing was changed")
+            return DefinitionChange(), Answer(statement.title, f"{words}: nothing was changed")
         raise statement.wrong("sql-exists", statement.name.at, words, fix=f"DROP {known.kind} it first, or choose another name.")
-    change = Change(added=statement)
+    change = DefinitionChange(added=statement)
     after = world.after(change)
     _check(after, statement)
     _require_readable(statement)
@@ -69,12 +69,12 @@ def _create(statement: Create, world: World) -> tuple[Change, Answer]:
 
 
 @defined.register
-def _alter(statement: Alter, world: World) -> tuple[Change, Answer]:
+def _alter(statement: Alter, world: World) -> tuple[DefinitionChange, Answer]:
     old = world.find(statement, statement.name, statement.kind)
     # The statement as it will be kept, so that places in it are its own.
     (new,) = parse(render(_changed(statement, old)), f"<{old.kind.lower()} {old.name.text}>")
     assert isinstance(new, Create), "it was one"
-    change = Change(altered=new)
+    change = DefinitionChange(altered=new)
     after = world.after(change)
     for one in (new, *(after.objects[name] for name in after.dependents(new.name.text))):
         try:
@@ -86,12 +86,12 @@ def _alter(statement: Alter, world: World) -> tuple[Change, Answer]:
 
 
 @defined.register
-def _drop(statement: Drop, world: World) -> tuple[Change, Answer]:
+def _drop(statement: Drop, world: World) -> tuple[DefinitionChange, Answer]:
     name = statement.name.text
     broken = world.broken.get(name)
     if statement.if_exists and name not in world.objects and broken is None:
         words = f"there is no {statement.kind.lower()} {name}: nothing was changed"
-        return Change(), Answer(statement.title, words)
+        return DefinitionChange(), Answer(statement.title, words)
     if broken is None:
         world.find(statement, statement.name, statement.kind)
     elif broken.kind is not statement.kind:
@@ -102,7 +102,7 @@ def _drop(statement: Drop, world: World) -> tuple[Change, Answer]:
         raise statement.wrong("sql-in-use", statement.name.at, words, fix="Drop these first, or add CASCADE.")
     names = (name, *users)
     sinks = [one for one in map(world.objects.get, names) if isinstance(one, CreateSink)]
-    return Change(removed=names), Answer(statement.title, f"dropped {', '.join(names)}", notes=_left(world, sinks))
+    return DefinitionChange(removed=names), Answer(statement.title, f"dropped {', '.join(names)}", notes=_left(world, sinks))
 
 
 def _left(world: World, sinks: list[CreateSink]) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Change:
+class DefinitionChange:
     """What one statement does to the definitions: an object is new, is another one now, or some are gone."""
 
     added: Create | None = None
@@ -120,9 +120,9 @@ class Definitions:
             row = (trace.sink, trace.table, trace.reads, trace.sums)
             connection.execute("INSERT OR REPLACE INTO written VALUES (?, ?, ?, ?)", row)
 
-    def apply(self, changes: Iterable[Change], version: int | None = None) -> bool:
+    def apply(self, changes: Iterable[DefinitionChange], version: int | None = None) -> bool:
         """Keeps all these changes, or none of them: false when the definitions have another version than was looked at."""
-        real = [change for change in changes if change != Change()]
+        real = [change for change in changes if change != DefinitionChange()]
         if not real:
             return True
         with self._writing() as connection:

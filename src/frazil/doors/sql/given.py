@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from frazil.doors.sql.cursor import did_you_mean
-from frazil.doors.sql.definitions import Change, Definitions, Trace
+from frazil.doors.sql.definitions import DefinitionChange, Definitions, Trace
 from frazil.doors.sql.grammar import Kind, Target
 from frazil.doors.sql.render import name as quoted
 from frazil.doors.sql.statements import (
@@ -70,7 +70,7 @@ class World:
                 broken[name] = Broken(definition.kind, error)
         return cls(objects, secrets, kept.traces(), broken, str(kept.path))
 
-    def after(self, change: Change) -> World:
+    def after(self, change: DefinitionChange) -> World:
         """The world when something has changed."""
         objects = {name: one for name, one in self.objects.items() if name not in change.removed}
         secrets = {name: value for name, value in self.secrets.items() if name not in change.removed}

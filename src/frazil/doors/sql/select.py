@@ -9,7 +9,7 @@ from itertools import pairwise
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from frazil.doors.sql.connections import Lake, lake
+from frazil.doors.sql.connections import CatalogAndStores, lake
 from frazil.doors.sql.given import World
 from frazil.doors.sql.grammar import Kind, Target
 from frazil.doors.sql.sinks import lake_of
@@ -27,7 +27,7 @@ class Rewritten:
     """
 
     text: str
-    lakes: tuple[Lake, ...] = ()
+    lakes: tuple[CatalogAndStores, ...] = ()
     edits: tuple[tuple[int, int, int], ...] = ()
 
     def offset(self, place: int) -> int:
@@ -111,10 +111,10 @@ class _Lakes:
     def __init__(self, world: World, statement: Query) -> None:
         self._world = world
         self._statement = statement
-        self._found: dict[str, Lake] = {}
+        self._found: dict[str, CatalogAndStores] = {}
         self._first: dict[str, str] = {}
 
-    def written_by(self, sink: CreateSink, table: _Table) -> Lake:
+    def written_by(self, sink: CreateSink, table: _Table) -> CatalogAndStores:
         """The catalog of a sink, with the sink's own way to the files."""
         return self._add(lake_of(self._world, sink), table)
 
@@ -129,7 +129,7 @@ class _Lakes:
             if _same(there, table.parts[0]) and there.stores:
                 self._add(there, table)
 
-    def named_in(self, text: str) -> tuple[Lake, ...]:
+    def named_in(self, text: str) -> tuple[CatalogAndStores, ...]:
         """Those found, and the others whose names stand in the query: jars of the rest are not needed for it."""
         words = {token.text.lower() for token in Script(text).tokens(spark=True)}
         for there in self._connected():
@@ -137,7 +137,7 @@ class _Lakes:
                 self._found.setdefault(there.catalog.name, there)
         return tuple(self._found.values())
 
-    def _add(self, there: Lake, table: _Table) -> Lake:
+    def _add(self, there: CatalogAndStores, table: _Table) -> CatalogAndStores:
         catalog, name = there.catalog.name, ".".join(table.parts)
         if self._found.setdefault(catalog, there) != there:
             words = f"{name} and {self._first[catalog]} are reached in different ways, and a query reaches a catalog in one"
@@ -146,7 +146,7 @@ class _Lakes:
         self._first.setdefault(catalog, name)
         return there
 
-    def _connected(self) -> Iterator[Lake]:
+    def _connected(self) -> Iterator[CatalogAndStores]:
         for one in self._world.objects.values():
             if isinstance(one, CreateConnection) and one.to is Target.ICEBERG:
                 yield lake(self._world, one)
@@ -191,7 +191,7 @@ def _path(sink: CreateSink) -> tuple[str, ...]:
     return (*sink.namespace.text.split("."), sink.table.text)
 
 
-def _same(there: Lake, catalog: str) -> bool:
+def _same(there: CatalogAndStores, catalog: str) -> bool:
     return there.catalog.name.lower() == catalog.lower()
 
 

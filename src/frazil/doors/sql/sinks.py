@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from frazil.doors.sql.columns import Columns
-from frazil.doors.sql.connections import Lake, lake, why_not_for_files
+from frazil.doors.sql.connections import CatalogAndStores, lake, why_not_for_files
 from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, seconds, size
 from frazil.doors.sql.grammar import PERIOD, Mode, Target
 from frazil.doors.sql.groups import shape
-from frazil.doors.sql.sources import Stream, stream
+from frazil.doors.sql.sources import SinkInput, stream
 from frazil.doors.sql.statements import CreateSink, Option, PartitionDef, Word
 from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogType
@@ -125,7 +125,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     )
 
 
-def _with_message_keys(sink: CreateSink, read: Stream) -> Stream:
+def _with_message_keys(sink: CreateSink, read: SinkInput) -> SinkInput:
     """What is read, with the keys of Debezium's messages where nothing else tells by what rows are known.
 
     Debezium writes keys as it writes values, so that KEY FORMAT need not be said. The schema of AVRO values is not that of keys.
@@ -138,7 +138,7 @@ def _with_message_keys(sink: CreateSink, read: Stream) -> Stream:
     return replace(read, source=source.model_copy(update={"key_format": JsonFormat(type="json")}))
 
 
-def _ordered(read: Stream, mode: CommitMode) -> SourceSpec:
+def _ordered(read: SinkInput, mode: CommitMode) -> SourceSpec:
     """What is read, with an order of rows over all partitions where the last of a key counts.
 
     Messages of a key may be in several partitions: then their times tell, and within a partition the offsets. Changes that
@@ -250,7 +250,7 @@ def _require_like_before(world: World, sink: CreateSink, made: PipelineSpec) -> 
             raise sink.wrong("sql-source-changed", sink.name.at, words, fix=fix)
 
 
-def lake_of(world: World, sink: CreateSink) -> Lake:
+def lake_of(world: World, sink: CreateSink) -> CatalogAndStores:
     """The catalog of a sink, and how the sink reaches the files of its table."""
     connection = world.connection(sink, sink.connection, Target.ICEBERG)
     if sink.aws is None:
@@ -261,7 +261,7 @@ def lake_of(world: World, sink: CreateSink) -> Lake:
     return lake(world, connection, files)
 
 
-def _mode(sink: CreateSink, read: Stream) -> CommitMode:
+def _mode(sink: CreateSink, read: SinkInput) -> CommitMode:
     """What was asked for; otherwise rows with a key are upserted, and others are appended."""
     if sink.mode is Mode.APPEND:
         if sink.key:
@@ -278,7 +278,7 @@ def _mode(sink: CreateSink, read: Stream) -> CommitMode:
     return CommitMode.UPSERT if keyed else CommitMode.APPEND
 
 
-def _keys(sink: CreateSink, read: Stream) -> dict[str, Any]:
+def _keys(sink: CreateSink, read: SinkInput) -> dict[str, Any]:
     if not read.keys:
         return {"key_fields": [key.text for key in sink.key] or None, "case_sensitive": False if sink.key else None}
     if sink.key and {key.text.lower() for key in sink.key} != {key.lower() for key in read.keys}:
@@ -391,7 +391,7 @@ def _version(given: Given) -> int | None:
     return int(text) if text is not None else None
 
 
-def _require_columns(sink: CreateSink, read: Stream) -> None:
+def _require_columns(sink: CreateSink, read: SinkInput) -> None:
     """Columns that the sink names must be there, as far as that is known before rows come."""
     if read.types is None:
         return

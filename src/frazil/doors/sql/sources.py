@@ -9,7 +9,7 @@ from typing import Any
 
 from frazil.doors.sql.columns import Columns, columns_after
 from frazil.doors.sql.connections import cluster, database, registry
-from frazil.doors.sql.definitions import Change
+from frazil.doors.sql.definitions import DefinitionChange
 from frazil.doors.sql.expressions import without_windows
 from frazil.doors.sql.given import Given, World, built, seconds
 from frazil.doors.sql.grammar import Envelope, Kind, Target
@@ -48,7 +48,7 @@ _INCLUDED: dict[str, Type] = {
 
 
 @dataclass(frozen=True)
-class Stream:
+class SinkInput:
     """What a sink reads. ``keys`` and ``combine`` are those of a grouped view; ``types`` are the columns, where
     they are declared, or a view names them.
 
@@ -79,7 +79,7 @@ class Stream:
         return bool(self.keys) or by_source
 
 
-def stream(world: World, by: Statement, item: tuple[Word, ...], reader: str) -> Stream:
+def stream(world: World, by: Statement, item: tuple[Word, ...], reader: str) -> SinkInput:
     """What an item of a sink or view means. ``reader`` is the sink, whose replication slot is its own."""
     first = item[0]
     owner = world.owner(first.text)
@@ -98,7 +98,7 @@ def stream(world: World, by: Statement, item: tuple[Word, ...], reader: str) -> 
     return _source(world, by, found, item, table=table, reader=reader)
 
 
-def _view(world: World, view: CreateView, reader: str) -> Stream:
+def _view(world: World, view: CreateView, reader: str) -> SinkInput:
     query = view_query(view)
     below = stream(world, view, query.item, reader)
     if below.keys:
@@ -136,7 +136,7 @@ def _place(view: CreateView, one: Expression) -> Any:
 
 def check_view(world: World, view: CreateView) -> None:
     """Refuses a view that could not be computed. For its own query it is not there: a view cannot read itself."""
-    _view(world.after(Change(removed=(view.name.text,))), view, "check")
+    _view(world.after(DefinitionChange(removed=(view.name.text,))), view, "check")
 
 
 def check_source(world: World, source: CreateSource) -> None:
@@ -161,7 +161,7 @@ def check_source(world: World, source: CreateSource) -> None:
 
 def _source(
     world: World, by: Statement, source: CreateSource, item: tuple[Word, ...], *, table: PostgresTable | None, reader: str
-) -> Stream:
+) -> SinkInput:
     reads = source.reads
     _require_declared_once(source)
     if len(item) > 1 and not isinstance(reads, FromPostgres):
@@ -171,7 +171,7 @@ def _source(
             return _kafka(world, source, reads)
         case FromPostgres():
             chosen = table or _table_of(by, source, reads, item)
-            return Stream(source.name.text, _postgres(world, source, reads, chosen, reader))
+            return SinkInput(source.name.text, _postgres(world, source, reads, chosen, reader))
         case FromFiles():
             return _files(world, source, reads)
         case FromGenerator():
@@ -196,7 +196,7 @@ def _types(source: CreateSource) -> dict[str, Type | None] | None:
     return {one.name.text: parse_type(one.type.text) for one in source.columns} or None
 
 
-def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
+def _kafka(world: World, source: CreateSource, reads: FromKafka) -> SinkInput:
     given = Given(world, source, reads.options, at=reads.connection.at)
     connection = world.connection(source, reads.connection, Target.KAFKA)
     brokers = cluster(world, connection)
@@ -242,7 +242,7 @@ def _kafka(world: World, source: CreateSource, reads: FromKafka) -> Stream:
         types |= {to.text: _INCLUDED.get(name.removeprefix(_METADATA_PREFIX)) for name, to in named.items()}
     guesses = reads.format.type.text == "JSON" and not source.columns
     made = given.built(KafkaSource, values, places)
-    return Stream(source.name.text, made, (*renames, *unwrap), types=types, guesses=guesses)
+    return SinkInput(source.name.text, made, (*renames, *unwrap), types=types, guesses=guesses)
 
 
 def _in_small_letters(word: Word) -> Word:
@@ -328,7 +328,7 @@ def _postgres(world: World, source: CreateSource, reads: FromPostgres, table: Po
     return given.built(PostgresCdcSource, values, {"slot_name": given.place("SLOT")})
 
 
-def _files(world: World, source: CreateSource, reads: FromFiles) -> Stream:
+def _files(world: World, source: CreateSource, reads: FromFiles) -> SinkInput:
     given = Given(world, source, reads.options)
     given.required("PATH")
     given.required("FORMAT")
@@ -343,16 +343,16 @@ def _files(world: World, source: CreateSource, reads: FromFiles) -> Stream:
         "options": {"header": given.flag("HEADER")} if "HEADER" in given else None,
     }
     guesses = values["format"] in ("json", "csv") and not source.columns
-    return Stream(source.name.text, given.built(FilesSource, values), types=_types(source), guesses=guesses)
+    return SinkInput(source.name.text, given.built(FilesSource, values), types=_types(source), guesses=guesses)
 
 
-def _generator(world: World, source: CreateSource, reads: FromGenerator) -> Stream:
+def _generator(world: World, source: CreateSource, reads: FromGenerator) -> SinkInput:
     given = Given(world, source, reads.options, at=reads.generator.at)
     if reads.generator.text == "SHOP":
         fields = {"rows": "ROWS", "rows_per_second": "ROWS PER SECOND", "seed": "SEED"}
         values: dict[str, Any] = {field: given.text(option) for field, option in fields.items()}
         made = given.built(GeneratorSource, values, {field: given.place(option) for field, option in fields.items()})
-        return Stream(source.name.text, made)
+        return SinkInput(source.name.text, made)
     tick = seconds(given, "TICK INTERVAL")
     rate = 1.0 if tick is None else (1 / tick if tick else 0)
     if rate < 1 or abs(rate - round(rate)) > 1e-9:
@@ -361,4 +361,4 @@ def _generator(world: World, source: CreateSource, reads: FromGenerator) -> Stre
         )
     values = {"rows": given.text("UP TO"), "rows_per_second": round(rate)}
     made = given.built(GeneratorSource, values, {"rows": given.place("UP TO"), "rows_per_second": given.place("TICK INTERVAL")})
-    return Stream(source.name.text, made, (SelectColumns(expressions=("event_number + 1 AS counter",)),))
+    return SinkInput(source.name.text, made, (SelectColumns(expressions=("event_number + 1 AS counter",)),))

@@ -28,7 +28,7 @@ from frazil.sources.decode.connect import Node, carrier_of, connect_node, is_pla
 from frazil.sources.decode.debezium import changes, envelope_columns, with_one_row_type
 from frazil.sources.decode.declared import Declared
 from frazil.sources.decode.infer import Known, Path, carrier, likeness
-from frazil.sources.decode.objects import Found, ObjectReader, Reading, first_spelling, found_in, message_text
+from frazil.sources.decode.objects import FoundColumns, ObjectReader, Reading, first_spelling, found_in, message_text
 from frazil.sources.decode.parts import column, expected_schema, fault, fault_of, first_fault, name_trouble
 
 _PAYLOAD = "payload"
@@ -82,7 +82,7 @@ class Json:
 
     def _found(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         sampling = self._spec.inference is Inference.SAMPLE
-        found = Found(StructType([]))
+        found = FoundColumns(StructType([]))
         if self._known is None or not sampling:
             found, known = self._grown(frame, source, nulls_are_text=sampling)
             if self._spec.envelope:
@@ -100,7 +100,7 @@ class Json:
             self._settled = (known.schema, Declared.of(iceberg_schema(known.schema).fields))
         return self._settled[1].convert(frame, into, _CODE)
 
-    def _grown(self, frame: DataFrame, source: str, *, nulls_are_text: bool) -> tuple[Found, Known]:
+    def _grown(self, frame: DataFrame, source: str, *, nulls_are_text: bool) -> tuple[FoundColumns, Known]:
         """What the batch has, and what is known with it. Messages that are refused for their keys bring no columns."""
         before, root = self._known or Known(), self._root
         like = likeness(before.schema, self._expected)

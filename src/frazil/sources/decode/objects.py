@@ -75,7 +75,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundColumns:
     """The fields that objects have, and whether some are nested too deeply to be looked into."""
 
     schema: StructType
@@ -100,7 +100,7 @@ def _path(root: str) -> str:
     return f"$.{_VALUE}[0]" + (f"['{root}']" if root else "")
 
 
-def found_in(frame: DataFrame, source: str, root: str, like: DataType | None, but: Sequence[Path] = ()) -> Found:
+def found_in(frame: DataFrame, source: str, root: str, like: DataType | None, but: Sequence[Path] = ()) -> FoundColumns:
     """The fields that the objects of a frame have, merged, but for objects with one of some keys. Reads the whole frame."""
     with _as_written(frame):
         objects = _objects(frame, source, root)
@@ -111,7 +111,7 @@ def found_in(frame: DataFrame, source: str, root: str, like: DataType | None, bu
         row = objects.agg(sf.schema_of_variant_agg("v").alias("found"), sf.max("deep").alias("deep")).first()
         assert row is not None, "an aggregate has a row"
         kind = _resolved(objects, parse_found(row["found"]), like)
-    return Found(kind if isinstance(kind, StructType) else StructType([]), bool(row["deep"]))
+    return FoundColumns(kind if isinstance(kind, StructType) else StructType([]), bool(row["deep"]))
 
 
 def _too_deep(text: Column) -> Column:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from frazil.errors import ConfigError, Halted, SourceMissing
-from frazil.sources.kafka.offsets import Offsets, Partition, Place
+from frazil.sources.kafka.offsets import KafkaPlace, Offsets, Partition
 from frazil.spark.kafka import TopicInfo
 
 NAMED = 3
@@ -33,9 +33,9 @@ class Cluster:
         """All partitions of the topics."""
         return partitions_of(self.topics)
 
-    def place(self, offsets: Offsets, began: Offsets | None = None) -> Place:
+    def place(self, offsets: Offsets, began: Offsets | None = None) -> KafkaPlace:
         """A place in this cluster."""
-        return Place(self.id, {name: topic.id for name, topic in self.topics.items()}, offsets, began or {})
+        return KafkaPlace(self.id, {name: topic.id for name, topic in self.topics.items()}, offsets, began or {})
 
 
 def partitions_of(topics: Mapping[str, TopicInfo]) -> tuple[Partition, ...]:
@@ -43,7 +43,7 @@ def partitions_of(topics: Mapping[str, TopicInfo]) -> tuple[Partition, ...]:
     return tuple((name, number) for name, topic in sorted(topics.items()) for number in range(topic.partitions))
 
 
-def followed(place: Place, cluster: Cluster) -> Place:
+def followed(place: KafkaPlace, cluster: Cluster) -> KafkaPlace:
     """The ledger's place as the cluster of today has it. New partitions and topics begin at their first message.
 
     Topics that are no longer asked for stay as they are, so that one that is asked for again goes on where it was left.
@@ -54,10 +54,10 @@ def followed(place: Place, cluster: Cluster) -> Place:
     _require_reachable(place, cluster)
     began = {one: cluster.earliest[one] for one in cluster.partitions if one not in place.offsets}
     ids = {**place.ids, **{name: topic.id for name, topic in cluster.topics.items()}}
-    return Place(cluster.id, ids, {**place.offsets, **began}, began)
+    return KafkaPlace(cluster.id, ids, {**place.offsets, **began}, began)
 
 
-def require_topics_there(place: Place, wanted: frozenset[str], cluster: Cluster) -> None:
+def require_topics_there(place: KafkaPlace, wanted: frozenset[str], cluster: Cluster) -> None:
     """Stops when a topic that was read, and is still asked for, is not there."""
     if gone := sorted(name for name in place.ids if name in wanted and name not in cluster.topics):
         raise Halted(
@@ -67,7 +67,7 @@ def require_topics_there(place: Place, wanted: frozenset[str], cluster: Cluster)
         )
 
 
-def _require_same_cluster(place: Place, cluster: Cluster) -> None:
+def _require_same_cluster(place: KafkaPlace, cluster: Cluster) -> None:
     if place.cluster != cluster.id:
         raise Halted(
             "kafka-cluster-changed",
@@ -77,7 +77,7 @@ def _require_same_cluster(place: Place, cluster: Cluster) -> None:
         )
 
 
-def _require_same_topics(place: Place, cluster: Cluster) -> None:
+def _require_same_topics(place: KafkaPlace, cluster: Cluster) -> None:
     if other := sorted(name for name, topic in cluster.topics.items() if place.ids.get(name, topic.id) != topic.id):
         told = "; ".join(f"{name} was {place.ids[name]} and is {cluster.topics[name].id}" for name in other[:NAMED])
         raise Halted(
@@ -88,7 +88,7 @@ def _require_same_topics(place: Place, cluster: Cluster) -> None:
         )
 
 
-def _require_partitions(place: Place, cluster: Cluster) -> None:
+def _require_partitions(place: KafkaPlace, cluster: Cluster) -> None:
     there = set(cluster.partitions)
     if lacking := sorted(one for one in place.offsets if one[0] in cluster.topics and one not in there):
         topic = lacking[0][0]
@@ -100,7 +100,7 @@ def _require_partitions(place: Place, cluster: Cluster) -> None:
         )
 
 
-def _require_reachable(place: Place, cluster: Cluster) -> None:
+def _require_reachable(place: KafkaPlace, cluster: Cluster) -> None:
     known = {one: at for one, at in place.offsets.items() if one in cluster.earliest}
     if expired := sorted(one for one, at in known.items() if at < cluster.earliest[one]):
         lost = sum(cluster.earliest[one] - known[one] for one in expired)
@@ -132,12 +132,12 @@ def _topics(names: list[str]) -> str:
     return f"The topic {names[0]} is" if len(names) == 1 else f"The topics {_listed(names)} are"
 
 
-def _read_up_to(place: Place, names: list[str]) -> str:
+def _read_up_to(place: KafkaPlace, names: list[str]) -> str:
     partitions = sorted(one for one in place.offsets if one[0] in names)
     return _numbered(place, partitions)
 
 
-def _numbered(place: Place, partitions: list[Partition]) -> str:
+def _numbered(place: KafkaPlace, partitions: list[Partition]) -> str:
     return f"Read were {_listed(f'{_name(one)} up to {place.offsets[one]}' for one in partitions)}." if partitions else ""
 
 

@@ -21,7 +21,7 @@ SOURCE = "a Kafka cluster"
 
 
 @dataclass(frozen=True)
-class Place:
+class KafkaPlace:
     """The next offset of every partition, of the topics with these ids, in the cluster with this id."""
 
     cluster: str
@@ -38,7 +38,7 @@ class Place:
         return position({"cluster": self.cluster, "topics": topics})
 
     @classmethod
-    def from_position(cls, text: Position) -> Place:
+    def from_position(cls, text: Position) -> KafkaPlace:
         """Reads the ledger. Halted when another source wrote it."""
         fields = fields_of(text, SOURCE)
         try:
@@ -63,7 +63,7 @@ class Range:
     end: int
 
 
-def ranges(start: Place | None, end: Place) -> tuple[Range, ...]:
+def ranges(start: KafkaPlace | None, end: KafkaPlace) -> tuple[Range, ...]:
     """What is to be read between two places, without the partitions where nothing is."""
     before = {**(start.offsets if start is not None else {}), **end.began}
     between = (Range(*partition, before.get(partition, at), at) for partition, at in sorted(end.offsets.items()))
@@ -91,7 +91,7 @@ def shared_out(waiting: Mapping[Partition, int], limit: int) -> dict[Partition, 
     return shares
 
 
-def advanced(place: Place, latest: Offsets, limit: int) -> tuple[Place, int, bool]:
+def advanced(place: KafkaPlace, latest: Offsets, limit: int) -> tuple[KafkaPlace, int, bool]:
     """The place about ``limit`` messages on, how many offsets that is, and whether more is there.
 
     Offsets count messages only roughly: markers of transactions have offsets too, and compaction leaves gaps.
@@ -100,4 +100,4 @@ def advanced(place: Place, latest: Offsets, limit: int) -> tuple[Place, int, boo
     taken = shared_out(waiting, max(1, limit))
     offsets = {partition: at + taken[partition] for partition, at in place.offsets.items()}
     count = sum(taken.values())
-    return Place(place.cluster, place.ids, offsets, place.began), count, count < sum(waiting.values())
+    return KafkaPlace(place.cluster, place.ids, offsets, place.began), count, count < sum(waiting.values())

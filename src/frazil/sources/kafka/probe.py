@@ -200,7 +200,7 @@ class Broker:
             raise login_refused(self.servers, scrub(told or f"error {error}"))
         return answer.sized()
 
-    def _ask(self, request: int, version: int, body: bytes) -> Answer:
+    def _ask(self, request: int, version: int, body: bytes) -> BrokerAnswer:
         self._count += 1
         header = struct.pack(">hhi", request, version, self._count) + _text("frazil-check")
         try:
@@ -208,7 +208,7 @@ class Broker:
             (size,) = struct.unpack(">i", self._receive(4))
             if not 4 <= size <= _LARGEST_ANSWER:
                 raise _Away(_SILENT)
-            answer = Answer(self._receive(size))
+            answer = BrokerAnswer(self._receive(size))
         except ssl.SSLError as error:
             raise _refused(error, self.servers) from error
         except OSError as error:
@@ -250,7 +250,7 @@ def _text(text: str) -> bytes:
     return struct.pack(">h", len(data)) + data
 
 
-def _leaders(answer: Answer) -> set[int]:
+def _leaders(answer: BrokerAnswer) -> set[int]:
     """The leaders of a topic's partitions."""
     found = set()
     for _ in range(answer.number(">i")):
@@ -264,7 +264,7 @@ def _leaders(answer: Answer) -> set[int]:
 
 
 @dataclass
-class Answer:
+class BrokerAnswer:
     """Reads what a broker has sent, from the first byte on."""
 
     data: bytes

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 from frazil.errors import ConfigError, Halted
 from frazil.sources.kafka.follow import REWIND, Cluster
-from frazil.sources.kafka.offsets import Offsets, Partition, Place
+from frazil.sources.kafka.offsets import KafkaPlace, Offsets, Partition
 
 
-def to_latest(cluster: Cluster) -> Place:
+def to_latest(cluster: Cluster) -> KafkaPlace:
     """After the last message of every partition: what was not read until now is left out."""
     return cluster.place(dict(cluster.latest))
 
 
-def to_time(cluster: Cluster, at_time: Mapping[Partition, int | None]) -> Place:
+def to_time(cluster: Cluster, at_time: Mapping[Partition, int | None]) -> KafkaPlace:
     """The first message of every partition that is not older than a time; after the last one where all are older."""
     found = {one: at_time.get(one) for one in cluster.partitions}
     return cluster.place({one: cluster.latest[one] if at is None else at for one, at in found.items()})
 
 
-def to_nearest(place: Place | None, cluster: Cluster) -> Place:
+def to_nearest(place: KafkaPlace | None, cluster: Cluster) -> KafkaPlace:
     """As near to the ledger's place as the cluster allows, which neither skips nor repeats more than it must.
 
     A partition stays where it is when that is still there, and otherwise goes to its first or last message, whichever is
@@ -42,13 +42,13 @@ def to_nearest(place: Place | None, cluster: Cluster) -> Place:
     return cluster.place(offsets)
 
 
-def to_offsets(place: Place | None, cluster: Cluster, wanted: Mapping[str, Mapping[int, int]]) -> Place:
+def to_offsets(place: KafkaPlace | None, cluster: Cluster, wanted: Mapping[str, Mapping[int, int]]) -> KafkaPlace:
     """The partitions that are named at their offsets, the others as near as can be to where they are."""
     offsets = {**to_nearest(place, cluster).offsets, **explicit(cluster, wanted)}
     return cluster.place(offsets)
 
 
-def with_others(place: Place, before: Place | None, wants: Callable[[str], bool]) -> Place:
+def with_others(place: KafkaPlace, before: KafkaPlace | None, wants: Callable[[str], bool]) -> KafkaPlace:
     """The place, with the ledger's offsets of topics that are not read now: if they are read again, they go on from there."""
     if before is None or before.cluster != place.cluster:
         return place

@@ -22,7 +22,7 @@ from frazil.sources.kafka import rewind
 from frazil.sources.kafka.failures import explain_kafka, says_messages_lost
 from frazil.sources.kafka.follow import Cluster, followed, nothing_matches, partitions_of, require_topics_there
 from frazil.sources.kafka.frame import raw_frame
-from frazil.sources.kafka.offsets import Place, Range, advanced, backlog, ranges
+from frazil.sources.kafka.offsets import KafkaPlace, Range, advanced, backlog, ranges
 from frazil.sources.kafka.settings import client_settings, unreachable
 from frazil.sources.kafka.topics import has_patterns, matches, named_topics
 from frazil.spark.kafka import KafkaClient
@@ -59,8 +59,8 @@ class KafkaTopics:
         self._readers = f"{spec.consumer_group or 'frazil'}-{uuid.uuid4().hex[:12]}"
         self._settings: Mapping[str, str] | None = None
         self._client: KafkaClient | None = None
-        self._beginning: Place | None = None
-        self._idle: tuple[Position, Place] | None = None
+        self._beginning: KafkaPlace | None = None
+        self._idle: tuple[Position, KafkaPlace] | None = None
         self._looked = 0.0
         self._committed: Position | None = None
         self._told: Position | None = None
@@ -85,7 +85,7 @@ class KafkaTopics:
         self._idle = None
         return Slice(start, end.to_position(), rows, full)
 
-    def _worth_writing(self, start: Position | None, place: Place) -> bool:
+    def _worth_writing(self, start: Position | None, place: KafkaPlace) -> bool:
         """Whether a place without messages after it must be remembered.
 
         Where reading begins when it begins now is known at no later time, and a run that ends before the first message
@@ -100,24 +100,24 @@ class KafkaTopics:
         known = {one: at for one, at in self._idle[1].offsets.items() if self._wants(one[0])}
         return self._asked.latest(known) == known
 
-    def _now(self, start: Position | None) -> tuple[Place, Cluster]:
+    def _now(self, start: Position | None) -> tuple[KafkaPlace, Cluster]:
         """The ledger's place, or the beginning, in the cluster as it is now."""
         cluster = self._look()
         if start is None:
             place = self._begin(cluster)
         else:
-            place = Place.from_position(start)
+            place = KafkaPlace.from_position(start)
             require_topics_there(place, frozenset(filter(self._wants, place.ids)), cluster)
         if not cluster.topics:
             raise nothing_matches(self._spec.topics)
         return followed(place, cluster) if start is not None else self._from_beginning(place, cluster), cluster
 
-    def _from_beginning(self, beginning: Place, cluster: Cluster) -> Place:
+    def _from_beginning(self, beginning: KafkaPlace, cluster: Cluster) -> KafkaPlace:
         """The first slice holds where each partition began."""
         place = followed(beginning, cluster)
-        return Place(place.cluster, place.ids, place.offsets, place.offsets)
+        return KafkaPlace(place.cluster, place.ids, place.offsets, place.offsets)
 
-    def _begin(self, cluster: Cluster) -> Place:
+    def _begin(self, cluster: Cluster) -> KafkaPlace:
         """Where reading begins. Found out once where the answer depends on when it is asked for."""
         if self._beginning is not None:
             return self._beginning
@@ -152,7 +152,7 @@ class KafkaTopics:
 
     def between(self, start: Position | None, end: Position) -> Slice:
         """The slice between two positions of the ledger; the first one begins where the end says that it began."""
-        parts = ranges(None if start is None else Place.from_position(start), Place.from_position(end))
+        parts = ranges(None if start is None else KafkaPlace.from_position(start), KafkaPlace.from_position(end))
         return Slice(start, end, sum(part.end - part.start for part in parts))
 
     def count(self, start: Position | None, end: Position) -> int | None:
@@ -189,7 +189,7 @@ class KafkaTopics:
 
     def _parts(self, part: Slice) -> Sequence[Range]:
         self._reading = part
-        return ranges(None if part.start is None else Place.from_position(part.start), Place.from_position(part.end))
+        return ranges(None if part.start is None else KafkaPlace.from_position(part.start), KafkaPlace.from_position(part.end))
 
     def _by_time(self, parts: Sequence[Range]) -> bool:
         """Whether times are asked for which message is the later; those of one partition have their offsets."""
@@ -271,13 +271,13 @@ class KafkaTopics:
         """The position with the offsets that are wanted, and for the rest the nearest to the ledger's."""
         with self._asking():
             cluster = self._look()
-        place = None if start is None else Place.from_position(start)
+        place = None if start is None else KafkaPlace.from_position(start)
         return self._rewound(start, rewind.to_offsets(place, cluster, wanted))
 
-    def _rewound(self, start: Position | None, place: Place) -> Position:
+    def _rewound(self, start: Position | None, place: KafkaPlace) -> Position:
         """The new position. Topics that are not asked for now are where they were."""
         try:
-            before = None if start is None else Place.from_position(start)
+            before = None if start is None else KafkaPlace.from_position(start)
         except Halted:
             before = None  # another source wrote it, which has none of these topics
         return rewind.with_others(place, before, self._wants).to_position()
@@ -296,7 +296,7 @@ class KafkaTopics:
         group, position = self._spec.consumer_group, self._committed
         if group is None or position is None or position == self._told:
             return
-        offsets = Place.from_position(position).offsets
+        offsets = KafkaPlace.from_position(position).offsets
         self._asked.tell_group(group, {one: at for one, at in offsets.items() if self._wants(one[0])})
         self._told = position
 

@@ -15,7 +15,7 @@ WHAT = "a source of pages"
 
 
 @dataclass(frozen=True)
-class Place:
+class PagesPlace:
     """Between two pages. ``last_run`` and ``state`` are of the last run that came to its end, the rest of the one under way.
 
     Times are texts, as they were written first: a run that goes on in another process has begun when it began.
@@ -29,7 +29,7 @@ class Place:
     next_state: Mapping[str, Any] | None = None
 
     @classmethod
-    def from_position(cls, text: Position | None) -> Place:
+    def from_position(cls, text: Position | None) -> PagesPlace:
         """Reads the ledger; without a position nothing was read yet."""
         if text is None:
             return cls()
@@ -54,9 +54,9 @@ class Place:
             ) from None
 
     @property
-    def between_runs(self) -> Place:
+    def between_runs(self) -> PagesPlace:
         """The place between two runs."""
-        return Place(self.last_run, self.state)
+        return PagesPlace(self.last_run, self.state)
 
     @property
     def since(self) -> Since | None:
@@ -65,15 +65,15 @@ class Place:
             return None
         return Since(self.last_run, self.state, self.started)
 
-    def begun(self, moment: str) -> Place:
+    def begun(self, moment: str) -> PagesPlace:
         """A run begins, unless one is under way."""
         return self if self.started is not None else replace(self, started=moment)
 
-    def after(self, page: Page) -> Place:
+    def after(self, page: Page) -> PagesPlace:
         """A page later."""
         state = self.next_state if page.state is None else page.state
         return replace(self, page=self.page + 1, pagination=page.pagination, next_state=state)
 
-    def ended(self) -> Place:
+    def ended(self) -> PagesPlace:
         """The run has come to its end. A state that it did not hand on stays."""
-        return Place(self.started, self.state if self.next_state is None else self.next_state)
+        return PagesPlace(self.started, self.state if self.next_state is None else self.next_state)

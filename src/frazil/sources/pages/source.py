@@ -17,7 +17,7 @@ from frazil.sources.base import Slice
 from frazil.sources.decode import decoder
 from frazil.sources.pages.frame import messages_in
 from frazil.sources.pages.pager import Pager
-from frazil.sources.pages.place import Place
+from frazil.sources.pages.place import PagesPlace
 from frazil.sources.pages.spool import Spool
 
 
@@ -26,7 +26,7 @@ class Ahead:
     """What was fetched after a position: up to which place, how many pages, and whether the run is over there."""
 
     start: Position | None
-    place: Place
+    place: PagesPlace
     spool: Spool = field(default_factory=Spool)
     pages: int = 0
     over: bool = False
@@ -117,7 +117,7 @@ class Pages:
         return self._slice(ahead, more=not (ahead.over or ahead.idle or self._spent))
 
     def _begin(self, start: Position | None, moment: str | None = None) -> Ahead:
-        place = Place.from_position(start)
+        place = PagesPlace.from_position(start)
         return Ahead(start, (place.between_runs if self._whole else place).begun(moment or datetime.now(UTC).isoformat()))
 
     def _fetch(self, ahead: Ahead) -> None:
@@ -151,7 +151,7 @@ class Pages:
         ahead = self._ahead
         if ahead is not None and ahead.start == start and ahead.pages and ahead.end == end:
             return self._slice(ahead, more=True)
-        target = Place.from_position(end)
+        target = PagesPlace.from_position(end)
         ahead = self._begin(start, target.started or target.last_run)
         self._keep(ahead)
         while self._repeatable(ahead) and not ahead.over and (target.started is None or ahead.place.page < target.page):
@@ -160,7 +160,7 @@ class Pages:
                 ahead.over = True
         if self._whole:
             # All rows are replaced anyway: what has changed meanwhile is as good as what was there, under the same end.
-            ahead.place, self._refreshed = Place(state=target.state, started=target.last_run), end
+            ahead.place, self._refreshed = PagesPlace(state=target.state, started=target.last_run), end
         if ahead.pages and ahead.end == end:
             return self._slice(ahead, more=True)
         self._keep(None)
@@ -184,8 +184,8 @@ class Pages:
 
     def total_rows(self, start: Position | None) -> int | None:
         """What the source says, for a run that reads all of it."""
-        place = Place.from_position(start)
-        first = self._spec.mode == "incremental" and place == Place()
+        place = PagesPlace.from_position(start)
+        first = self._spec.mode == "incremental" and place == PagesPlace()
         return self._pager.total() if (self._whole or first) and self._spec.max_pages is None else None
 
     def read(self, part: Slice) -> DataFrame:

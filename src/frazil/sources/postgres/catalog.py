@@ -27,7 +27,7 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class Table:
+class DatabaseTable:
     """A table as it is now. ``identity`` is how its changes name rows: d(efault), n(othing), f(ull), i(ndex).
 
     ``index`` is the index of the last of these, if it is still there, with its columns. ``last`` is the highest number that a
@@ -64,7 +64,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Published:
+class Publication:
     """A table of a publication, with the columns and the rows that it lets through."""
 
     namespace: str
@@ -136,7 +136,7 @@ from pg_type t where t.oid = %s
 """
 
 
-def table(connection: Connection, namespace: str, name: str) -> Table | None:
+def table(connection: Connection, namespace: str, name: str) -> DatabaseTable | None:
     """The table of this name, if there is one."""
     row = connection.execute(_TABLE, (namespace, name)).fetchone()
     if row is None:
@@ -147,7 +147,7 @@ def table(connection: Connection, namespace: str, name: str) -> Table | None:
     newer = connection.info.server_version >= _PUBLISHES_GENERATED
     columns = tuple(column for column in found if newer or not column.generated)
     told = (tuple(key), readable, last, columns, index, tuple(index_columns))
-    return Table(oid, namespace, name, kind, identity, *told)
+    return DatabaseTable(oid, namespace, name, kind, identity, *told)
 
 
 def attributes(connection: Connection, publication: str, oid: int) -> tuple[Attribute, ...]:
@@ -185,7 +185,7 @@ def pg_type(connection: Connection, oid: int) -> PgType | None:
     return PgType(oid, name, kind, base, modifier, element)
 
 
-def published(connection: Connection, publication: str) -> tuple[Published, ...] | None:
+def published(connection: Connection, publication: str) -> tuple[Publication, ...] | None:
     """The tables of a publication; None when there is no such publication."""
     if connection.execute("select 1 from pg_publication where pubname = %s", (publication,)).fetchone() is None:
         return None
@@ -196,7 +196,7 @@ def published(connection: Connection, publication: str) -> tuple[Published, ...]
         (publication,),
     )
     return tuple(
-        Published(namespace, name, None if columns is None else frozenset(columns), row_filter)
+        Publication(namespace, name, None if columns is None else frozenset(columns), row_filter)
         for namespace, name, columns, row_filter in rows
     )
 
@@ -222,7 +222,7 @@ def publishes_changes(connection: Connection, publication: str) -> bool:
     return row is not None and bool(row[0])
 
 
-def leaves(connection: Connection, found: Table) -> list[tuple[str, int]]:
+def leaves(connection: Connection, found: DatabaseTable) -> list[tuple[str, int]]:
     """The tables that hold the rows of a table, as SQL names them, with their bytes: itself, or its partitions."""
     if found.kind != "p":
         sql = "select %s::oid::regclass::text, pg_relation_size(%s::oid)"

@@ -13,7 +13,7 @@ from frazil.errors import FrazilError, Halted
 from frazil.sources.base import Notice
 from frazil.sources.postgres import protocol
 from frazil.sources.postgres.numbering import Shape, united
-from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.position import PostgresPlace
 from frazil.sources.postgres.protocol import Begin, Relation
 from frazil.sources.postgres.spool import Columns, Spool, SpoolFile
 from frazil.sources.postgres.stream import ChangeStream
@@ -83,7 +83,7 @@ class ChangeReader:
     def __init__(
         self,
         stream: ChangeStream,
-        start: Place,
+        start: PostgresPlace,
         followed: Collection[str],
         describe: Describe,
         spool_path: str | None,
@@ -253,7 +253,7 @@ class ChangeReader:
         self._spool.flush()
         return tuple(self._spool.files)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: PostgresPlace) -> None:
         """The slice up to this place is committed."""
         self._spool.clear()
         self._rows = Counter()

@@ -12,14 +12,14 @@ import psycopg
 from frazil.errors import FrazilError, Halted, Retryable
 from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.postgres import catalog
-from frazil.sources.postgres.catalog import Connection, Published, Table, TableColumn
+from frazil.sources.postgres.catalog import Connection, DatabaseTable, Publication, TableColumn
 from frazil.sources.postgres.changes import Described
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.frames import is_among
 from frazil.sources.postgres.numbering import Attribute, NewValues, Shape, Storage, numbered
-from frazil.sources.postgres.position import Member, Place
+from frazil.sources.postgres.position import Member, PostgresPlace
 from frazil.sources.postgres.protocol import Relation, lsn_number, lsn_text
-from frazil.sources.postgres.spool import Column, Columns
+from frazil.sources.postgres.spool import Columns, SpooledColumn
 from frazil.sources.postgres.types import PgType, Types
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Database:
         """The branch of its history that the server is on: each failover and each restored backup begins another one."""
         return int(self._ask_as_replica("IDENTIFY_SYSTEM")[1])
 
-    def located(self, place: Place) -> Place:
+    def located(self, place: PostgresPlace) -> PostgresPlace:
         """The place on the branch that the server is on.
 
         Stops when the server does not have the log up to there: what it writes from now on up to the place would be passed over.
@@ -97,7 +97,7 @@ class Database:
         """Where the log ends now."""
         return self.ask(lambda database: lsn_number(_text(database, "select pg_current_wal_insert_lsn()::text")))
 
-    def table(self, stream: CdcStream) -> Table:
+    def table(self, stream: CdcStream) -> DatabaseTable:
         """A followed table as it is now."""
         table = self.ask(lambda database: catalog.table(database, stream.namespace, stream.name))
         if table is None:
@@ -108,23 +108,25 @@ class Database:
         """How the publication has the tables that it names."""
         return self.ask(lambda database: catalog.members(database, self._spec.publication_name))
 
-    def published(self, name: str) -> Published | None:
+    def published(self, name: str) -> Publication | None:
         """What the publication lets through of a table."""
         tables = self.ask(lambda database: catalog.published(database, self._spec.publication_name)) or ()
         return next((table for table in tables if table.full_name == name), None)
 
-    def columns(self, table: Table, published: Published | None) -> Columns:
+    def columns(self, table: DatabaseTable, published: Publication | None) -> Columns:
         """The columns of a table that the publication lets through, with their types."""
         return tuple(
-            Column(column.name, self._types.column_type(column.type_oid, column.type_modifier), _id(table.oid, column.number))
+            SpooledColumn(
+                column.name, self._types.column_type(column.type_oid, column.type_modifier), _id(table.oid, column.number)
+            )
             for column in passed(table, published)
         )
 
-    def key_columns(self, table: Table) -> Columns:
+    def key_columns(self, table: DatabaseTable) -> Columns:
         """The columns of the primary key."""
         return tuple(column for column in self.columns(table, None) if column.name in table.primary_key)
 
-    def naming_columns(self, table: Table) -> Columns:
+    def naming_columns(self, table: DatabaseTable) -> Columns:
         """The columns of the index that is the table's replica identity; none when it is not an index."""
         return tuple(one for one in self.columns(table, None) if table.identity == "i" and one.name in table.index_columns)
 
@@ -137,7 +139,7 @@ class Database:
         chosen = self.ask(lambda database: catalog.chosen(database, self._spec.publication_name, relation.oid))
         found = numbered(relation.oid, listed, attributes, before, chosen)
         columns = tuple(
-            Column(
+            SpooledColumn(
                 column.name,
                 self._types.column_type(column.type_oid, column.type_modifier),
                 None if number is None else _id(relation.oid, number),
@@ -187,7 +189,7 @@ class Database:
         return self.ask(lambda database: catalog.pg_type(database, oid))
 
 
-def passed(table: Table, published: Published | None) -> tuple[TableColumn, ...]:
+def passed(table: DatabaseTable, published: Publication | None) -> tuple[TableColumn, ...]:
     """The columns that the publication lets through; of those that are generated, the ones that it names."""
     names = None if published is None else published.columns
     return tuple(column for column in table.columns if (not column.generated if names is None else column.name in names))

@@ -37,7 +37,7 @@ from frazil.model.hidden import (
 )
 from frazil.sources.postgres.numbering import united
 from frazil.sources.postgres.snapshot import PageRange, SnapshotRead
-from frazil.sources.postgres.spool import META, Column, Columns, SpoolFile
+from frazil.sources.postgres.spool import META, Columns, SpooledColumn, SpoolFile
 from frazil.sources.postgres.types import ColumnType, widened
 
 
@@ -84,7 +84,7 @@ def change_frame(
     return reduce(DataFrame.unionAll, frames)
 
 
-def is_among(column: Column, others: Columns) -> bool:
+def is_among(column: SpooledColumn, others: Columns) -> bool:
     """Whether a column is one of some others, by what is known of both."""
     return any(column.name == one.name if None in (column.id, one.id) else column.id == one.id for one in others)
 
@@ -162,7 +162,7 @@ class Shown:
         return stored.select(*shown, *[column.alias(name) for name, column in hidden.items()])
 
 
-def _marks(column: Column, keys: Columns, named: Columns) -> dict[str, Any]:
+def _marks(column: SpooledColumn, keys: Columns, named: Columns) -> dict[str, Any]:
     marks: dict[str, Any] = {} if column.id is None else {COLUMN_MARK: column.id}
     marks |= {OF_KEY_MARK: True} if is_among(column, named) else {}
     return marks | {KEY_MARK: True} if is_among(column, keys) else marks

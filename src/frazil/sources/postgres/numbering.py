@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
-from frazil.sources.postgres.spool import Column, Columns
+from frazil.sources.postgres.spool import Columns, SpooledColumn
 
 # A table of which more columns were dropped than leave so many ways to read a list is followed by names alone.
 MOST_READINGS = 2_000
@@ -229,7 +229,7 @@ class United:
 def united(shapes: Sequence[Columns]) -> United | None:
     """The columns of all ``shapes``, of which the newest comes first; None when two different ones would have the same name."""
     by_id: dict[str, str] = {}
-    by_name: dict[str, Column] = {}
+    by_name: dict[str, SpooledColumn] = {}
     names: list[tuple[str, ...]] = []
     for columns in shapes:
         own: list[str] = []
@@ -249,7 +249,7 @@ def united(shapes: Sequence[Columns]) -> United | None:
     return United(tuple(by_name.values()), tuple(names))
 
 
-def _differ(one: Column, other: Column) -> bool:
+def _differ(one: SpooledColumn, other: SpooledColumn) -> bool:
     """Whether two are known to be different columns of one table. A table that was made anew has columns of the same names."""
     if one.id is None or other.id is None or one.id == other.id:
         return False

@@ -9,7 +9,7 @@ from frazil.model.names import nearest
 from frazil.model.source import PostgresCdcSource
 from frazil.model.types import parse_type
 from frazil.sources.postgres import catalog
-from frazil.sources.postgres.catalog import Connection, Table
+from frazil.sources.postgres.catalog import Connection, DatabaseTable
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.database import Database
 from frazil.sources.postgres.types import ColumnType
@@ -47,13 +47,13 @@ def _taken(connection: Connection, spec: PostgresCdcSource) -> tuple[tuple[str, 
     return tuple((table.namespace, table.name) for table in published)
 
 
-def _tables(connection: Connection, taken: Iterable[tuple[str, str]]) -> list[Table]:
+def _tables(connection: Connection, taken: Iterable[tuple[str, str]]) -> list[DatabaseTable]:
     names = dict.fromkeys([*connection.execute(_READABLE.encode()), *taken])
     found = (catalog.table(connection, namespace, name) for namespace, name in names)
     return [table for table in found if table is not None]
 
 
-def _offered(database: Database, table: Table, *, taken: bool) -> OfferedTable:
+def _offered(database: Database, table: DatabaseTable, *, taken: bool) -> OfferedTable:
     columns = database.columns(table, database.published(table.full_name) if taken else None)
     shown = tuple(OfferedColumn(column.name, str(parse_type(_iceberg(column.type)))) for column in columns)
     return OfferedTable(table.full_name, shown, table.primary_key, taken)
@@ -65,7 +65,7 @@ def _iceberg(kind: ColumnType) -> str:
     return _ICEBERG.get(kind.spark, kind.spark)
 
 
-def _notes(spec: PostgresCdcSource, tables: Sequence[Table]) -> Iterator[str]:
+def _notes(spec: PostgresCdcSource, tables: Sequence[DatabaseTable]) -> Iterator[str]:
     names = [table.full_name for table in tables]
     for stream in spec.streams:
         if stream.full_name not in names:

@@ -56,7 +56,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Place:
+class PostgresPlace:
     """A place in a database's history.
 
     ``streams`` are the tables whose snapshot is behind this place, ``seen`` what the snapshots saw of the log that is still
@@ -77,7 +77,7 @@ class Place:
     again: frozenset[str] = frozenset()
     unfilled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def only(self, followed: Collection[str]) -> Place:
+    def only(self, followed: Collection[str]) -> PostgresPlace:
         """Without the tables that are not followed: their changes after this place are passed over, so that one which is
         followed again needs a snapshot as a new one does.
         """
@@ -91,7 +91,7 @@ class Place:
             unfilled={name: columns for name, columns in self.unfilled.items() if name in followed},
         )
 
-    def published(self, members: Mapping[str, Member]) -> Place:
+    def published(self, members: Mapping[str, Member]) -> PostgresPlace:
         """When the publication has its tables in this way. Those that it did not have for a while are as if not followed."""
         kept = self.only(
             {name for name in self.streams if name not in members or not members[name].is_back(self.members.get(name))}
@@ -99,40 +99,40 @@ class Place:
         now = {name: member for name, member in members.items() if name in kept.streams}
         return replace(kept, members={**kept.members, **now})
 
-    def after(self, lsn: int) -> Place:
+    def after(self, lsn: int) -> PostgresPlace:
         """Further on in the log."""
         return replace(self, lsn=lsn, seen={name: seen for name, seen in self.seen.items() if seen.until > lsn})
 
-    def on(self, timeline: int) -> Place:
+    def on(self, timeline: int) -> PostgresPlace:
         """When it is known on which branch of the server's history this is."""
         return replace(self, timeline=timeline)
 
-    def with_snapshot(self, stream: str, seen: Seen | None) -> Place:
+    def with_snapshot(self, stream: str, seen: Seen | None) -> PostgresPlace:
         """When a table's rows are there; with what was seen, unless nothing can follow."""
         known = {name: one for name, one in self.seen.items() if name != stream}
         if seen is not None:
             known[stream] = seen
         return replace(self.without_gaps(stream), streams=self.streams | {stream}, seen=known)
 
-    def with_again(self, stream: str) -> Place:
+    def with_again(self, stream: str) -> PostgresPlace:
         """When a followed table must be read whole once more."""
         return replace(self, again=self.again | {stream})
 
-    def with_unfilled(self, stream: str, columns: Collection[str]) -> Place:
+    def with_unfilled(self, stream: str, columns: Collection[str]) -> PostgresPlace:
         """When a table has values that will be missing in the target."""
         known = self.unfilled.get(stream, ())
         return replace(self, unfilled={**self.unfilled, stream: tuple(dict.fromkeys([*known, *columns]))})
 
-    def without_gaps(self, stream: str) -> Place:
+    def without_gaps(self, stream: str) -> PostgresPlace:
         """When a table was read whole."""
         unfilled = {name: columns for name, columns in self.unfilled.items() if name != stream}
         return replace(self, again=self.again - {stream}, unfilled=unfilled)
 
-    def with_refresh(self, stream: str) -> Place:
+    def with_refresh(self, stream: str) -> PostgresPlace:
         """When a table was read whole once more."""
         return replace(self, refreshed={**self.refreshed, stream: self.refreshed.get(stream, 0) + 1})
 
-    def with_shapes(self, shapes: Mapping[str, str]) -> Place:
+    def with_shapes(self, shapes: Mapping[str, str]) -> PostgresPlace:
         """When it is known which columns some tables have."""
         return replace(self, shapes={**self.shapes, **shapes})
 
@@ -160,7 +160,7 @@ class Place:
         return position(value)
 
     @classmethod
-    def from_position(cls, text: Position) -> Place:
+    def from_position(cls, text: Position) -> PostgresPlace:
         """Reads the ledger."""
         raw = fields_of(text, _WHAT)
         try:

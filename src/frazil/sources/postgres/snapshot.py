@@ -29,7 +29,7 @@ from frazil.sources.postgres.catalog import Connection
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.position import Seen
 from frazil.sources.postgres.protocol import Buffer, lsn_number
-from frazil.sources.postgres.spool import FLUSH_BYTES, Columns, Rows, assembled
+from frazil.sources.postgres.spool import FLUSH_BYTES, Columns, SpooledRows, assembled
 
 BATCH_ROWS = 20_000
 _PAGE_BYTES = 8192
@@ -128,7 +128,7 @@ class SnapshotRead:
             "image": pa.array(np.zeros(rows, np.bool_)),
         }
         fields = buffer.copied_rows(len(self.columns))
-        yield from assembled(Rows(buffer, fields, self.columns), meta, self.table).to_batches()
+        yield from assembled(SpooledRows(buffer, fields, self.columns), meta, self.table).to_batches()
 
 
 class ExportedSnapshot:

@@ -20,14 +20,14 @@ from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.base import Lag, Notice, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
-from frazil.sources.postgres.catalog import Published
+from frazil.sources.postgres.catalog import Publication
 from frazil.sources.postgres.changes import ChangeReader, Filled, unlogged_values
 from frazil.sources.postgres.connection import Login
 from frazil.sources.postgres.database import Database, passed
 from frazil.sources.postgres.digest import digest
 from frazil.sources.postgres.frames import change_frame, snapshot_frame
 from frazil.sources.postgres.numbering import Shape, Storage
-from frazil.sources.postgres.position import Place
+from frazil.sources.postgres.position import PostgresPlace
 from frazil.sources.postgres.protocol import FULL, lsn_text
 from frazil.sources.postgres.snapshot import ExportedSnapshot, PageRange, SnapshotRead, await_writers, dealt, page_ranges
 from frazil.sources.postgres.spool import SpoolFile
@@ -124,7 +124,7 @@ class PostgresCdc:
 
     def run_began(self, position: Position | None) -> None:
         """A table that was read whole after this position was read by this run."""
-        self._refreshed_before = {} if position is None else Place.from_position(position).refreshed
+        self._refreshed_before = {} if position is None else PostgresPlace.from_position(position).refreshed
 
     def read_again_where(self, replaces: Callable[[str], bool]) -> None:
         """Tells in which tables rows that are read again replace those that are there."""
@@ -133,10 +133,10 @@ class PostgresCdc:
     def _still_there(self) -> bool:
         return self._exported is not None and self._exported.alive
 
-    def _place(self, start: Position | None) -> Place:
+    def _place(self, start: Position | None) -> PostgresPlace:
         """Where reading begins. Without a position of the ledger: where the slot stands, which is made when it is not there."""
         following = self._following()
-        place = None if start is None else Place.from_position(start)
+        place = None if start is None else PostgresPlace.from_position(start)
         system = self._database.system
         if place is not None and place.system != system:
             raise Halted(
@@ -144,7 +144,7 @@ class PostgresCdc:
                 f"The ledger's position is of another database server than the one at {self._login}.",
                 fix="Positions do not carry over. Connect to the server as before, or start again with a new sink id.",
             )
-        place = place or Place(system)
+        place = place or PostgresPlace(system)
         if following and place.lsn is None:
             found = self._database.ask(lambda database: slot.ensure(database, self._spec, tuple(following.values())))
             place = place.after(found.confirmed or 0)
@@ -155,7 +155,7 @@ class PostgresCdc:
 
     # Snapshots
 
-    def _next_snapshot(self, place: Place) -> CdcStream | None:
+    def _next_snapshot(self, place: PostgresPlace) -> CdcStream | None:
         before = self._refreshed_before or {}
         for name, stream in ((stream.full_name, stream) for stream in self.streams):
             if stream.sync_mode == "incremental" and (name not in place.streams or name in place.again):
@@ -164,7 +164,7 @@ class PostgresCdc:
                 return stream
         return None
 
-    def _plan_snapshot(self, start: Position | None, place: Place, stream: CdcStream) -> Slice:
+    def _plan_snapshot(self, start: Position | None, place: PostgresPlace, stream: CdcStream) -> Slice:
         self._let_go()
         spec, name = self._spec, stream.full_name
         follows = stream.sync_mode == "incremental"
@@ -192,7 +192,7 @@ class PostgresCdc:
         return Slice(start, end.to_position(), rows, full=True, detail=part)
 
     def _snapshot_part(
-        self, exported: ExportedSnapshot, stream: CdcStream, published: Published | None, lsn: int
+        self, exported: ExportedSnapshot, stream: CdcStream, published: Publication | None, lsn: int
     ) -> tuple[SnapshotPart, int | None]:
         """How a table is read as of a snapshot, and about how many rows it has."""
         table = self._database.table(stream)
@@ -214,7 +214,7 @@ class PostgresCdc:
 
     # Changes
 
-    def _plan_changes(self, start: Position | None, place: Place, limit: int) -> Slice | None:
+    def _plan_changes(self, start: Position | None, place: PostgresPlace, limit: int) -> Slice | None:
         self._let_go()
         following = self._following()
         if not following:
@@ -245,7 +245,7 @@ class PostgresCdc:
             unlogged_values(table, columns, read_again=self._reads_again(table)) for table, columns in filled.unlogged.items()
         )
 
-    def _reader_at(self, place: Place, following: Mapping[str, CdcStream]) -> ChangeReader:
+    def _reader_at(self, place: PostgresPlace, following: Mapping[str, CdcStream]) -> ChangeReader:
         """The reader that goes on from a place: the one that is there, or a new one."""
         reader, planned = self._reader, self._planned
         if reader is not None:
@@ -292,7 +292,7 @@ class PostgresCdc:
         if planned is not None and (planned.start, planned.end) == (start, end):
             # A snapshot that broke meanwhile can be read no more.
             return planned if isinstance(planned.detail, ChangesPart) or self._still_there() else None
-        place, target = self._place(start), Place.from_position(end)
+        place, target = self._place(start), PostgresPlace.from_position(end)
         lsn = target.lsn or 0
         # Changes move on in the log, a snapshot does not, whether its table is a new one or one that came back.
         if lsn <= (place.lsn or 0) or not target.streams <= place.streams or place.refreshed != target.refreshed:
@@ -308,7 +308,7 @@ class PostgresCdc:
 
     def committed(self, position: Position) -> None:
         """Everything up to here is in every table: the server need not keep the log before it."""
-        place = Place.from_position(position)
+        place = PostgresPlace.from_position(position)
         planned = self._planned
         if planned is not None and planned.end == position and isinstance(planned.detail, SnapshotPart):
             self._let_go()
@@ -365,7 +365,7 @@ class PostgresCdc:
         columns = self._database.columns(now, self._database.published(stream.full_name))
         return change_frame(self._spark, (), stream.full_name, columns, **self._known_by(now))
 
-    def _known_by(self, table: catalog.Table) -> dict[str, Any]:
+    def _known_by(self, table: catalog.DatabaseTable) -> dict[str, Any]:
         """By which columns the rows of a table are known, and whether the rows of before updates are told."""
         keys, named = self._database.key_columns(table), self._database.naming_columns(table)
         return {"keys": keys, "named": named, "images": table.identity == FULL if self._images else None}
@@ -413,7 +413,7 @@ class PostgresCdc:
         """When no table is followed and each was read whole by this run."""
         if position is None or any(stream.sync_mode == "incremental" for stream in self.streams):
             return False
-        return self._refreshed_before is not None and self._next_snapshot(Place.from_position(position)) is None
+        return self._refreshed_before is not None and self._next_snapshot(PostgresPlace.from_position(position)) is None
 
     def total_rows(self, start: Position | None) -> int | None:
         """Unknown: the log does not count."""

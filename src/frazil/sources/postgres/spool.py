@@ -41,7 +41,7 @@ META: tuple[tuple[str, pa.DataType, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Column:
+class SpooledColumn:
     """A column of a table at one time of its life. ``id``: what it is whatever its name, where that is known."""
 
     name: str
@@ -49,7 +49,7 @@ class Column:
     id: str | None = None
 
 
-Columns = tuple[Column, ...]
+Columns = tuple[SpooledColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _Pending:
         meta = {name: pa.array(np.frombuffer(of, np.int64)[found.messages]) for name, of in numbers.items()}
         meta |= {"op": op.cast(pa.string()), "extra": pa.array(found.extra)}
         meta |= {"moved": pa.array(found.moved), "image": pa.array(found.image)}
-        return assembled(Rows(found.buffer, found.fields, self.columns), meta, self.relation.full_name)
+        return assembled(SpooledRows(found.buffer, found.fields, self.columns), meta, self.relation.full_name)
 
     def clear(self) -> None:
         """Forgets the changes, not what the table looks like."""
@@ -102,7 +102,7 @@ class _Pending:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SpooledRows:
     """Values as they were sent, and the columns that they are of."""
 
     buffer: Messages
@@ -184,7 +184,7 @@ class Spool:
         self._bytes = self._rows = 0
 
 
-def assembled(sent: Rows, meta: dict[str, pa.Array], table: str) -> pa.Table:
+def assembled(sent: SpooledRows, meta: dict[str, pa.Array], table: str) -> pa.Table:
     """Values and what stands beside them. A row with a value that its column cannot hold has an error instead of values."""
     rows = sent.count
     data: list[pa.Array] = []
@@ -208,7 +208,7 @@ def assembled(sent: Rows, meta: dict[str, pa.Array], table: str) -> pa.Table:
     return pa.Table.from_arrays([*data, *(meta[name] for name, _, _ in META)], schema=schema_of(sent.columns))
 
 
-def _unchanged(sent: Rows) -> pa.Array:
+def _unchanged(sent: SpooledRows) -> pa.Array:
     rows = sent.count
     marked = sent.fields.kinds == NOT_SENT
     if not marked.any():
@@ -219,7 +219,7 @@ def _unchanged(sent: Rows) -> pa.Array:
     return pa.array(lists, pa.list_(pa.string()))
 
 
-def _raw(sent: Rows, row: int, meta: dict[str, pa.Array], table: str) -> bytes:
+def _raw(sent: SpooledRows, row: int, meta: dict[str, pa.Array], table: str) -> bytes:
     texts: dict[str, Any] = {}
     for number, column in enumerate(sent.columns):
         kind, start, size = (int(of[number, row]) for of in (sent.fields.kinds, sent.fields.starts, sent.fields.lengths))

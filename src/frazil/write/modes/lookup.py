@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import IntegerType, LongType
 
 from frazil.columns.schema import quoted
-from frazil.iceberg import DeletedKeys, Deletes, Digest, FileFacts, Found, WorkingCopy, bitmap_of, scopes_of
+from frazil.iceberg import DeadRows, DeletedKeys, Deletes, Digest, FileFacts, WorkingCopy, bitmap_of, scopes_of
 from frazil.write.modes.latest import hashable
 from frazil.write.modes.table_context import together
 
@@ -39,7 +39,7 @@ _FILE, _NUMBER, _POSITION, _SINCE, _SCOPE, _WORD, _BITS, _HASH = (
 
 
 @dataclass(frozen=True)
-class Rows:
+class DeadPositions:
     """The rows of a table that can be dead: those between ``bounds``, the least and the greatest key, where both are known."""
 
     frame: DataFrame
@@ -71,7 +71,7 @@ class Search:
         both = keys.range()
         return {} if both is None else {self.deletes.columns[0]: both}
 
-    def found(self, keys: DeletedKeys | None, rows: Rows) -> Found:
+    def found(self, keys: DeletedKeys | None, rows: DeadPositions) -> DeadRows:
         """Looks every row up."""
         return (None if keys is None else self._passed(keys, rows)) or self._joined(rows)
 
@@ -79,18 +79,18 @@ class Search:
     def _few(self) -> bool:
         return records(self.deletes.files) <= MOST_KEYS_TO_BROADCAST
 
-    def _passed(self, keys: DeletedKeys, rows: Rows) -> Found | None:
+    def _passed(self, keys: DeletedKeys, rows: DeadPositions) -> DeadRows | None:
         """In one pass over the rows, which sums them up as well."""
         (column,) = self.deletes.columns
         return keys.looked_up(rows.frame.select(quoted(column), "_file", "_pos"), rows.files, rows.bounds.get(column))
 
-    def _joined(self, rows: Rows) -> Found:
+    def _joined(self, rows: DeadPositions) -> DeadRows:
         """By a join. To sum all rows up in a pass of its own takes less than to do it on their way there."""
         columns, spark = self.deletes.columns, self.copy.spark
         (gone, dead), before = together(lambda: self._met(rows), lambda: digest_of(rows.frame, columns), session=spark)
-        return Found(before, gone, dead)
+        return DeadRows(before, gone, dead)
 
-    def _met(self, rows: Rows) -> tuple[Digest, dict[str, BitMap64]]:
+    def _met(self, rows: DeadPositions) -> tuple[Digest, dict[str, BitMap64]]:
         """What the dead rows are, and their positions, which executors put together, so that little is left to bring here."""
         columns = self.deletes.columns
         scopes = scopes_of(rows.files, scopes_of(self.held))

@@ -17,7 +17,7 @@ from frazil.columns.schema import quoted
 from frazil.errors import Halted
 from frazil.iceberg import Change, Digest, FileFacts, IcebergTable, LiveFile, Rewrite, WorkingCopy
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES, ChangeOptions
-from frazil.write.modes.lookup import Rows, Search, digest_of, records
+from frazil.write.modes.lookup import DeadPositions, Search, digest_of, records
 from frazil.write.modes.table_context import together
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def settle(table: IcebergTable) -> Settlement | None:
         # To look through the table's files keeps the driver busy, and the executors have nothing else to do meanwhile.
         (live, facts, whole), keys = together(opened, search.gathering(), session=copy.spark)
         bounds = {name: both for name, both in search.bounds(keys).items() if not whole.schema[name].nullable}
-        found = search.found(keys, Rows(_within(whole, bounds), facts, bounds))
+        found = search.found(keys, DeadPositions(_within(whole, bounds), facts, bounds))
         small = copy.small_files(live, facts, since=min(fact.sequence for fact in search.held))
         paths = {one.path for one in small}
         here = {path: dead for path, dead in found.dead.items() if path in paths}
