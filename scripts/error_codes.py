@@ -9,22 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from frazil import errors
+
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "frazil"
 PAGE = ROOT / "docs" / "errors.md"
 
+_CLASSES = {name: made for name, made in vars(errors).items() if isinstance(made, type) and issubclass(made, errors.FrazilError)}
 # What makes an error, and which of its arguments are the code and the message.
-_BY_CLASS = {
-    "ConfigError": (0, 1), "SourceMissing": (0, 1), "UsageError": (0, 1), "EnvironmentFault": (0, 1), "DataError": (0, 1),
-    "Retryable": (0, 1), "SourceAway": (0, 1), "CatalogAway": (0, 1), "StoreRefused": (0, 1), "OutcomeUnknown": (0, 1),
-    "SparkDied": (0, 1), "Halted": (0, 1), "Fenced": (0, 1), "OutOfOrder": (0, 1), "OverwriteConflict": (0, 1),
-    "FrazilError": (0, 1), "wrong": (0, 2), "problem": (0, 1), "fault": (0, 1), "error_of": (1, 2),
-}  # fmt: skip
-_KINDS = {"wrong": "ConfigError", "problem": "ConfigError", "fault": "bad record", "error_of": "bad record"}
-_EXIT = {
-    "ConfigError": 78, "SourceMissing": 78, "UsageError": 2, "Retryable": 75, "SourceAway": 75, "CatalogAway": 75,
-    "StoreRefused": 75, "OutcomeUnknown": 75, "SparkDied": 75,
-}  # fmt: skip
+_MAKES = dict.fromkeys(_CLASSES, (0, 1)) | {"wrong": (0, 2), "problem": (0, 1), "fault": (0, 1), "error_of": (1, 2)}
+_RECORD = "bad record"
+_KINDS = {"wrong": "ConfigError", "problem": "ConfigError", "fault": _RECORD, "error_of": _RECORD}
 _CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _HEAD = """# Error codes
 
@@ -87,9 +82,9 @@ def _assigned(nodes: list[ast.AST] | list[ast.stmt]) -> dict[str, ast.expr]:
 
 def _entry(call: ast.Call, names: dict[str, ast.expr]) -> Entry | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
-    if name not in _BY_CLASS:
+    if name not in _MAKES:
         return None
-    places = _BY_CLASS[name]
+    places = _MAKES[name]
     code = _text(call.args[places[0]], names) if len(call.args) > places[0] else ""
     if not _CODE.fullmatch(code):
         return None
@@ -141,8 +136,8 @@ def page() -> str:
         by_code.setdefault(entry.code, []).append(entry)
     for code, same in by_code.items():
         kinds = ", ".join(
-            f"{kind}, exit code {_EXIT.get(kind, 1)}" if kind != "bad record" else kind
-            for kind in dict.fromkeys(e.kind for e in same)
+            kind if kind == _RECORD else f"{kind}, exit code {_CLASSES[kind].exit_code}"
+            for kind in dict.fromkeys(one.kind for one in same)
         )
         lines = []
         for entry in same:

@@ -5,10 +5,14 @@
     FrazilError
     |- ConfigError        the user's file, statement or call is wrong; nothing was done         exit 78
     |  |- ConfigErrors    several of them, found in one reading                                 exit 78
-    |  `- SourceMissing   what is to be read is not there                                       exit 78
+    |  |- SourceMissing   what is to be read is not there                                       exit 78
+    |  |- ColumnMissing   the settings name a column that the data has not                      exit 78
+    |  |  `- KeyMissing   ... which is to be the key                                            exit 78
+    |  `- KeyDiffers      the key is not the one by which the source knows its rows             exit 78
     |- UsageError         the command line is wrong                                             exit 2
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
+    |  |- NoColumns       nothing in the data tells which columns the table is to have          exit 1
     |  `- RequiredNull    a required column has no value in a row                               exit 1
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
     |  |- SourceAway      the source, or what it needs to read its records, did not answer          exit 75
@@ -90,6 +94,18 @@ class SourceMissing(ConfigError):
     """What is to be read is not there."""
 
 
+class ColumnMissing(ConfigError):
+    """The settings name a column that the data has not, or that cannot be used so."""
+
+
+class KeyMissing(ColumnMissing):
+    """The data has no column that the settings name as its key."""
+
+
+class KeyDiffers(ConfigError):
+    """The key is not the one by which the source knows its rows."""
+
+
 class UsageError(FrazilError):
     """The command line is wrong."""
 
@@ -108,6 +124,10 @@ class EnvironmentFault(FrazilError):
 
 class DataError(FrazilError):
     """The data does not fit the table, and the settings say stop."""
+
+
+class NoColumns(DataError):
+    """Nothing in the data tells which columns the table is to have."""
 
 
 class RequiredNull(DataError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from frazil.errors import ConfigError
+from frazil.errors import ColumnMissing, ConfigError
 from frazil.model.partition import PartitionField, transform_problem
 from frazil.model.sort import SortField
 from frazil.model.types import StructType
@@ -80,7 +80,7 @@ def _sort_source_id(field: PartitionField, schema: StructType, ids: dict[str, An
     if column is None or column.type.name in _UNORDERED:
         known = ", ".join(c.name for c in schema.fields if c.type.name not in _UNORDERED)
         why = "there is no column" if column is None else "rows cannot be sorted by"
-        raise ConfigError("sort-column", f"sort_by: {why} {field.source!r}. Columns: {known}")
+        raise ColumnMissing("sort-column", f"sort_by: {why} {field.source!r}. Columns: {known}")
     return _source_id(field, schema, ids)
 
 
@@ -88,7 +88,9 @@ def _source_id(field: PartitionField, schema: StructType, ids: dict[str, Any]) -
     column = schema.column(field.source)
     if column is None:
         known = ", ".join(c.name for c in schema.fields)
-        raise ConfigError("partition-column", f"{field} cannot be applied: there is no column {field.source!r}. Columns: {known}")
+        raise ColumnMissing(
+            "partition-column", f"{field} cannot be applied: there is no column {field.source!r}. Columns: {known}"
+        )
     if problem := transform_problem(field, column.type.name):
         raise ConfigError("partition-transform", problem, fix="Choose another transform, or change the column's type.")
     level: dict[str, Any] = ids

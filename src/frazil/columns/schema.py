@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.columns.coerce import CAST_MARK, JSON_OPTIONS, Casting, Converted, complaint, converted, json_text, present
 from frazil.columns.types import iceberg_schema, iceberg_type, spark_type
-from frazil.errors import ConfigError, DataError
+from frazil.errors import ConfigError, DataError, KeyDiffers
 from frazil.model.changes import CommitMode
 from frazil.model.coercion import CoercionOptions, extra_paths
 from frazil.model.hidden import (
@@ -78,7 +78,7 @@ def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
     if sink.key_fields and tells_changes(frame) and data_columns(frame):
         if follows_key(frame, sink):
             return ()
-        raise ConfigError(
+        raise KeyDiffers(
             "key-differs",
             f"{sink.full_name}: rows are known by {', '.join(sink.key_fields)} here, and by other columns in the source. When a "
             "row changes these, its old key would stay in the table; and a row that is deleted would not be found.",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from frazil.columns.schema import schema_of
-from frazil.errors import ConfigError, DataError, Halted
+from frazil.errors import ConfigError, DataError, Halted, KeyDiffers, KeyMissing, NoColumns
 from frazil.model.changes import Combine, CommitMode
 from frazil.model.coercion import ExtraColumns
 from frazil.model.dead_letters import OnError
@@ -30,7 +30,7 @@ def frame_schema(frame: DataFrame, sink: SinkSpec, unfilled: Collection[str] = (
         refused = surplus(StructType(()), schema, ExtraColumns.EVOLVE, SchemaEvolution.ADD_COLUMNS)
         schema = without(schema, [one.path for one in refused])
     if not schema.fields:
-        raise DataError(
+        raise NoColumns(
             "no-columns",
             "The data has no columns, so that no table can be made for it.",
             fix="Declare the columns in the sink's schema, or make the table.",
@@ -104,7 +104,7 @@ def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) ->
     if sink.commit_mode is not CommitMode.UPSERT:
         return keys
     if not keys and not told:
-        raise ConfigError(
+        raise KeyMissing(
             "key-missing",
             f"{sink.full_name}: upsert sinks must specify a key: the table has no identifier fields, "
             "and the source has no primary key to take.",
@@ -112,7 +112,7 @@ def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) ->
             "primary key.",
         )
     if keys and told and set(keys) != set(told):
-        raise ConfigError(
+        raise KeyDiffers(
             "key-differs",
             f"{sink.full_name}: key_fields are {', '.join(keys)}, but the source identifies its rows by {', '.join(told)}: "
             "a row whose key changes could not be followed.",
@@ -125,7 +125,7 @@ def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:
     columns = {column.name: column for column in schema.fields}
     name = sink.key_column(key, columns)
     if name is None:
-        raise ConfigError("key-missing", f"Key field {key!r} is not among the data's columns: {', '.join(columns)}")
+        raise KeyMissing("key-missing", f"Key field {key!r} is not among the data's columns: {', '.join(columns)}")
     column = columns[name]
     if column.type.name in NOT_KEYS:
         text = f"column {column.name} has type {column.type.name} which cannot be used as an Iceberg equality delete key"

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from frazil.columns.schema import data_columns
 from frazil.commit.protocol import require_same_source
 from frazil.commit.retry import retried
-from frazil.errors import ConfigError, FrazilError, Retryable, SourceAway
+from frazil.errors import ColumnMissing, ConfigError, FrazilError, NoColumns, Retryable, SourceAway
 from frazil.model.commit import Position
 from frazil.model.dead_letters import OnError
 from frazil.model.events import Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
@@ -33,7 +33,6 @@ LAG_SECONDS = 10.0
 ROW_BYTES = 100.0
 # So many rows, none of which tells the columns of a table, are no accident.
 ROWS_TO_TELL = 10_000
-_TELLS_TOO_LITTLE = ("no-columns", "key-missing", "partition-column", "sort-column", "column-missing", "transform-column")
 
 
 @dataclass
@@ -235,7 +234,7 @@ class Pump:
         Where bad records are kept apart, the first one of a source does not stop it. How many are enough to know better is
         bounded; and a run that ends when nothing is left has nothing to wait for.
         """
-        apart = self._writer.sink.error_handling is OnError.DEAD_LETTER and error.code in _TELLS_TOO_LITTLE
+        apart = self._writer.sink.error_handling is OnError.DEAD_LETTER and isinstance(error, NoColumns | ColumnMissing)
         if not apart or part.rows is None or part.rows >= ROWS_TO_TELL or (once and not part.full):
             return False
         self._listen(Waiting(self._name, part.rows))

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, functions
 from frazil.columns.coerce import Casting, present
 from frazil.columns.counting import Counted
 from frazil.columns.schema import quoted
-from frazil.errors import ConfigError
+from frazil.errors import ColumnMissing, ConfigError
 from frazil.iceberg import Append, Change, Delta, Fits, Operation, StagedFiles, WorkingCopy
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES
 from frazil.model.commit import RowCounts
@@ -133,7 +133,9 @@ def _require_comparable(context: TableContext, frame: DataFrame, fit: Fit) -> No
         require_columns(frame, columns, "replace_by")
         for name in columns:
             if name not in types:
-                raise ConfigError("column-missing", f"replace_by: the table has no column {name!r}. Columns: {', '.join(types)}")
+                raise ColumnMissing(
+                    "column-missing", f"replace_by: the table has no column {name!r}. Columns: {', '.join(types)}"
+                )
             if types[name].name in NOT_KEYS:
                 text = f"replace_by: column {name} has type {types[name].name}, whose values cannot be compared for this"
                 raise ConfigError("key-type", text)

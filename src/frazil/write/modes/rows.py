@@ -22,7 +22,7 @@ from frazil.columns.schema import (
     unchanged,
 )
 from frazil.columns.types import iceberg_type
-from frazil.errors import ConfigError, DataError
+from frazil.errors import ColumnMissing, ConfigError, DataError, KeyDiffers, KeyMissing
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import Way, way
 from frazil.model.dead_letters import OnError
@@ -168,7 +168,7 @@ def require_columns(frame: DataFrame, paths: tuple[str, ...], option: str) -> No
     for path in paths:
         if path not in frame.columns and path.partition(".")[0] not in frame.columns:
             known = ", ".join(data_columns(frame))
-            raise ConfigError("column-missing", f"{option}: there is no column {path!r} in the data. Columns: {known}")
+            raise ColumnMissing("column-missing", f"{option}: there is no column {path!r} in the data. Columns: {known}")
 
 
 def _column(frame: DataFrame, path: str) -> Column:
@@ -235,13 +235,13 @@ def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
         given = {sink.key_fields[0]: key}
     else:
         words = "change_format: tombstones: a `key` that is no struct is one column, so that key_fields must be one name"
-        raise ConfigError("key-missing", words)
+        raise KeyMissing("key-missing", words)
     keys = {sink.key_column(name, names) or name: part for name, part in given.items()}
     strange = [key for key in sink.key_fields if sink.key_column(key, keys) is None]
     if strange and sink.commit_mode is CommitMode.UPSERT:
         words = f"change_format: tombstones: key_fields has {strange[0]!r}, which is not in the messages' key: {', '.join(keys)}"
         fix = "Name columns of the key alone: by others a row that changes, or is gone, would not be found."
-        raise ConfigError("key-differs", words, fix=fix)
+        raise KeyDiffers("key-differs", words, fix=fix)
     types = _types_within(frame, "value")
     key_types = _types_within(frame, "key") or dict.fromkeys(given, frame.schema["key"].dataType)
     kinds = {sink.key_column(name, names) or name: kind for name, kind in key_types.items()}
@@ -306,7 +306,7 @@ def from_debezium(
     known_keys = [name for name in found.values() if name is not None]
     if missing := [key for key, name in found.items() if name is None]:
         known = ", ".join(fields)
-        raise ConfigError("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
+        raise KeyMissing("key-missing", f"Key field {missing[0]!r} is not among the columns of `before` and `after`: {known}")
     frame = _with_others_apart(frame, sink, fields, added or ())
     others = {name: functions.col(quoted(name)) for name in data_columns(frame) if name not in _ENVELOPE} | dict(added or {})
     (before, wrong_before), (after, wrong_after) = (_image(frame, name, fields, sink) for name in ("before", "after"))

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 from frazil.columns.coerce import Casting, converted
 from frazil.columns.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
 from frazil.columns.types import iceberg_type
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, KeyDiffers, KeyMissing
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.coercion import CoercionOptions
 from frazil.model.dead_letters import OnError
@@ -50,8 +50,6 @@ _NAME_KEYS = (
     "Name the columns by which the envelopes know a row: `keys: [id]`; or let the messages' keys tell them (key_format; in SQL "
     "KEY FORMAT)."
 )
-# Where the sink's key was to tell which rows of envelopes moved, and is not among their columns.
-_LOST_KEY = ("key-missing", "key-differs")
 _PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -102,8 +100,9 @@ def _needs_images(frame: DataFrame, sink: SinkSpec, transforms: Sequence[Transfo
         try:
             made = _shaped(without_images(frame), sink, transforms, unwatched, proven=proven)
             _imaged[key] = not is_followed(made, sink)
-        except ConfigError as error:
-            if error.code not in _LOST_KEY or any(isinstance(one, FilterRows | WhereRows) for one in transforms):
+        except (KeyMissing, KeyDiffers):
+            # The sink's key was to tell which rows of envelopes moved, and is not among their columns.
+            if any(isinstance(one, FilterRows | WhereRows) for one in transforms):
                 raise
             _imaged[key] = True
     return _imaged[key]
@@ -162,7 +161,9 @@ def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec, *, i
         return from_debezium(frame, sink, keys, marked=keys, added=added, images=images)
     except ConfigError as error:
         fix = error.fix or _NAME_KEYS
-        raise refusal(transform, ("keys",) if transform.keys else (), error.message, code=error.code, fix=fix) from None
+        raise refusal(
+            transform, ("keys",) if transform.keys else (), error.message, code=error.code, kind=type(error), fix=fix
+        ) from None
 
 
 def _require_for_unwrapping(transform: UnwrapDebezium, sink: SinkSpec) -> None:
@@ -191,7 +192,7 @@ def _require_keys_of_the_sink(transform: UnwrapDebezium, frame: DataFrame, sink:
     for key, name in names.items():
         if sink.commit_mode is CommitMode.UPSERT and name is not None and not is_key(frame, name):
             words = f"{key!r} of key_fields is another column than the {key!r} of the envelopes, by which moves were told"
-            raise refusal(transform, (), words, code="key-differs", fix=_NAME_KEYS)
+            raise refusal(transform, (), words, code="key-differs", kind=KeyDiffers, fix=_NAME_KEYS)
 
 
 @singledispatch

@@ -9,8 +9,10 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, StructField, StructType
 
 from frazil.columns.schema import data_columns, quoted
-from frazil.errors import ConfigError
+from frazil.errors import ColumnMissing, ConfigError
 from frazil.model.transform import Transform, Way
+
+_NO_COLUMN = "transform-column"
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,18 @@ class Spot:
         return ".".join(quoted(name) for name in self.names[1:])
 
 
-def refusal(transform: Transform, way: Way, message: str, *, code: str = "transform-column", fix: str = "") -> ConfigError:
-    """Why a transform cannot be applied, at its place."""
-    return ConfigError(code, f"{transform.type}: {message}", fix=fix, location=transform.place(*way))
+def refusal(
+    transform: Transform,
+    way: Way,
+    message: str,
+    *,
+    code: str = _NO_COLUMN,
+    kind: type[ConfigError] | None = None,
+    fix: str = "",
+) -> ConfigError:
+    """Why a transform cannot be applied, at its place; by default, because it names a column that it cannot use."""
+    kind = kind or (ColumnMissing if code == _NO_COLUMN else ConfigError)
+    return kind(code, f"{transform.type}: {message}", fix=fix, location=transform.place(*way))
 
 
 def known_spot(frame: DataFrame, path: str) -> Spot | None:
