@@ -181,7 +181,7 @@ class Loader:
         return _Ready(sink, frame, fit, rows.keys_differ(table) and _keeps_keys(fit, sink))
 
     def _require_rooted(self, sink: SinkSpec, there: IcebergTable, root_key: str, root: TableLoad) -> None:
-        """Refuses rows of a nested table without a reference to their root row: they would remain unnoticed when it is deleted."""
+        """Refuses rows of a nested table without a reference to their root row: they would remain when it is replaced."""
         if there.holds_no_files:
             return
         column = next((column for column in there.schema.fields if column.name == root_key), None)

@@ -456,7 +456,7 @@ def _shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
 
 
 def _looked_at(first: DataType, second: DataType) -> DataType | None:
-    """A type for two that none holds all values of: the wider one, or else the first, whose values are to be looked at.
+    """A type for two types without a common one: the wider one, or else the first. Values must then be checked.
 
     If one is a text, the first counts: a JSON reader infers text for a column that is null in all rows.
     """

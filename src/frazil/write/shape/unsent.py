@@ -105,7 +105,7 @@ def _error(frame: DataFrame, lost: Column, transform: TransformSpec) -> Column:
 
 @singledispatch
 def _made(_transform: object, _frame: DataFrame) -> Made:
-    """Other transforms, such as dropping and hashing: they add no column that may lack an unsent value."""
+    """Other transforms, such as dropping and hashing: they derive no new column from values that may not have been sent."""
     return Made()
 
 
