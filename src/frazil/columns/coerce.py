@@ -79,7 +79,7 @@ def converted(value: Column, data: Type, table: Type, path: str, casting: Castin
 
 
 def present(value: Column, given: Column, path: str, casting: Casting) -> Converted:
-    """A value that must be there; of one that is wrong that has been told already."""
+    """A value that must not be null; a wrong value, which became null, has already been reported."""
     told = functions.lit(f"column {path!r} is required, and a row has no value for it")
     if casting.collects:
         return Converted(value, functions.when(given.isNull(), told))
@@ -263,7 +263,7 @@ def within_years(value: Column, kind: Type) -> Column:
 
 
 def _epoch_micros(value: Column, data: Type, unit: EpochUnit, *, exactly: bool) -> Column:
-    """Microseconds. Of nanoseconds the rest is cut off, as no column can hold it, unless that is told not to be."""
+    """Microseconds. Nanoseconds are truncated, since no column can store them, unless that is not allowed."""
     if unit is EpochUnit.NANOS:
         nanos = value.try_cast("decimal(38, 0)")
         micros = functions.floor(nanos / functions.lit(decimal.Decimal(1000))).try_cast("long")

@@ -85,7 +85,7 @@ def _common_number(one: DataType, other: DataType) -> DataType | None:
 
 
 def _digits(kind: DataType) -> tuple[int, int] | None:
-    """How many digits a number has before and after the point; None of types that do not tell that."""
+    """How many digits a number has before and after the point; None for types without a fixed number of digits."""
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale, kind.scale
     whole = _INTEGER_DIGITS.get(type(kind))

@@ -1,4 +1,4 @@
-"""Conditions that mean the same however often they are asked: the time of now in them is fixed once."""
+"""Conditions that mean the same however often they are evaluated: the current time in them is fixed once."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NOW = """select unix_micros(current_timestamp()) as time, cast(localtimestamp()
 
 
 def at_one_time(session: SparkSession, condition: str, option: str) -> str:
-    """The condition with the time of now in it: it is asked again and again, and other rows must not come to meet it meanwhile.
+    """The condition with the current time as a constant: it is evaluated repeatedly, and must match the same rows each time.
 
-    A ConfigError, which names the option, where it says something that cannot be fixed.
+    Raises a ConfigError that names the option if the condition has a part that cannot be fixed.
     """
     found = [match for match in _CHANGING.finditer(condition) if match.lastgroup is not None]
     if not found:

@@ -23,7 +23,7 @@ MOST_WITHOUT_SHUFFLE = 400
 OPEN_FILE = 256 * 1024
 OPEN_COLUMN = {"parquet": 32 * 1024, "orc": 64 * 1024, "avro": 8 * 1024}
 _UPLOADS = {"gs:": 16 * 1024 * 1024, "abfs": 8 * 1024 * 1024, "wasb": 8 * 1024 * 1024}
-# Of the heap that a task can count on, so much is for open files; the rest is for the rows, and for Spark's own work.
+# The share of a task's heap that is for open files; the rest is for the rows, and for Spark's own work.
 OPEN_SHARE = 0.3
 
 # A file's dictionaries are looked up for every value, and are lost time where they outgrow the processor's caches. One file at a
@@ -148,10 +148,10 @@ def open_file_bytes(file_format: str, columns: int, location: str) -> int:
 
 
 def distribution_options(distribution: str, partition: Sequence[tuple[str, str]], rows: int | None, room: Room) -> dict[str, str]:
-    """Write options: whether rows are shuffled to their partitions, and whether a task holds the files of all of them open.
+    """Write options: whether rows are shuffled by partition, and whether a task keeps the files of all its partitions open.
 
-    It does where the batch certainly touches no more partitions than there is room for. Otherwise the rows of each task are
-    sorted, which Spark does on disk where memory is short, and written one partition at a time.
+    It does if the batch is certain to touch no more partitions than there is room for. Otherwise the rows of each task are
+    sorted, on disk if memory is short, and written one partition at a time.
     """
     if distribution == "auto":
         distribution = "none" if expected_partitions(partition, rows) <= MOST_WITHOUT_SHUFFLE else "hash"

@@ -55,7 +55,7 @@ def hidden_columns(frame: DataFrame) -> list[str]:
 
 
 def require_data(names: Iterable[str], what: str) -> None:
-    """Refuses columns of others that have the names of hidden ones: they would be taken for what is told of a row."""
+    """Refuses data columns with the names of hidden ones: they would be mistaken for frazil's own information about a row."""
     if taken := [name for name in names if name.lower().startswith(HIDDEN)]:
         raise DataError(
             "column-reserved",
@@ -98,7 +98,7 @@ def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
 
 
 def follows_key(frame: DataFrame, sink: SinkSpec) -> bool:
-    """Whether changes tell the sink's key of the row that they change: it is made from the source's, or they come with images."""
+    """Whether changes contain the sink's key of their row: it is derived from the source's key, or changes come with images."""
     told = frame.schema[OP].metadata
     if told.get(IMAGES_MARK) or KEY_COUNT_MARK not in told:
         return True
@@ -122,7 +122,9 @@ def tells_changes(frame: DataFrame) -> bool:
 
 
 def told_ids(frame: DataFrame) -> dict[str, str]:
-    """The columns that the source knows by an id, with that. An id that several have, of which one is a copy, tells nothing."""
+    """The columns that the source identifies by an id, with that id. An id that several columns have, because one is a copy, is
+    ignored.
+    """
     marked = {name: frame.schema[name].metadata.get(COLUMN_MARK) for name in data_columns(frame)}
     times = Counter(marked.values())
     return {name: column for name, column in marked.items() if column is not None and times[column] == 1}
@@ -200,12 +202,12 @@ def alignment(
     doubts: Sequence[Doubt] = (),
     lacking: Collection[str] = (),
 ) -> Alignment:
-    """The table's columns in its order, made from the data's: absent ones null, nested ones aligned, required ones checked.
+    """The table's columns in its order, derived from the data's: absent ones null, nested ones aligned, required ones checked.
 
-    What is wrong with a row stops the batch, or goes into the column that the options name, or, with ``rejects``, is handed back
-    so that the row can be left out. Not checked are nulls in ``keys``, which are looked at by themselves where a row cannot be
-    left out, and may be there but for those that are ``needed``, in rows that are not ``excused``; nor is a column's value where
-    ``unless`` says that it means nothing, as in a row that only deletes, nor that of a key in rows that are ``ignored``.
+    An error of a row stops the batch, or is written to the column that the options name, or, with ``rejects``, is returned so
+    that the row can be left out. Not checked are nulls in ``keys``, which are looked at by themselves where a row cannot be
+    left out, and may be there but for those that are ``needed``, in rows that are not ``excused``; nor is a column's value
+    where ``unless`` says that it means nothing, as in a row that only deletes, nor that of a key in rows that are ``ignored``.
     ``hidden`` are the columns that the data has beside its own: a row that its source could not make anything of says so in one
     of them. ``doubts`` are what else is wrong with rows, ``lacking`` columns that the data lacks and every row must have.
     """
@@ -258,7 +260,7 @@ def with_place(text: Column, hidden: Collection[str]) -> Column:
         return text
     place = functions.concat(functions.lit("the record at "), functions.col(AT), functions.lit(": "))
     told = functions.coalesce(text.contains(functions.get_json_object(AT, "$.file")), functions.lit(False))
-    # Before the text, of which only the first line is told.
+    # Before the text, of which only the first line is shown.
     return functions.concat(functions.when(~told & place.isNotNull(), place).otherwise(""), text)
 
 
@@ -280,7 +282,7 @@ def row_error(columns: Sequence[Aligned]) -> Column:
 
 @dataclass(frozen=True)
 class _Heed:
-    """What :func:`alignment` was told of columns and rows."""
+    """The arguments of :func:`alignment` about columns and rows."""
 
     keys: Collection[str]
     needed: Collection[str]
@@ -300,7 +302,7 @@ def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Ca
     given = absent if source is None else functions.col(quoted(target.name))
     source = source or TableColumn(target.name, target.type)
     if (target.name in heed.keys or target.required) and not heed.rejects:
-        # Nothing can stand in for a key or a required value that is wrong.
+        # A wrong key or required value cannot be replaced by null.
         casting = Casting(casting.options)
     made = _aligned_value(given, source.type, target.type, target.name, casting)
     value, error = made.value, made.error
@@ -490,5 +492,5 @@ def quoted(name: str) -> str:
 
 
 def table_name(catalog: str, levels: Sequence[str], table: str) -> str:
-    """A table's name in Spark's SQL, whatever its parts are made of."""
+    """A table's name in Spark's SQL, whatever characters its parts have."""
     return ".".join(quoted(part) for part in (catalog, *levels, table))

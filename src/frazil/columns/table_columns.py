@@ -66,7 +66,7 @@ def require_own_names(schema: StructType) -> None:
 
 
 def require_distinct(kind: Type, path: str = "") -> None:
-    """Spark does not tell columns apart by case: a table with such columns could be written, and never be read."""
+    """Spark does not distinguish columns by case: a table with such columns could be written, but never read."""
     match kind:
         case StructType():
             names = [field.name.lower() for field in kind.fields]
@@ -99,7 +99,7 @@ def keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], told: tupl
 
 
 def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> tuple[str, ...]:
-    """The columns that identify a row, with the names that they have in the table: the sink's, or those the source tells."""
+    """The columns that identify a row, by their names in the table: the sink's keys, or those that the source provides."""
     keys = tuple(_key_column(sink, key, schema) for key in sink.key_fields)
     if sink.commit_mode is not CommitMode.UPSERT:
         return keys

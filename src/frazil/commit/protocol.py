@@ -1,6 +1,6 @@
 """The commit loop: one snapshot a batch, with the ledger in it, whatever the catalog answers.
 
-The protocol is a generator that asks for *effects* and is told their outcome, so that the same code runs against Iceberg and
+The protocol is a generator that yields *effects* and receives their outcomes, so that the same code runs against Iceberg and
 under a model checker that tries every interleaving and every fault. One attempt:
 
 1. refresh the metadata; another table than the pinned one: stop.
@@ -14,7 +14,7 @@ under a model checker that tries every interleaving and every fault. One attempt
 
 Assumptions: the catalog's compare-and-swap is atomic, and compares either the whole metadata or the branch's head and the
 sequence number (as REST catalogs do for tables of format version 2 and later); an instance id is never used twice; a position
-identifies the rows before it. Clocks play no part. What the assumptions buy is told in ``docs/exactly-once.md``.
+identifies the rows before it. Clocks play no part. ``docs/exactly-once.md`` explains what follows from the assumptions.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def not_rolled_back(view: TableView, intent: Intent) -> None:
 
 
 def parent_is_head(view: TableView, snapshot: NewSnapshot) -> bool:
-    """Step 6. The sequence number tells of a commit that was made and rolled back since: the head alone would not."""
+    """Step 6. The sequence number reveals a commit that was made and rolled back since: the head alone would not."""
     return snapshot.parent == view.head and snapshot.sequence == view.next_sequence
 
 

@@ -49,7 +49,7 @@ def retried(
 def contended(
     attempt: Callable[[], T], retry: RetrySettings, moved: type[FrazilError], prepare: Callable[[], object] = lambda: None
 ) -> T:
-    """The result of work that is done anew when somebody else changed the table meanwhile, which is the error ``moved``.
+    """The result of work that is repeated when somebody else changed the table meanwhile, which raises the error ``moved``.
 
     ``prepare`` looks at the table again before the next attempt.
     """

@@ -1,7 +1,7 @@
 """Keeps BigQuery's external table at the newest metadata of a sink's table, through BigQuery's REST API.
 
-A commit that is made is made: what BigQuery answers never undoes it, nor keeps the next batch from being written. A table that
-could not be told of a commit is told of a later one, or at the next start.
+A failure of BigQuery never undoes a commit, and never blocks the next batch. If a commit could not be published, a later one
+is, or the next start publishes the table.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BigLakeTable:
         try:
             retried(lambda: self._put(metadata), self._retry, told, self._sleep)
         except Retryable:
-            return  # the last failure was told
+            return  # the last failure was reported
         except FrazilError as error:
             told(error, failures + 1, final=True)
             return
@@ -86,7 +86,7 @@ class BigLakeTable:
         reference = {"projectId": self._spec.project_id, "datasetId": self._spec.dataset_id, "tableId": self._table}
 
         def changed() -> int:
-            # Without a schema, and told to look for one: BigQuery reads the columns from the metadata anew.
+            # Without a schema, and with autodetect: BigQuery reads the columns from the metadata again.
             path = f"{tables}/{self._table}?autodetect_schema=true"
             return self._call("PATCH", path, {"schema": None, **definition}, MISSING)
 

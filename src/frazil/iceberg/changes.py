@@ -1,4 +1,4 @@
-"""What one commit changes in a table, as values: columns, properties, files. Built anew on whatever metadata an attempt finds."""
+"""What one commit changes in a table, as values: columns, properties, files. Rebuilt on whatever metadata an attempt finds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Base:
                 return self == base_of(metadata)
 
     def _only_appended(self, metadata: Any) -> bool:
-        """Whether nothing happened since but that files came, which no delete of before applies to."""
+        """Whether files were only added since then: no earlier delete applies to them."""
         at = metadata.currentSnapshot()
         while at is not None and int(at.snapshotId()) != self.head:
             if at.operation() != "append":
@@ -177,7 +177,7 @@ class Delta:
     deletes: StagedFiles
     fits: Fits = Fits.LAYOUT
 
-    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - deletes by key fit whatever came before
+    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - equality deletes fit whatever came before
         """Iceberg's row delta."""
         operation = transaction.newRowDelta()
         for file in self.staged.files:
@@ -187,12 +187,12 @@ class Delta:
         return operation
 
     def overtaken(self, why: str) -> FrazilError:
-        """Not known to happen: deletes by key rely on nothing."""
+        """Not known to happen: equality deletes do not depend on the table's state."""
         return DataError("refused-by-iceberg", why)
 
 
 def done_again(why: str) -> FrazilError:
-    """The answer of a change that looks at the table anew when it was overtaken."""
+    """What a change raises when it was overtaken and has to look at the table again."""
     return Restage("overtaken", f"Another writer changed rows that this batch looked at: {why}")
 
 
@@ -213,11 +213,12 @@ def with_files(
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Files added and removed, as SQL on a private copy decided after a look at the table's rows.
+    """Files added and removed, as SQL on a private copy decided by reading the table's rows.
 
-    What it looked at must not have changed since: no file that it removes or deletes from may be gone, and nobody may have
-    added rows or deletes where ``conflicts``, Iceberg's expression, holds. ``refusal`` makes the error when somebody has.
-    ``referenced`` are the data files that the deletes are about; without them it only fits the snapshot that it was made from.
+    What it read must not have changed since: every file that it removes or deletes from must still exist, and nobody may have
+    added rows or deletes that match ``conflicts``, Iceberg's expression. ``refusal`` makes the error if somebody has.
+    ``referenced`` are the data files that the deletes apply to; without them the change only fits the snapshot that it was made
+    from.
     """
 
     conflicts: Any
@@ -239,7 +240,7 @@ class RowChanges:
         return bool(self.staged.files or self.removed or self.deletes)
 
     def on(self, transaction: Any, base: Base) -> Any:
-        """A row delta that is validated from the head that was looked at."""
+        """A row delta that is validated from the head that was read."""
         if not self.any:
             return transaction.newFastAppend()
         operation = transaction.newRowDelta().conflictDetectionFilter(self.conflicts)

@@ -1,6 +1,6 @@
-"""Deletes that readers pay for: found, and put in a form that costs less.
+"""Finds the deletes that readers pay for, and rewrites them in a form that costs less.
 
-An equality delete is looked up for every row that is older than it. A position says which row of which file is gone: as a
+A reader applies an equality delete to every older row. A position delete names the row of the file that is deleted: as a
 deletion vector in format version 3, as a position delete file in version 2.
 """
 
@@ -35,7 +35,7 @@ _POSITION_SCHEMA = {
         {"id": POSITION_ID, "name": "pos", "required": True, "type": "long"},
     ],
 }
-# A reader that knows the whole path from the statistics need not open the file to find out which it is about.
+# With the whole path in the statistics, a reader need not open the delete file to find out which data file it applies to.
 _WHOLE_PATHS = {"write.metadata.metrics.column.file_path": "full"}
 
 _POSITIONS = 1  # what a file of position deletes has as its content
@@ -78,7 +78,7 @@ class Deletes:
 
 @dataclass(frozen=True)
 class Marked:
-    """Deletes by position that were written, the files that they take the place of, and of how many rows they are more."""
+    """Position deletes that were written, the delete files that they replace, and how many more rows they delete."""
 
     added: tuple[Any, ...] = ()
     replaced: tuple[Any, ...] = ()
@@ -119,7 +119,7 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Where a file stands: when it came, and in which partition. A file without a partition stands in all."""
+    """When a file was added, and its partition. A file without a partition counts as in all of them."""
 
     path: str
     sequence: int
@@ -195,7 +195,7 @@ def facts_of(table: Any, files: Iterable[Any]) -> list[FileFacts]:
 
 
 def bounds_of(jvm: Jvm, table: Any, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
-    """The least and the greatest value that each key column has in the files, where all of them say so."""
+    """The least and the greatest value of each key column in the files, if all of them have that statistic."""
     schema, conversions = table.schema(), jvm.iceberg.types.Conversions
     found: dict[str, tuple[Any, Any]] = {}
     for column in deletes.columns:
@@ -310,7 +310,7 @@ def write_positions(
     rows = spark.createDataFrame(positions).join(functions.broadcast(spark.createDataFrame(paths)), "task")
     rows = rows.repartitionById(len(dead), functions.col("task")).select("file_path", "pos")
     rows = rows.sortWithinPartitions("file_path", "pos")
-    # Which data file each is about is told by its statistics, which a file of Avro does not have.
+    # The statistics show which data file each delete applies to; Avro files have none.
     options = {"distribution-mode": "none", "check-nullability": "false", "write-format": "parquet"}
     staged = stage_files(jvm, rows, options, jvm.view(table, builder.discardChanges().build()))
     return Marked(tuple(_as_positions(jvm, table, file, files) for file in staged.files), rows=staged.rows)

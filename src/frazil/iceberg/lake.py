@@ -132,7 +132,9 @@ class Lake:
 
     @property
     def _puts_tables_by_name(self) -> bool:
-        """Whether the catalog has nested namespaces, and the folders of its tables are made of names here, not by a service."""
+        """Whether the catalog has nested namespaces, and the folders of its tables are derived from names here, not by a
+        service.
+        """
         return str(self._catalog.getClass().getSimpleName()) in ("JdbcCatalog", "HadoopCatalog", "InMemoryCatalog")
 
     def _locations_in(self, levels: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Small data files: found, and read by themselves, so that their rows can be written anew in few."""
+"""Finds small data files and reads them alone, so that their rows can be rewritten into fewer files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def small_files(table: Any, live: Sequence[LiveFile], facts: Sequence[FileFacts]
 
 @contextmanager
 def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]) -> Iterator[DataFrame]:
-    """The rows of some files alone, with the columns that only a rewrite sees, which tell rows apart for good; and their places.
+    """Only the rows of some files, with their positions and the row lineage columns that only a rewrite sees.
 
     The files are read in the order in which they are given.
     """
@@ -56,7 +56,7 @@ def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, tasks)
     try:
-        # Every task writes files of its own, so that there are to be no more of them than need be.
+        # Every task writes its own files, so there should be as few tasks as possible.
         options = in_even_tasks(spark, [one.file for one in files], at_least=1)
         yield _placed(jvm, spark.read.format("iceberg").options(**options).load(group))
     finally:
@@ -65,7 +65,7 @@ def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]
 
 
 def _placed(jvm: Jvm, rows: DataFrame) -> DataFrame:
-    """With the file and the position of each row. A rewrite can tell them, but Spark does not let one ask for them by name."""
+    """With the file and the position of each row. A rewrite has them, but Spark does not allow selecting them by name."""
     spark, sql = rows.sparkSession, jvm.root.org.apache.spark.sql
     relation = rows._jdf.queryExecution().analyzed()
     places = sql.catalyst.types.DataTypeUtils.toAttributes(sql.types.DataType.fromJson(_PLACES.json()))
@@ -76,9 +76,9 @@ def _placed(jvm: Jvm, rows: DataFrame) -> DataFrame:
 
 
 def without_dead(rows: DataFrame, dead: Mapping[str, BitMap64]) -> DataFrame:
-    """The rows without those at the dead positions of their files, and without the columns that tell where they stand.
+    """The rows without those at deleted positions of their files, and without the columns for file and position.
 
-    Executors get a bit for each position: there may be as many dead rows as others, and this is the least to carry for each.
+    Executors get one bit per position: there may be as many deleted rows as live ones, and this is the most compact form.
     """
     if dead:
         words = pyarrow.array([_words(gone) for gone in dead.values()], pyarrow.list_(pyarrow.int64()))

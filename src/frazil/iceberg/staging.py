@@ -32,7 +32,7 @@ def stage_files(jvm: Jvm, frame: DataFrame, options: Mapping[str, str], target: 
 
 
 def metrics_of(jvm: Jvm, file: Any) -> Any:
-    """The statistics of a file, for another that is made of it."""
+    """The statistics of a file, for a file that is derived from it."""
     return jvm.iceberg.Metrics(
         file.recordCount(),
         file.columnSizes(),

@@ -32,7 +32,7 @@ _FIXES = {
 
 
 def _said(fault: JavaFault, mark: str) -> str | None:
-    """What an expression of ours said, by its mark. One that Spark has not raised stands in a plan that is printed."""
+    """What an expression of ours said, found by its mark. A mark that Spark did not raise may be part of a printed plan."""
     before, found, text = fault.message.partition(mark)
     if not found or (before and not before.endswith(_RAISED)):
         return None
@@ -40,7 +40,7 @@ def _said(fault: JavaFault, mark: str) -> str | None:
 
 
 def _column_in(text: str) -> str:
-    """The path of the column that a message of ours is about, which it has as Python writes a text."""
+    """The path of the column in a message of ours, which contains it as a Python string literal."""
     found = _COLUMN.search(text)
     return str(ast.literal_eval(found[1])) if found else ""
 
@@ -85,7 +85,7 @@ _MORE_MEMORY = (
 
 
 def _memory_exhausted(fault: JavaFault) -> FrazilError | None:
-    """A heap that was too small for the batch. Executors of their own say so; a Spark in one process ends without a word."""
+    """A heap that was too small for the batch. Separate executors report it; a Spark in one process ends without a message."""
     if fault.find("OutOfMemoryError") or "OutOfMemoryError" in fault.text:
         words = f"The batch could not be written: Spark's memory was exhausted ({_line_with('OutOfMemoryError', fault)})."
         return EnvironmentFault("out-of-memory", words, fix=_MORE_MEMORY)

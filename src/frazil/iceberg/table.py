@@ -101,7 +101,7 @@ class IcebergTable:
 
     @property
     def one_spec(self) -> bool:
-        """Whether all live data files were written under the current partition spec, not under an equal one of before."""
+        """Whether all live data files were written under the current partition spec, not under an equal earlier one."""
         metadata = self._operations.current()
         head = metadata.currentSnapshot()
         manifests = () if head is None else items(head.dataManifests(self._table.io()))
@@ -146,7 +146,7 @@ class IcebergTable:
 
     @property
     def metadata_location(self) -> str | None:
-        """The file that says what the table is now, as other systems ask for it; None where a catalog does not tell."""
+        """The current metadata file, which other systems need; None if the catalog does not provide it."""
         location = self._operations.current().metadataFileLocation()
         return None if location is None else str(location)
 
@@ -187,10 +187,10 @@ class IcebergTable:
         return int(self._operations.current().formatVersion())
 
     def total(self, what: str) -> int:
-        """What the whole table has: `records`, `equality-deletes` or `delete-files`.
+        """A total of the whole table: `records`, `equality-deletes` or `delete-files`.
 
-        The head's summary says so, unless somebody has committed who keeps no totals: then they are gone for good, and it is
-        counted.
+        It is read from the head's summary. If another writer has committed without totals, they are missing from then on, and
+        it is counted.
         """
         head = self._operations.current().currentSnapshot()
         if head is None:
@@ -205,7 +205,7 @@ class IcebergTable:
         return head is None or head.summary().get("total-data-files") == "0"
 
     def lacks_keys(self, keys: Sequence[str], lowest: Sequence[Any], highest: Sequence[Any]) -> bool:
-        """Whether no file can hold a key in these bounds, by the files' statistics. False when that is not cheap to tell."""
+        """Whether no file can contain a key in these bounds, by the files' statistics. False if that is expensive to find out."""
         head = self._operations.current().currentSnapshot()
         if head is None:
             return True
@@ -252,7 +252,7 @@ class IcebergTable:
     def added_since(self, sink_id: str, end: Position | None, kept: Callable[[Position | None], bool]) -> Added | None:
         """What the batches of a sink have added, from the last one, which ended at ``end``, back to a position that is ``kept``.
 
-        None when that cannot be told: a snapshot on the way has expired, or a batch did more than add files.
+        None if that is not known: a snapshot on the way has expired, or a batch did more than add files.
         """
         files: list[Any] = []
         batches, at, io = 0, end, self._table.io()
@@ -261,7 +261,7 @@ class IcebergTable:
             if snapshot is None:
                 return None
             summary = {str(key): str(value) for key, value in dict(snapshot.summary()).items()}
-            # A position is met again where batches were taken back and written anew: the latest of them is the one that counts.
+            # A position occurs twice if batches were taken back and written again: the latest of them counts.
             own = summary.get("frazil.sink") == sink_id and summary.get("frazil.kind") == "data"
             if own and at is not None and summary["frazil.end"] == short_range(at):
                 start = summary["frazil.start"]
@@ -270,7 +270,7 @@ class IcebergTable:
                 files += [file.copy() for file in items(snapshot.addedDataFiles(io))]
                 batches, at = batches + 1, start or None
             elif summary.get("frazil.sink") == sink_id and TAKEN_BACK_TO in summary and summary["frazil.end"] == short_range(at):
-                # The position stands for the one that batches were taken back to.
+                # The position is the one that batches were taken back to.
                 start = summary[TAKEN_BACK_TO]
                 if start.startswith(DIGEST):
                     return None
@@ -317,7 +317,7 @@ class IcebergTable:
             raise early
 
     def look(self) -> None:
-        """Makes sure that the metadata is at hand: some catalogs' clients forget it with a commit, and ask again when needed."""
+        """Makes sure that the metadata is loaded: some catalog clients drop it after a commit, and load it again when needed."""
         with java_errors(self._address):
             self._operations.current()
 

@@ -68,7 +68,7 @@ class WorkingCopy:
         self._catalog = catalog
         self._table = table
         self._before = table.currentSnapshot()
-        # Copies for the keys are made of this, in whichever thread, while another changes the table's.
+        # Copies for the keys are made from this, in any thread, while another thread changes the table's.
         self._begun = table.operations().current().metadataFileLocation()
         self._copies = [table]
         self.name = name
@@ -204,7 +204,7 @@ class WorkingCopy:
             yield rows
 
     def bounds(self, deletes: Deletes) -> dict[str, tuple[Any, Any]]:
-        """The least and the greatest value of key columns that the deletes' files tell of."""
+        """The least and the greatest value of key columns, by the statistics of the delete files."""
         return bounds_of(self._jvm, self._table, deletes)
 
     def apply(self, rewrite: Rewrite) -> None:
@@ -233,7 +233,7 @@ class WorkingCopy:
         return self._changed_files()
 
     def compact_files_with_deletes(self) -> None:
-        """Lets Iceberg write the data files anew that have deletes, without the rows that those delete."""
+        """Lets Iceberg rewrite the data files that have deletes, without the deleted rows."""
         options = {"delete-file-threshold": "1", "min-file-size-bytes": "0", "max-file-size-bytes": str(2**62),
                    "remove-dangling-deletes": "true"}  # fmt: skip
         pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
@@ -297,7 +297,7 @@ def scratch_of(
     with _catalog(jvm, spark) as (name, catalog):
         _share_files(catalog, table)
         identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, WorkingCopy.NAME]))
-        # What of the copy is the table's is told by this, whatever becomes of the table meanwhile.
+        # This shows which files of the copy are the table's, whatever happens to the table meanwhile.
         original = table.operations().current()
         copy = catalog.registerTable(identifier, original.metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)

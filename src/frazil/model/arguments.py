@@ -54,7 +54,7 @@ def caller() -> SourceLocation | None:
 
 
 def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str, of: str = "") -> ConfigErrors:
-    """Everything that pydantic found in values for ``model``. ``of`` is the argument that the values stand in, if any."""
+    """Everything that pydantic found in values for ``model``. ``of`` is the argument that contains the values, if any."""
     prefix = (of,) if of else ()
     found = [told for details in error.errors(include_url=False) for told in _told(details, model, prefix, code)]
     return ConfigErrors(list({str(one): one for one in found}.values()))

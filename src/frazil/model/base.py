@@ -33,7 +33,7 @@ class Problem(str):
 
 
 class InconsistencyError(ValueError):
-    """Everything that does not fit together in a value, told at once."""
+    """All contradictions within a value, reported at once."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

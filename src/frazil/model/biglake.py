@@ -1,4 +1,4 @@
-"""BigQuery's view of a table: an external table (BigLake) that is told of each new metadata file."""
+"""BigQuery's view of a table: an external table (BigLake) that is pointed at each new metadata file."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class CaseResult:
 
 
 def difference(expected: Sequence[Row], found: Sequence[Row]) -> Difference:
-    """The rows that only one side has, whatever their order. Those that are most alike are told together."""
+    """The rows that only one side has, in any order. Those that are most alike are reported as pairs."""
     wanted, have = Counter(map(_text, expected)), Counter(map(_text, found))
     missing = [json.loads(text) for text in (wanted - have).elements()]
     unexpected = [json.loads(text) for text in (have - wanted).elements()]

@@ -185,19 +185,19 @@ class ChangeOptions(Model):
 
     @property
     def operations(self) -> dict[str, str]:
-        """What the values of op_field mean. A row of before an update does nothing, but takes one off where rows are counted."""
+        """What the values of op_field mean. The row before an update does nothing, but counts as -1 where rows are counted."""
         meant = self.op_values.by_value
         if self.diff_column is None or "ignore" in self.op_values.model_fields_set:
             return meant
         return meant | {value: "delete" for value in _FROM_BEFORE if meant.get(value) == "ignore"}
 
     def way_of(self, name: str) -> Combine | None:
-        """How a column is combined; upper and lower case do not tell columns apart."""
+        """How a column is combined; columns are not distinguished by case."""
         return next((way for column, way in self.combine.items() if column.lower() == name.lower()), None)
 
     @property
     def keeps_deletes(self) -> bool:
-        """Whether an append keeps a row that says that another is gone."""
+        """Whether an append keeps deletes as rows."""
         return self.op_column is not None or self.diff_column is not None
 
     @property
@@ -301,8 +301,8 @@ def _replacement_problems(options: ChangeOptions) -> list[Problem]:
 
 
 def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool, images: bool) -> list[Problem]:
-    """What the options need and do not have, of a source that tells which columns are the keys, what rows do, and what they were
-    before, or does not.
+    """What the options need and do not have, given whether the source provides the key columns, the operations, and the
+    previous rows.
     """
     problems = []
     if options.commit_mode is CommitMode.DELETE_INSERT and operations:

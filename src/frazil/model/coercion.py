@@ -14,7 +14,7 @@ from frazil.model.types import Column, Decimal, ListType, MapType, Primitive, St
 
 
 class EpochUnit(StrEnum):
-    """What a number counts that stands for a moment, from the beginning of 1970 in UTC."""
+    """The unit of a number that represents an instant, counted from the beginning of 1970 in UTC."""
 
     SECONDS = "seconds"
     MILLIS = "millis"
@@ -96,9 +96,9 @@ def with_error_columns(schema: StructType, options: CoercionOptions) -> StructTy
 class Way(StrEnum):
     """How values of one type become values of another.
 
-    EXACT: every one does, and means the same. CHECKED: each is looked at, since not every one has the right form; nothing can
-    get lost. LOSSY: each is looked at, since some would lose something. ZONED: a time zone is gained or lost, taken to be UTC.
-    EPOCH: a number stands for a moment. NONE: not at all.
+    EXACT: every value does, and means the same. CHECKED: each value is checked, since not every one has the right form; nothing
+    can get lost. LOSSY: each value is checked, since some would lose something. ZONED: a time zone is added or removed, taken
+    to be UTC. EPOCH: a number represents an instant. NONE: no value does.
     """
 
     EXACT = "exact"
@@ -296,7 +296,7 @@ def _inner_without_extras(table: Type, data: Type) -> Type:
 
 
 def _require_others(table: StructType, data: StructType) -> None:
-    """A column that is meant for one of the table's is not left out: null would take the place of its values."""
+    """A column that is meant for one of the table's is not left out: its values would be replaced by null."""
     if alike := [f"{path} (the table has {name})" for path, name in _extra(table, data, "") if name is not None]:
         raise DataError(
             "columns-differ-by-case",

@@ -1,8 +1,8 @@
-"""Which column of the source a table's column is, where the source knows its columns by more than their names.
+"""Which column of the source a table's column is, if the source identifies its columns by ids.
 
 A source gives each column an id that stays when the column is renamed: `relation.number`. The table remembers under which of
-its field ids each of them was written, so that a column that comes under another name is found, and one that has only taken
-over a name is told from the one that had it.
+its field ids each of them was written, so that a renamed column is recognised, and a column that has only taken over a name is
+distinguished from the one that had it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ SUMMARY_RANGE_LIMIT = 512
 NAMES_KEPT = 1_000
 
 DIGEST = "sha256:"
-# Counts that stand in a summary only where there are any.
+# Counts that are in a summary only if they are not zero.
 _RARE_COUNTS = ("deleted", "superseded", "extra")
 
 Position = str
@@ -70,7 +70,7 @@ class SinkState:
         return (self.source, self.start, self.end) == (source, start, end)
 
     def to_json(self) -> str:
-        """As it stands in the table's property."""
+        """The value as stored in the table's property."""
         fields = {
             "v": STATE_VERSION,
             "epoch": self.epoch,

@@ -23,7 +23,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Rows are there that are not committed yet. ``pending_rows``: how many; None when only reading them tells."""
+    """Rows are pending. ``pending_rows``: how many; None if that is only known after reading them."""
 
     pipeline: str
     pending_rows: int | None
@@ -58,7 +58,7 @@ class Committed:
 
     @classmethod
     def before(cls, pipeline: str, table: str, state: SinkState) -> Committed:
-        """What is told of a batch that was in the table already, whose ledger says this."""
+        """The event for a batch that was already in the table, made from the ledger's entry."""
         return cls(pipeline, table, state.batch, state.snapshot, RowCounts(0, 0), 0, 0, 0.0, 0, state.at_ms, skipped=True)
 
     def _repr_html_(self) -> str:
@@ -91,7 +91,9 @@ class SourceFailed:
 
 @dataclass(frozen=True)
 class SourceNoticed:
-    """The source has found something that an operator should know. ``gap``: only a person can mend what the table lacks."""
+    """The source has found something that an operator should know. ``gap``: the table lacks values that only a person can
+    repair.
+    """
 
     pipeline: str
     code: str
@@ -121,10 +123,10 @@ class Restarting:
 
 @dataclass(frozen=True)
 class Settled:
-    """Deletes were put in a form that costs readers less.
+    """Deletes were rewritten in a form that costs readers less.
 
-    ``kind``: `settle`, when so many deletes by key became the positions of so many rows, or `compact`, when files were written
-    anew that so many delete files were for.
+    ``kind``: `settle` if equality deletes became position deletes, or `compact` if data files with delete files were rewritten.
+    ``deletes`` is the number of equality deletes, or of delete files.
     """
 
     pipeline: str
@@ -146,7 +148,7 @@ class Published:
 
 @dataclass(frozen=True)
 class PublishFailed:
-    """Another system could not be told of a commit. The rows are in the table; the next commit tries again."""
+    """A commit could not be published to another system. The rows are in the table; the next commit tries again."""
 
     pipeline: str
     target: str

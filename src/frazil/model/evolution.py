@@ -101,13 +101,12 @@ class Rules:
     """What may happen to a table.
 
     ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
-    ``held``: paths of those that the table is partitioned or sorted by, or was; ``compared``: those that deletes of rows compare,
-    which readers look up until the deletes are settled. ``nulls``: paths at which the data has nulls.
-    ``row_by_row``: of rows whose values do not fit that is told, so that types which do not fit are no reason to stop.
-    ``rejects``: such rows are left out, so that it is no reason to stop either when the data lacks a required column.
-    ``partial``: columns that the data lacks keep the values that they have.
-    ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those that it has
-    renamed and the table does not follow, by their new names.
+    ``held``: paths of those that the table is or was partitioned or sorted by; ``compared``: those that live equality deletes
+    use, until the deletes are settled. ``nulls``: paths at which the data has nulls. ``row_by_row``: rows whose values do not
+    fit are reported one by one, so that a type which does not fit is no reason to stop. ``rejects``: such rows are left out, so
+    that a missing required column is no reason to stop, either. ``partial``: columns that the data lacks keep the values that
+    they have. ``renames``: columns that the source has renamed, under the names that the aliases leave them; ``apart``: those
+    that it has renamed and the table does not follow, by their new names.
     """
 
     mode: SchemaEvolution = SchemaEvolution.ADD_COLUMNS
@@ -138,7 +137,7 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
     drops = _drops(table, data, rules)
     gone = {change.path for change in drops}
     kept = {column.name for column in table.fields} if rules.partial else set()
-    # Where nothing is known of the data, as of messages that are all empty, its rows are looked at instead.
+    # If nothing is known of the data, because all messages are empty for example, its rows are checked instead.
     absent = tuple(path for path in found.absent if path not in gone and path not in kept) if data.fields else ()
     insisted = [path for path in absent if not rules.mode.widens or rules.insists_on(path) or rules.rejects]
     absent = tuple(path for path in absent if path not in insisted)

@@ -67,7 +67,7 @@ class EvolutionOptions(Model):
 
     @property
     def earlier_names(self) -> dict[str, str]:
-        """The name that each earlier name stands for."""
+        """The current name for each earlier name."""
         return {earlier: name for name, several in self.aliases.items() for earlier in several}
 
 

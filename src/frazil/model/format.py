@@ -127,7 +127,7 @@ class _Declared(Model):
 
 
 class JsonFormat(_Declared, Enveloped):
-    """JSON objects. Columns are declared, found in the messages, or told by a schema inside each message."""
+    """JSON objects. Columns are declared, inferred from the messages, or given by a schema inside each message."""
 
     type: Literal["json"] = Field("json", description="Name of the format.")
     infer: Inference | None = Field(
@@ -281,12 +281,12 @@ class MessageOptions(Model):
 
     @property
     def tells_keys(self) -> bool:
-        """Whether the key of a message tells by which columns its row is known."""
+        """Whether the key of a message contains the columns that identify its row."""
         return self.enveloped and isinstance(self.key_format, JsonFormat | AvroFormat | ProtobufFormat)
 
     @property
     def tells_operations(self) -> bool:
-        """Whether a row can say that it is gone, or how it changed."""
+        """Whether rows can be deletes or changes."""
         return self.enveloped or (self.key_format is not None and self.tombstones in (None, "delete"))
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ class Ancestor:
 
 
 def lineage_of(state: SinkState, branch: Iterable[Ancestor]) -> Lineage:
-    """Where the ledger's snapshot is, told from the branch: the head first, as far back as the table still knows it.
+    """Where the ledger's snapshot is, found in the branch: the head first, as far back as the table still has it.
 
     Sequence numbers grow from parent to child, so that a branch which passes the ledger's number without meeting its snapshot
     does not hold it, even when the snapshot itself has expired.

@@ -43,7 +43,7 @@ class Newest(Model):
 
 
 class DeleteMark(Model):
-    """The column that marks rows which are gone: by any value, or, of a ``flag``, by true."""
+    """The column that marks deleted rows: by any value, or, if it is a ``flag``, by true."""
 
     column: str
     flag: bool = False

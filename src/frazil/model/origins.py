@@ -1,4 +1,4 @@
-"""The columns of a table as the source has them: what transforms and envelopes made of them, undone."""
+"""The columns of a table as the source has them, before transforms and envelopes changed them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from frazil.model.types import Column, ListType, StructType
 
 
 def source_columns(table: StructType, form: ChangeFormat, transforms: Sequence[TransformSpec]) -> StructType:
-    """The table's columns under the names that they have in the source, as far as that can be told."""
+    """The table's columns under the names that they have in the source, as far as these are known."""
     columns = {column.name: column for column in table.fields}
     if form is not ChangeFormat.ROWS:
         columns = _enveloped(columns, form)

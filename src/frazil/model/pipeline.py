@@ -25,7 +25,7 @@ class LetterTopic(Model):
 
 
 class Advice(Model):
-    """What the user's own file says of an error: where it comes from, and the cure by the names that its keys have there."""
+    """What the user's own file adds to an error: its position, and the fix in terms of the file's keys."""
 
     place: SourceLocation | None = None
     fix: str = ""
@@ -63,12 +63,12 @@ class PipelineSpec(Model):
 
 
 def tell_in_file(error: FrazilError, pipeline: PipelineSpec) -> None:
-    """Gives an error the place and the cure that the pipeline's file has for it, if any."""
+    """Adds the position and the fix that the pipeline's file has for an error, if any."""
     advise(error, pipeline.advice)
 
 
 def advise(error: FrazilError, known: Mapping[str, Advice]) -> None:
-    """Gives an error the place and the cure that are known for its code, or for the word that this begins with."""
+    """Adds the position and the fix that are known for an error's code, or for the first word of the code."""
     advice = known.get(error.code) or known.get(error.code.partition("-")[0]) or Advice()
     error.location = error.location or advice.place
     error.fix = advice.fix or error.fix
@@ -76,7 +76,7 @@ def advise(error: FrazilError, known: Mapping[str, Advice]) -> None:
 
 @contextmanager
 def told_in_file(pipeline: PipelineSpec) -> Iterator[None]:
-    """What goes wrong in the block is told as the pipeline's file has it."""
+    """Errors in the block are reported with the position and the fix of the pipeline's file."""
     try:
         yield
     except FrazilError as error:
@@ -101,7 +101,7 @@ def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[T
 
 
 def letters_refused(sink: SinkSpec) -> str | None:
-    """Why the sink cannot have a topic for dead letters: it was told to do something else with rows that are wrong."""
+    """Why the sink cannot have a topic for dead letters: its options handle bad rows in another way."""
     chosen = sink.error_handling is not OnError.STOP or "on_error" in sink.model_fields_set
     if not chosen or sink.error_handling is OnError.DEAD_LETTER:
         return None
@@ -109,7 +109,7 @@ def letters_refused(sink: SinkSpec) -> str | None:
 
 
 class ProjectSpec(Model):
-    """The pipelines of one file with their settings, and the sources and sinks that stand there, used or not."""
+    """The pipelines of one file with their settings, and the file's sources and sinks, used or not."""
 
     file: str
     sources: dict[str, SourceSpec] = Field(default_factory=dict)

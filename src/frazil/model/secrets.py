@@ -29,11 +29,11 @@ _SECRET_PARTS = (
     # Of an address: `user:password@`, and for the web also `token@`.
     re.compile(r"(?P<head>://[^/\s:@]*:)(?P<secret>[^@\s]+(?:@[^@/\s]+)*)(?=@)"),
     re.compile(r"(?i)(?P<head>https?://)(?P<secret>[^/\s?#@:]+)(?=@)"),
-    # Of a query, or of a SAS on its own.
+    # In a query, or in a SAS on its own.
     re.compile(r"(?i)(?P<head>(?:^|[?&;])(?:password|pwd|token|secret|sig)=)(?P<secret>[^&;\s]+)"),
     # Of an option of Java.
     re.compile(r"(?i)(?P<head>-D[\w.-]*(?:password|secret|token)[\w.-]*=)(?P<secret>[^\s'\"]+)"),
-    # Of a header, and a JSON web token wherever it stands.
+    # In a header; and a JSON web token anywhere.
     re.compile(r"(?i)(?P<head>\b(?:bearer|basic)\s+)(?P<secret>[\w.~+/=-]{16,})"),
     re.compile(r"(?P<head>)(?P<secret>\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?)"),
 )

@@ -26,7 +26,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 MAX_FILE_MB = 512
 MOST_ROWS = 1_000_000
-# Of a commit that is made by its size: what a row takes is an estimate.
+# For commits by size: the bytes of a row are an estimate.
 MOST_ROWS_BY_SIZE = 100_000_000
 
 
@@ -208,7 +208,7 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         return SinkSpec.model_validate(given | own | {"table": table})
 
     def unmet_by(self, *, keys: bool, operations: bool, images: bool = False) -> list[Problem]:
-        """What the sink, or one of its tables, needs of a source that tells keys, operations and rows of before, or does not."""
+        """What the sink, or one of its tables, lacks, given whether the source provides keys, operations and previous rows."""
         problems = unmet_by(self, keys=keys, operations=operations, images=images)
         for value, sink in self.apart.items():
             if not problems:

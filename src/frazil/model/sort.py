@@ -54,7 +54,7 @@ class SortField(Model):
 
     @property
     def iceberg_text(self) -> str:
-        """The field as a table tells of it, transforms under Iceberg's own names."""
+        """The field as a table describes it, transforms under Iceberg's own names."""
         named = self.of.transform == "identity"
         source = self.of.source if named else f"{self.of.iceberg_transform}({self.of.source})"
         return f"{source} {self.direction} nulls {self.null_order}"

@@ -307,7 +307,7 @@ class KafkaSource(MessageOptions, KafkaCluster):
 
 
 def is_topic_pattern(topic: str) -> bool:
-    """Whether it stands for topics by their names: with a `*`, or as a regular expression between slashes."""
+    """Whether it is a pattern of topic names: with a `*`, or as a regular expression between slashes."""
     return "*" in topic or (len(topic) > 2 and topic.startswith("/") and topic.endswith("/"))
 
 

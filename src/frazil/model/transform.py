@@ -28,7 +28,7 @@ Expression = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
 
 
 class Transform(Model):
-    """A change of rows. It remembers where it stands in the user's file, which is no part of what it is."""
+    """A change of rows. It remembers its position in the user's file, which is not part of its identity."""
 
     type: str = Field(description="Kind of change.")
 
@@ -140,7 +140,7 @@ class MapFields(Transform):
     def _distinct(self) -> MapFields:
         seen: dict[str, str] = {}
         for name in self.columns:
-            # Spark does not tell names apart by case.
+            # Spark does not distinguish names by case.
             if (other := seen.setdefault(name.lower(), name)) != name:
                 words = f"map_fields: the columns {other!r} and {name!r} have the same name, but for upper and lower case"
                 raise InconsistencyError([Problem(words, "columns", name)])

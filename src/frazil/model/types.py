@@ -33,7 +33,7 @@ NEW_IN_V3 = ("variant",)
 # Types that an equality delete, and so a key, cannot have.
 NOT_KEYS = ("float", "double", "map", "list", "struct", "variant")
 
-# Types by which rows are found in another way. Of a file of equality deletes by such a column Iceberg's readers keep one value,
+# Types by which rows are found in another way. From equality deletes on such a column Iceberg's readers keep one value,
 # the last: they read each into the memory of the one before.
 NOT_IN_EQUALITY_DELETES = ("fixed",)
 

@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was looked at, and what was found. No findings: nothing is missing, and nothing is there twice.
+    """What was checked, and what was found. No findings: nothing is missing, and nothing is there twice.
 
     ``compared`` are the tables whose rows were compared with the source's value by value.
     """

@@ -55,7 +55,7 @@ class Check:
 def check_sink(name: str, sink: SinkSpec) -> Iterator[Check]:
     """The steps of one sink, each as soon as it is done. Without a catalog the later ones are left out.
 
-    Of a sink with many tables, each that the file names is looked at.
+    For a sink with many tables, each table that the file names is checked.
     """
     subject = f"sink {name}"
     for step, attempt in (("names", _check_names), ("catalog", check_catalog)):

@@ -17,7 +17,7 @@ from frazil.observe.web import Web
 
 @dataclass(frozen=True)
 class Served:
-    """What answers over HTTP: who must be told of events for that, and the addresses by purpose."""
+    """The HTTP endpoints: the listeners that they need, and the addresses by purpose."""
 
     listeners: tuple[Listener, ...]
     urls: Mapping[str, str]
@@ -39,7 +39,7 @@ def only_asked(settings: Settings) -> Settings:
 
 @contextmanager
 def surroundings(settings: Settings, pipelines: Iterable[PipelineSpec]) -> Iterator[tuple[Listener, ...]]:
-    """What a program of the user's has around these pipelines, and who must be told of events for it.
+    """What the user's program has around these pipelines, and the listeners that it needs.
 
     That is what the settings name themselves, and nothing else: a program has ports and logs of its own.
     """

@@ -100,7 +100,7 @@ def _repaired(document: Document, found: Iterable[_Finding]) -> bool:
 
 
 def _told(document: Document, found: list[_Finding]) -> list[ConfigError]:
-    """One error a place. Of a union's complaints the one that fits what was written is kept."""
+    """One error per position. If a union has several errors, the one that fits what was written is kept."""
     by_path: dict[Path, list[_Finding]] = {}
     for finding in _without_misspelt(found):
         by_path.setdefault(finding.path, []).append(finding)
@@ -124,7 +124,7 @@ def _told(document: Document, found: list[_Finding]) -> list[ConfigError]:
 
 
 def _without_misspelt(found: list[_Finding]) -> list[_Finding]:
-    """A key that is missing because it is misspelt is told once."""
+    """A key that is missing because it is misspelt is reported once."""
     meant = {
         (_holder(finding.path), nearest(str(finding.path[-1]), _known_keys(finding)))
         for finding in found

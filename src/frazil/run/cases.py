@@ -67,7 +67,7 @@ def _complaint(case: CaseSpec, errors: Sequence[FrazilError]) -> str | None:
 def _outcome(spark: SparkSession, pipeline: PipelineSpec, case: CaseSpec) -> tuple[list[Row], Schema, list[FrazilError]]:
     """The rows that come out, their schema, and the errors of those that do not."""
     frame = _given(spark, pipeline, case)
-    # Which rows moved is of no matter for those that come out, and the messages that may tell their keys are not there.
+    # Which rows changed their key does not affect the result, and the messages that may contain their keys are not there.
     frame = source_rows(frame, pipeline.sink.model_copy(update={"key_fields": ()}), pipeline.transforms)
     if OP in frame.columns:
         frame = frame.where(~functions.col(OP).isin(*unwritten(pipeline.sink)))
@@ -116,7 +116,7 @@ def _as_the_sink_has_it(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
 
 def _aligned(frame: DataFrame, schema: Schema, sink: SinkSpec | None) -> DataFrame:
-    """The frame with these columns; what is wrong with a row stands beside it, unless the sink has columns for that."""
+    """The frame with these columns; a row's errors are in a hidden column, unless the sink has columns for them."""
     hidden = hidden_columns(frame)
     if sink is None:
         made = alignment(schema_of(frame), schema, hidden=hidden, rejects=True)

@@ -1,7 +1,7 @@
 """Compares the rows of a table with those of its source, value by value, and says at which keys they differ.
 
-1. Both are read once, and summed up in groups of keys. Nothing is shuffled but the sums, of which most are equal.
-2. Of the groups whose sums differ, rows are joined by their keys, and the columns that differ are counted.
+1. Both are read once, and hashed by groups of keys. Only the sums are shuffled, and most of them are equal.
+2. In groups whose sums differ, rows are joined by key, and the columns that differ are counted.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _hashed(frame: DataFrame, names: Sequence[str], keys: Sequence[str], wrong: 
 
 
 def _hash_of(value: Column, *, nested: bool) -> Column:
-    """Equal for equal values alone: the hash of a null is what was there before, which its place must tell apart."""
+    """Equal only for equal values: hashing a null returns the seed, so the positions of nulls are hashed, too."""
     shown = functions.to_json(functions.struct(value), {"ignoreNullFields": "false"}) if nested else value
     return functions.xxhash64(value.isNull(), shown)
 

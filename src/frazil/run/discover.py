@@ -19,14 +19,14 @@ from frazil.sources.base import Offering, Source
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for
 
-# So many rows tell the columns, where they are inferred.
+# The number of rows from which columns are inferred.
 SAMPLE_ROWS = 1000
 
 
 def discover(name: str, spec: SourceSpec, readers: Sequence[PipelineSpec], settings: Settings) -> Discovery:
-    """What there is where the source reads, and the columns of its first rows. ``readers`` are the pipelines that read it.
+    """What the source's system offers, and the columns of the source's first rows. ``readers`` are the pipelines that read it.
 
-    Where it can tell what else there is, that its own rows cannot be read is a note: to see why is what it is asked for.
+    If the source can list what there is, an error in reading its own rows is only a note: the listing helps to find the cause.
     """
     source = open_source(_from_the_beginning(spec), looking_session(spec, readers, settings))
     try:
@@ -51,7 +51,7 @@ def looking_session(spec: SourceSpec, readers: Sequence[PipelineSpec], settings:
 
 
 def _from_the_beginning(spec: SourceSpec) -> SourceSpec:
-    """The source as it reads what is there already. It has no group, so that the cluster is told nothing."""
+    """The source, reading from the earliest position. It has no group, so that no offsets are committed to the cluster."""
     if not isinstance(spec, KafkaSource):
         return spec
     return spec.model_copy(

@@ -1,4 +1,4 @@
-"""The keys of a load's files, looked at without Spark: most loads bring each key once, and need not be sorted by key then."""
+"""The keys of a load's files, checked without Spark: most loads have each key once, and then need not be sorted by key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES = 256 * 1024 * 1024
 
 
 def keys_differ(files: Sequence[str], key: Sequence[str]) -> bool:
-    """Whether no two rows of the files have the same key. False also means that a quick look cannot tell."""
+    """Whether no two rows of the files have the same key. False also means that a quick check cannot decide."""
     if not key or not files or any("." in name for name in key):  # PyArrow takes a dot for the way into a struct
         return False
     opened = [pyarrow.parquet.ParquetFile(path) for path in files]

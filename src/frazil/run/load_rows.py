@@ -90,14 +90,14 @@ class LoadRows:
 
     @cached_property
     def _all_count(self) -> bool:
-        """Whether every row of the root counts: no key comes twice, and no row is marked as gone."""
+        """Whether every row of the root counts: no key comes twice, and no row is marked as deleted."""
         load = self._load
         marked = load.delete_mark is not None and load.delete_mark.column in self._read(load.root).columns
         return not marked and (not load.primary_key or load.deduplicated or self.keys_differ(load.root))
 
     @cached_property
     def _has_places(self) -> bool:
-        """Whether rows are read with their places in the files, by which those of one key are told apart."""
+        """Whether rows are read with their positions in the files, which distinguish rows of the same key."""
         load = self._load
         by_name = load.tables if load.disposition is not Disposition.DELETE_INSERT else (load.root,)
         compared = any(table.files and not self.keys_differ(table) for table in by_name)
@@ -122,8 +122,8 @@ class LoadRows:
     def require_told_apart(self) -> None:
         """Refuses several rows of one key that have different nested rows, where rows are named after their keys.
 
-        Nested rows are named after the row that they belong to then, so that those of all rows of a key have one name: files do
-        not tell which of them belong to the row that counts. Where all have the same, any are right.
+        Nested rows are then named after the row that they belong to, so that those of all rows of a key have the same name: the
+        files do not show which of them belong to the row that counts. If all rows have the same nested rows, any are right.
         """
         load = self._load
         nested = [table for table in load.tables[1:] if table.files]
@@ -165,7 +165,7 @@ class LoadRows:
             parent = row[_parent_key(at)]
 
     def _unmarked(self, table: TableLoad) -> DataFrame:
-        """The rows that are not marked as gone, nor belong to one that is."""
+        """The rows that are not marked as deleted, and do not belong to one that is."""
         if table is not self._load.root:
             return self._counting(table)
         return self._marked_root().where(functions.col(OP) == _INSERT).drop(_RANK, OP)
@@ -188,7 +188,7 @@ class LoadRows:
         rank = functions.lit(1)
         if load.primary_key and not load.deduplicated and not self.keys_differ(load.root):
             newest = [] if load.newest is None else [_ordered(load.newest.column, load.newest.order)]
-            # Of rows that nothing else tells apart, the one that was written last.
+            # Of rows that are otherwise equal in order, the one that was written last.
             same_key = Window.partitionBy(*[functions.col(quoted(name)) for name in load.primary_key])
             rank = functions.row_number().over(same_key.orderBy(*newest, *_last_written()))
         rows = rows.withColumn(_RANK, rank)
@@ -269,7 +269,7 @@ class LoadRows:
         return self._read_frames[name]
 
     def _rows_of(self, table: TableLoad) -> DataFrame:
-        """The rows of the files, with their places when they may have to be told apart; none when there is no file."""
+        """The rows of the files, with their positions if rows may have to be distinguished; none if there is no file."""
         if not table.files:
             hidden = (_FILE_TIME, _FILE, _ROW) if self._has_places else ()
             none = self._session.table(name_of(table.sink)).limit(0)

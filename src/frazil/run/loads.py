@@ -181,7 +181,7 @@ class Loader:
         return _Ready(sink, frame, fit, rows.keys_differ(table) and _keeps_keys(fit, sink))
 
     def _require_rooted(self, sink: SinkSpec, there: IcebergTable, root_key: str, root: TableLoad) -> None:
-        """Rows of a nested table that do not tell to which row of the root they belong would outlive that row unseen."""
+        """Refuses rows of a nested table without a reference to their root row: they would remain when it is replaced."""
         if there.holds_no_files:
             return
         column = next((column for column in there.schema.fields if column.name == root_key), None)
@@ -361,7 +361,7 @@ def _in_microseconds(path: str) -> pyarrow.Schema | None:
 
 
 def _rewrite(path: str, name: str, schema: pyarrow.Schema) -> None:
-    """Writes a file anew with another schema. Its age says which of two rows came later, and stays."""
+    """Rewrites a file with another schema. Its age is kept, since it decides which of two rows came later."""
     with pyarrow.parquet.ParquetFile(path) as file, pyarrow.parquet.ParquetWriter(name, schema) as writer:
         for batch in file.iter_batches():
             writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))

@@ -1,7 +1,7 @@
 """Drives a replayable source into a sink: batch after batch, each from where the table ends.
 
-No checkpoint is kept: the position of the source stands in the table's ledger, in the same commit as the rows. A batch is
-due when so many rows or bytes are there as the sink asks for, or when its flush interval is over and anything is there at all.
+No checkpoint is kept: the position of the source is in the table's ledger, in the same commit as the rows. A batch is due when
+as many rows or bytes are pending as the sink asks for, or when its flush interval is over and anything is pending.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from frazil.write.writer import SinkWriter
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
-# What a row takes in a file, as long as no commit has told.
+# Estimated bytes of a row in a file, until the first commit shows the real number.
 ROW_BYTES = 100.0
-# So many rows, none of which tells the columns of a table, are no accident.
+# If so many rows do not contain the columns that a table needs, it is not an accident.
 ROWS_TO_TELL = 10_000
 
 
@@ -44,7 +44,7 @@ class Totals:
 
 
 class _Stopped(Exception):
-    """The pump was told to stop while it waited."""
+    """The pump was asked to stop while it waited."""
 
 
 class Pump:
@@ -229,9 +229,9 @@ class Pump:
         return keeps_letters and isinstance(self._source, SetsAside) and self._source.set_aside(error)
 
     def _looks_further(self, part: Slice, error: FrazilError, once: bool) -> bool:
-        """Whether records that a table cannot be made of are looked at again with those that come after them.
+        """Whether records that are not enough to create a table are read again together with those that follow.
 
-        Where bad records are kept apart, the first one of a source does not stop it. How many are enough to know better is
+        If bad records become dead letters, the first record of a source does not stop it. The number of such records is
         bounded; and a run that ends when nothing is left has nothing to wait for.
         """
         apart = self._writer.sink.error_handling is OnError.DEAD_LETTER and isinstance(error, NoColumns | ColumnMissing)

@@ -1,8 +1,8 @@
-"""Puts dead letters through their pipeline again: those that fit now leave their table, the others stay with the reason of now.
+"""Puts dead letters through their pipeline again: those that fit now leave their table, the others stay with the current reason.
 
-A replay is a batch of a sink of its own beside the pipeline's, which can go on meanwhile: the letters that a snapshot of their
-table has and that a condition names. Rows, and letters of those that still do not fit, are committed first; then the old letters
-are taken out. A replay that was cut off is finished by the next one, which knows from the ledger what it was.
+A replay is a batch of a separate sink beside the pipeline's, which can continue meanwhile: the letters in a snapshot of their
+table that match a condition. Rows, and the letters of those that still do not fit, are committed first; then the old letters
+are removed. An interrupted replay is finished by the next one, which finds it in the ledger.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The letters of a replay: those that a snapshot of their table had, and that a condition names.
+    """The letters of a replay: those in a snapshot of their table that match a condition.
 
-    ``batches`` are the last ones of each sink that has put letters there, and ``until_us`` is when the last letter failed: later
-    letters have later ones, so that these can be told apart from them at any later time.
+    ``batches`` are the last batches of each sink that has written letters, and ``until_us`` is when the last letter failed:
+    later letters have later ones, so the letters of the replay can be distinguished from them at any later time.
     """
 
     snapshot: int
@@ -72,7 +72,7 @@ class Chosen:
 
     @property
     def position(self) -> Position:
-        """As it stands in the ledger."""
+        """The value as stored in the ledger."""
         return position(asdict(self))
 
     @property

@@ -61,7 +61,7 @@ class Rewound:
 
 @runtime_checkable
 class Movable(Protocol):
-    """A source whose positions can be told by offsets and times."""
+    """A source whose positions can be given by offsets and times."""
 
     def rewound_to_latest(self, start: Position | None) -> Position:
         """After everything that is there now, for a pipeline that is at ``start``."""

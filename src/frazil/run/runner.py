@@ -34,8 +34,8 @@ def run_project(
 ) -> None:
     """Runs the enabled pipelines (or those named) until each is done or ``stop`` is set.
 
-    One that fails does not stop the others, unless the settings say so. When all have ended, the first error is raised: it
-    tells of the others.
+    A pipeline that fails does not stop the others, unless the settings say so. When all have ended, the first error is raised;
+    it mentions the others.
     """
     pipelines = selected(project, only)
     stop = stop or threading.Event()
@@ -97,7 +97,7 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: 
 
 
 class SharedSpark:
-    """The Spark of pipelines that run side by side. When its Java has died, the first of them that goes on starts another."""
+    """The Spark of pipelines that run side by side. When its Java has died, the first pipeline that continues starts another."""
 
     def __init__(self, pipelines: Sequence[PipelineSpec], settings: Settings) -> None:
         self._pipelines = pipelines
@@ -164,7 +164,7 @@ def run_pipeline(
 
 @contextmanager
 def _told_at(place: SourceLocation | None) -> Iterator[None]:
-    """What goes wrong, and has no place of its own in the user's file, is told at this one."""
+    """An error without a position in the user's file is reported at this one."""
     try:
         yield
     except FrazilError as error:

@@ -39,7 +39,7 @@ class BatchSink:
         try:
             self._write(frame, batch_id)
         except Halted:
-            # Whoever starts the query again, with this very object too, begins anew: with the table as it is then.
+            # A query that is started again, even with this very object, starts from the table as it is then.
             self._writer = None
             raise
 

@@ -44,7 +44,7 @@ MAX_MS = 2**47 - 1
 # So many files are named in a warning.
 NAMED_FILES = 5
 
-# Positions of the first versions were made with this window, and do not tell their floor.
+# Positions of the first versions were made with this window, and do not contain their floor.
 _FIRST_WINDOW_MS = 3_600_000
 
 _STATE_BITS = 24
@@ -56,7 +56,7 @@ Order = tuple[int, str]
 
 
 def order_of(entry: FileEntry) -> Order:
-    """Where a file stands in the order of reading."""
+    """The position of a file in the order of reading."""
     return (_clamped(entry.mtime_ms), entry.path)
 
 
@@ -126,7 +126,7 @@ class Listed:
         return cls(until_ms, min([until_ms, *_arrivals(unread)]), max(map(order_of, taken)))
 
     def lacks(self, entry: FileEntry) -> bool:
-        """Whether a file was not there or not read then, as far as the store's clock tells."""
+        """Whether a file was not there or not read then, by the store's clock."""
         came_ms = -MAX_MS if entry.arrived_ms is None else entry.arrived_ms
         return came_ms > self.until_ms or (came_ms >= self.unread_ms and order_of(entry) > self.last)
 
@@ -139,7 +139,7 @@ def _arrivals(files: Sequence[FileEntry]) -> list[int]:
 class BehindBookmark:
     """Files that were read, were in the folder when the bookmark was made, and are not remembered one by one.
 
-    ``floor`` is where the last of them stands in the order of reading.
+    ``floor`` is the position of the last of them in the order of reading.
     """
 
     floor: Order
@@ -167,7 +167,7 @@ class BehindBookmark:
         return None
 
     def to_json(self) -> list[Any]:
-        """As it stands in a position."""
+        """The value as stored in a position."""
         listed = [self.listed.until_ms, self.listed.unread_ms, *_quoted(self.listed.last)]
         return [*_quoted(self.floor), self.count, self.sketch.to_text(), *listed]
 
@@ -190,7 +190,7 @@ def _unquoted(mtime_ms: int, name: str) -> Order:
 
 @dataclass(frozen=True)
 class BehindByTime:
-    """What positions of earlier versions tell: all files that stand up to a floor, in the order of time and digest."""
+    """What positions of earlier versions contain: all files up to a floor, in the order of time and digest."""
 
     floor: tuple[int, str]
 
@@ -208,7 +208,7 @@ class Bookmark:
     behind: BehindBookmark | BehindByTime | None = None
 
     def to_position(self) -> Position:
-        """As it stands in the ledger."""
+        """The value as stored in the ledger."""
         files = sorted(self.seen, key=lambda file: (file.mtime_ms, file.digest))
         value: dict[str, Any] = {"seen": [file.to_token() for file in files]}
         match self.behind:
@@ -253,7 +253,7 @@ class Watch:
         self._sketched: tuple[frozenset[int], Sketch] = (frozenset(), Sketch())
 
     def pending(self, listing: Sequence[FileEntry]) -> list[FileEntry]:
-        """The files to read, in the order of reading. A DataError when one that was read is not the same any more."""
+        """The files to read, in the order of reading. Raises a DataError if a file that was read has changed."""
         unknown = list[FileEntry]()
         for entry in listing:
             file = Remembered.of(entry)
@@ -288,7 +288,7 @@ class Watch:
         return read
 
     def _read_before(self, older: Sequence[FileEntry]) -> list[FileEntry]:
-        """The files that are taken as read where nothing tells for certain: all but those that this process saw coming."""
+        """The files that are taken as read if it is not certain: all but those that this process saw arriving."""
         rest = [entry for entry in older if not self._saw_coming(entry)]
         if not rest:
             return []
@@ -310,7 +310,7 @@ class Watch:
     def _saw_coming(self, entry: FileEntry) -> bool:
         """Whether a file came after this process had first listed the folder.
 
-        Where the store tells when it came, that decides: a folder that was not mounted for a while is full of unknown names.
+        If the store records when the file came, that decides: a folder that was not mounted for a while is full of unknown names.
         """
         return self._listed and (entry.arrived_ms is None or entry.arrived_ms >= self._since_ms - CLOCK_SKEW_MS)
 

@@ -1,7 +1,7 @@
-"""What the engine asks of a source.
+"""The interface of a source.
 
-A source hands out *slices*: parts between two positions that read the same rows whenever they are read. The position after
-the last committed slice stands in the table's ledger, so that a source keeps no state of its own that could be lost.
+A source hands out *slices*: a slice lies between two positions, and returns the same rows whenever it is read. The position
+after the last committed slice is in the table's ledger, so that a source keeps no state of its own that could be lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a source. ``rows`` is exact, an estimate, or None when only reading tells.
+    """A part of a source. ``rows`` is exact, an estimate, or None if it is only known after reading.
 
     ``full`` says that more was there than the limit allowed, so that a batch is due now whatever its estimate says.
     ``detail`` is the source's own: what to read. ``notices`` are for the operator, once the slice is committed.
@@ -37,7 +37,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Notice:
-    """What an operator should know of the source. ``gap``: the table lacks something that only a person can mend."""
+    """What an operator should know of the source. ``gap``: the table lacks values that only a person can repair."""
 
     code: str
     message: str
@@ -76,9 +76,9 @@ class Source(Protocol):
         """The next slice after ``start`` (None: the beginning) of about ``limit`` rows, or None when nothing is there."""
 
     def between(self, start: Position | None, end: Position) -> Slice | None:
-        """The slice between two positions of the ledger: of a batch that was cut off when some of its tables had it already.
+        """The slice between two positions of the ledger, for a batch that was interrupted after some of its tables had it.
 
-        None when what it read is gone for good. Such a slice has rows for one table only.
+        None if its data no longer exists. Such a slice has rows for one table only.
         """
 
     def finished(self, position: Position | None) -> bool:
@@ -133,7 +133,7 @@ class OnceARun(Protocol):
     """A source that reads some things once a run."""
 
     def run_began(self, position: Position | None) -> None:
-        """Tells where the run began that has opened this source anew, having failed since: what comes after is its own work."""
+        """Sets where the run began that has reopened this source after a failure: everything after that is its own work."""
 
 
 @runtime_checkable

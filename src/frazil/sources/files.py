@@ -53,8 +53,8 @@ class _Sizes:
 class Files:
     """Files of a folder, each read once, in the order of their modification times, and of names where these are the same.
 
-    Delivery: a slice is a list of whole files, and files do not change; one that does stops the pipeline. Which files were
-    read stands in the ledger. Parallelism: Spark's, by files and blocks of files.
+    Delivery: a slice is a list of whole files, and files do not change; one that does stops the pipeline. The files that were
+    read are recorded in the ledger. Parallelism: Spark's, by files and blocks of files.
     """
 
     def __init__(self, spec: FilesSource, spark: SparkSession, clock: Callable[[], float] = time.time) -> None:
@@ -165,7 +165,7 @@ class Files:
         return False
 
     def total_rows(self, start: Position | None) -> int | None:
-        """Known for local Parquet files, whose footers tell."""
+        """Known for local Parquet files, from their footers."""
         pending = self._follow(start).pending(list_folder(self._folder, self._spark))
         counts = [self._footer_rows(entry) for entry in pending]
         known = [count for count in counts if count is not None]
@@ -219,7 +219,7 @@ class Files:
         return f"The file {entry.uri} cannot be read as {self._spec.format.value}: {why}"
 
     def _require_unchanged(self, files: Sequence[FileEntry]) -> None:
-        """Local files are looked at once more: what was planned is what is read."""
+        """Local files are checked again, so that exactly the planned files are read."""
         if self._folder.local is None:
             return
         for entry in files:

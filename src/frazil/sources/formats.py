@@ -1,8 +1,8 @@
 """Reading files of one format as one data frame, whatever their columns are.
 
-Spark's readers have habits that lose data without a word: they take the columns of the first Parquet or Avro file for those
-of all, give CSV columns by position whatever the header says, and turn what they cannot read into nulls. Here columns go by
-name, those of all files are there, and what cannot be read is told.
+Spark's readers silently lose data: they take the columns of the first Parquet or Avro file for those of all, give CSV columns
+by position whatever the header says, and turn what they cannot read into nulls. Here columns are matched by name, the columns
+of all files are included, and what cannot be read is reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CORRUPT, _FILE, _ANY, _READ, _WAS = (f"{HIDDEN}{name}" for name in ("corrupt_rec
 EXCERPT = 200
 _WHAT = "A file"
 _RECORDS = (SourceFormat.JSON, SourceFormat.CSV)
-# Options that tell Spark's reader what values of these types look like. Without one it would guess.
+# Options that describe the format of these types to Spark's reader. Without one it would guess.
 _SHAPES = {"dateformat": "date", "timestampformat": "timestamptz", "timestampntzformat": "timestamp"}
 
 _ENCODINGS = ("encoding", "charset")
@@ -49,9 +49,9 @@ _ALWAYS = {
     "__globPaths__": "false",
 }
 _DEFAULTS = {
-    # What is null in all records tells no type: it is as if it were not there.
+    # A column that is null in all records has no type, and is ignored.
     SourceFormat.JSON: {"columnNameOfCorruptRecord": CORRUPT, "dropFieldIfAllNull": "true"},
-    # Without pruning every column of a line is looked at, so that a broken line shows whichever columns are asked for.
+    # Without pruning every column of a line is parsed, so that a broken line is found whichever columns are selected.
     SourceFormat.CSV: {
         "columnNameOfCorruptRecord": CORRUPT,
         "header": "true",
@@ -132,7 +132,7 @@ def _carriers(spec: FilesSource) -> Callable[[Type], DataType]:
     Where an option says what a value looks like, the reader knows.
     """
     told = {kind for name, kind in _SHAPES.items() if _option(spec, name)}
-    # Spark's reader of JSON makes the text of a number from a double when an encoding is named. A variant tells that it did.
+    # Spark's reader of JSON makes the text of a number from a double when an encoding is named. A variant shows that it did.
     number = VARIANT if spec.format is SourceFormat.JSON and _encoding(spec) else StringType()
     return partial(declared_carrier, as_text=[name for name in AS_TEXT if name not in told], number=number)
 

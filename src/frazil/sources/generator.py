@@ -187,9 +187,9 @@ def _span(part: Slice) -> _Span:
 
 
 def _numbers(spark: SparkSession, span: _Span) -> DataFrame:
-    """The numbers of the events beside what is the same for all of them, one row of ranges a task.
+    """The numbers of the events, with the values that all of them share, as one row of ranges per task.
 
-    What differs between slices is data here, not text of the expressions: Spark compiles each new text anew, which would take
+    What differs between slices is data here, not part of the expressions: Spark compiles every new expression, which would take
     as long as a small slice itself.
     """
     count = span.last - span.first

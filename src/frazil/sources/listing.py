@@ -24,8 +24,8 @@ _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]
 class FileEntry:
     """A file in a listing. ``path`` is relative to the folder, ``uri`` what Spark reads.
 
-    ``arrived_ms`` is when the file came into the folder, which a modification time does not tell: moving a file keeps it.
-    None where the store does not know.
+    ``arrived_ms`` is when the file came into the folder, which a modification time does not show: moving a file keeps it. None
+    if the store does not know.
     """
 
     path: str
@@ -110,7 +110,7 @@ def _scan(folder: Path, prefix: str) -> Iterator[FileEntry]:
             elif entry.is_file():
                 try:
                     stat = entry.stat()
-                except FileNotFoundError:  # gone since the folder was read: as if it had gone a moment earlier
+                except FileNotFoundError:  # removed since the folder was read: as if it had been removed a moment earlier
                     continue
                 yield FileEntry(
                     path=f"{prefix}{entry.name}",

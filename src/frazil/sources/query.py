@@ -44,7 +44,7 @@ class Cursor:
     value: str
 
     def to_position(self) -> Position:
-        """As it stands in the ledger."""
+        """The value as stored in the ledger."""
         return position({"cursor": {"type": self.type, "value": self.value}})
 
     @classmethod

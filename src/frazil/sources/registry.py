@@ -40,7 +40,7 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
 def rereader(
     spec: SourceSpec, spark: SparkSession, *, each: bool, exactly: bool
 ) -> Callable[[DataFrame, StructType | None], Sequence[DataFrame]]:
-    """What makes of dead letters the rows that the source would make of their records now; ``each``: by topic.
+    """A function that turns dead letters into the rows that the source would now make from their records; ``each``: by topic.
 
     It is given the letters, and the table's columns as the source has them; ``exactly``: values are not converted to their types.
     """
@@ -77,9 +77,9 @@ def _expecting(decoder: Decoder, columns: StructType | None, exactly: bool) -> D
 
 
 def open_source(spec: SourceSpec, spark: SparkSession, *, images: bool = False) -> Source:  # noqa: PLR0911 - one for each case
-    """The source that the description means. Nothing is read or connected to yet.
+    """The source for a specification. Nothing is read or connected to yet.
 
-    ``images``: whether the rows of before updates are asked for, where the source knows rows by another key than the sink.
+    ``images``: whether the previous rows of updates are needed, because the source identifies rows by another key than the sink.
     """
     match spec:
         case GeneratorSource():
@@ -177,9 +177,9 @@ def check_database(spec: PostgresCdcSource) -> str:
 
 
 def rows_known_by(spec: PostgresCdcSource) -> tuple[frozenset[str], bool] | None:
-    """The columns by which changes of the source's one table name a row, and whether they tell the whole row of before.
+    """The columns by which changes of the source's one table identify a row, and whether they contain the whole previous row.
 
-    None when there is no such table. Connects to the database alone.
+    None if there is no such table. Connects only to the database.
     """
     with _package_of_postgres():
         from frazil.sources.postgres import catalog

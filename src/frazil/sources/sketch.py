@@ -41,7 +41,7 @@ class Sketch:
         return Sketch(tuple(mine ^ theirs for mine, theirs in zip(self.cells, other.cells, strict=True)))
 
     def numbers(self) -> frozenset[int] | None:
-        """The numbers of the set, or None when there are too many to tell."""
+        """The numbers of the set, or None if there are too many to recover."""
         cells = list(self.cells)
         found: set[int] = set()
         waiting = list(range(len(cells)))
@@ -54,7 +54,7 @@ class Sketch:
         return None if any(cells) else frozenset(found)
 
     def to_text(self) -> str:
-        """As it stands in a position: at most about 24 kB, and less for a set of few numbers."""
+        """The text in a position: at most about 24 kB, and less for a set of few numbers."""
         return urlsafe_b64encode(zlib.compress(b"".join(cell.to_bytes(_CELL_BYTES) for cell in self.cells))).decode()
 
     @classmethod

@@ -26,7 +26,7 @@ _UNKNOWN_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "REQUIRES_SINGL
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot, as the table's metadata tells it."""
+    """A snapshot in the table's metadata."""
 
     id: int
     parent: int | None

@@ -1,4 +1,4 @@
-"""Files that Spark cannot read: what is wrong with them, and what stands for them among the rows of the others.
+"""Files that Spark cannot read: their errors, and the rows that represent them among those of other files.
 
 Such a file is a record that cannot be read, as large as a file: it stops a pipeline, or becomes one dead letter.
 """
@@ -46,7 +46,7 @@ def is_about_content(error: Exception) -> bool:
 
 
 def unreadable_among(files: Sequence[FileEntry], read: Callable[[Sequence[FileEntry]], object]) -> dict[FileEntry, Exception]:
-    """The files that cannot be read, each with the error. Halves that can be read are not looked at further."""
+    """The files that cannot be read, each with the error, found by bisection: halves that can be read are not split further."""
     try:
         read(files)
     except Exception as error:
@@ -93,7 +93,7 @@ def _unknown_type(column: object) -> str | None:
 
 def with_unreadable(spark: SparkSession, rows: DataFrame | None, texts: Mapping[FileEntry, str]) -> DataFrame:
     """The rows of the files that can be read, and one for each that cannot, which says so in hidden columns."""
-    # What stands for the record is no JSON, so that it is never taken for a row.
+    # The placeholder for the record is not JSON, so that it is never taken for a row.
     bad = [(entry.uri.encode(), json.dumps({"file": entry.uri}), ("decode", CODE, text)) for entry, text in texts.items()]
     letters = spark.createDataFrame(bad, f"{RAW} binary, {AT} string, {ERROR} {ERROR_TYPE}")
     if rows is None:

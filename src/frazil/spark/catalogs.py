@@ -89,7 +89,7 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     catalog = sink.catalog
     if catalog.type is CatalogType.SPARK:
         return CatalogSettings(catalog.name, {}, ("core",))
-    # Without this a session goes on seeing a table as it was when it first looked at it.
+    # Without this a session keeps seeing a table as it was when it was first loaded.
     options = {"cache-enabled": "false"}
     if catalog.location:
         # What a REST catalog calls its warehouse is a name that it knows, not a folder of this machine.
@@ -122,7 +122,7 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
 
 
 def _stores_behind(options: dict[str, str]) -> list[str]:
-    """The stores that a REST catalog may hand out keys of, where nothing but its address tells in which its files are.
+    """The stores for which a REST catalog may hand out credentials, derived from its address if nothing else names the store.
 
     Only their libraries are needed: what else they must know comes from the catalog with each table, and its client chooses
     among them by the scheme of a file.

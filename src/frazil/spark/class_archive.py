@@ -41,12 +41,12 @@ _KEPT = 2
 
 
 def class_path(jars: Iterable[Path]) -> str:
-    """Spark's own jars, then these. Spark names its own once more at the end, where Java does not look any more."""
+    """Spark's own jars, then these. Spark lists its own once more at the end, where Java no longer looks."""
     return os.pathsep.join([str(spark_jars() / "*"), *map(str, jars)])
 
 
 def sharing_options(given: str) -> str:
-    """Java's options by which it uses the archive; none when there is no archive, or when the user's own options speak of one."""
+    """Java's options for using the archive; none if there is no archive, or if the user's own options name one."""
     archive = archive_of()
     if any(word in given for word in _USERS_OWN_OPTIONS) or not archive.is_file():
         return ""
@@ -54,7 +54,7 @@ def sharing_options(given: str) -> str:
 
 
 def archive_of() -> Path:
-    """Where the archive for the Java, the PySpark and the jars of now is, or would be. Those of `core` are always needed."""
+    """Where the archive for the current Java, PySpark and jars is, or would be. Those of `core` are always needed."""
     marks = [_mark(path) for path in (Path(java_command()).resolve(), *sorted(spark_jars().glob("*.jar")), *needed_jars())]
     return _folder() / f"{hashlib.sha256(repr(marks).encode()).hexdigest()[:16]}.jsa"
 

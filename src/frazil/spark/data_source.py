@@ -62,7 +62,9 @@ class _Program:
 
 
 class _Batches:
-    """What Spark calls for each batch of a query. Wrong options are told with the first, since Spark passes that on."""
+    """What Spark calls for each batch of a query. Wrong options are reported with the first batch, since Spark passes that
+    error on.
+    """
 
     def __init__(self, spark: SparkSession, open_: Callable[[], TakeBatch]) -> None:
         self._spark = spark

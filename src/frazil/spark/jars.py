@@ -108,7 +108,7 @@ def ensure_jars(jars: Iterable[Jar], report: Report = lambda _: None) -> tuple[P
 
 
 def needed_jars(components: Iterable[str] = (), report: Report = lambda _: None) -> tuple[Path, ...]:
-    """The jars of these components, fetched where they are not at hand, and those that come with frazil; of `core` first."""
+    """The jars of these components, downloaded if they are missing, and those that come with frazil; `core` first."""
     wanted = tuple(dict.fromkeys(("core", *components)))
     locked = {name: component_jars((name,)) for name in wanted}
     every = [jar for jars in locked.values() for jar in jars]
@@ -158,7 +158,7 @@ def _fetch(jars: tuple[Jar, ...], report: Report) -> None:
 
 
 def run_ivy(dependencies: str, scratch: Path, report: Report) -> str:
-    """One run of Ivy, with a word to the user every few seconds. What it said comes back; the files tell whether it worked."""
+    """One run of Ivy, with a message to the user every few seconds. Returns its output; the files show whether it worked."""
     module, log = scratch / "ivy.xml", scratch / "ivy.log"
     module.write_text(IVY_MODULE.format(dependencies=dependencies))
     command = [java_command(), *proxy_options(getproxies()), "-jar", str(_ivy_jar()), "-warn"]

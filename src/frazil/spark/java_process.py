@@ -1,4 +1,4 @@
-"""The process of Java that Spark runs in: how it is started, how it ends, and what is said when it died.
+"""The Java process that Spark runs in: how it is started, how it ends, and the error when it died.
 
 - Its settings reach it in files that only their owner can read, and that are removed when it has read them. Every user of the
   machine can read a command line.
@@ -32,7 +32,7 @@ _DEAF = 'trap \'\' INT TERM HUP; exec "$0" "$@"'
 _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 
 _POLL_SECONDS = 0.05
-# How long Java may take to remove its scratch when it is told to end.
+# How long Java may take to remove its scratch files when it is asked to end.
 _GRACE_SECONDS = 3.0
 # A process lets go of its connections shortly before it counts as ended.
 _ENDING_SECONDS = 2.0
@@ -175,7 +175,7 @@ def _not_started(code: int) -> EnvironmentFault:
 
 
 def has_died(process: subprocess.Popen[bytes] | None, *, is_ending: bool = False) -> bool:
-    """Whether a Java has ended. ``is_ending``: it does not answer any more, and may be about to count as ended."""
+    """Whether a Java has ended. ``is_ending``: it no longer answers, and may be about to count as ended."""
     if process is None:
         return False
     if is_ending:
@@ -230,7 +230,7 @@ def end_java_now(process: subprocess.Popen[bytes] | None = None, *, grace: float
     while process.poll() is None and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
     if process.poll() is None:
-        # Its group, of which it is the leader: executors of a local cluster are in it.
+        # Its process group, which it leads: executors of a local cluster are in it.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):

@@ -125,7 +125,7 @@ class KafkaClient:
 
 
 class _Clients:
-    """The two Java clients, and the Java values that questions are made of."""
+    """The two Java clients, and the Java values for requests."""
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         root = java_names(spark._jvm)

@@ -21,12 +21,12 @@ from frazil.spark.java_process import end_java_now, has_died, spark_died, start_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What spark-submit tells the Python program that it runs.
+# Environment variables that spark-submit sets for the Python program that it runs.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _SUBMITTED_SECRET = "PYSPARK_GATEWAY_SECRET"
 
 
-# The option of Java by which it can be given jars when it runs already.
+# The Java option with which jars can be added while it is running.
 LATE_JARS = "--add-opens=java.base/jdk.internal.loader=ALL-UNNAMED"
 
 
@@ -76,7 +76,7 @@ def task_memory(spark: SparkSession) -> int:
         return int(runtime.maxMemory()) // slots
     text = java_names(spark._jvm).org.apache.spark.network.util.JavaUtils
     heap = int(text.byteStringAsMb(conf.get("spark.executor.memory", "1g"))) * 1024 * 1024
-    # Where nobody says how many cores an executor has, it may have all that there are.
+    # If the number of an executor's cores is not set, it may have all of them.
     cores = int(conf.get("spark.executor.cores", str(context.defaultParallelism)))
     return heap // max(1, cores // int(conf.get("spark.task.cpus", "1")))
 
@@ -152,7 +152,7 @@ def require_answer(error: BaseException) -> None:
     if not _is_lost(error):
         return
     process = None if SparkContext._jvm is None else _process_of(SparkContext._jvm)
-    # A call may have been made to a Java that was replaced meanwhile: then only the error tells.
+    # A call may have been made to a Java that was replaced meanwhile: then only the error shows that.
     if has_died(process, is_ending=True) or isinstance(error, (Py4JNetworkError, ConnectionError)):
         raise spark_died(process) from error
 
@@ -172,7 +172,7 @@ def forget_dead_java() -> bool:
         return False
     context = SparkContext._active_spark_context
     if context is not None:
-        context._jsc = None  # nobody is there to be told of the end
+        context._jsc = None  # nobody waits for the end
         context.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     SQLContext._instantiatedContext = None
@@ -210,7 +210,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def end_java(spark: SparkSession, seconds: float) -> None:
-    """Stops Spark and lets its Java end in peace, which is when it writes what it was told to write at its end."""
+    """Stops Spark and lets its Java end normally, so that it writes its files at exit."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     if gateway is None or gateway.proc is None:

@@ -95,9 +95,9 @@ DEFAULTS = {
     # Small batches are the rule; two hundred reducers for a thousand rows are not.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
-    # The rows of an upsert are kept at hand after a shuffle; without this in as many parts as a large batch would need.
+    # The rows of an upsert are cached after a shuffle; without this, in as many partitions as a large batch would need.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
-    # For bucketed tables of Spark's own. While it is on, Spark clones the session for each frame that it keeps at hand, and never
+    # For bucketed tables of Spark's own. While it is on, Spark clones the session for each frame that it caches, and never
     # lets the clone go: each batch that is upserted would take memory for good.
     "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",
 }
@@ -180,7 +180,9 @@ def with_scratch(settings: Settings) -> SparkSettings:
 
 
 def _make_scratch(conf: Mapping[str, str]) -> None:
-    """Makes the folder for Spark's scratch: where it cannot, Java ends without a word. Of several it takes those that it can."""
+    """Creates the folder for Spark's scratch files: if it cannot, Java ends without a message. Of several folders Spark uses
+    those that it can.
+    """
     folder = conf.get(SCRATCH, "")
     if not folder or "," in folder:
         return
@@ -197,7 +199,7 @@ def _make_scratch(conf: Mapping[str, str]) -> None:
 def with_settings(session: SparkSession, settings: SparkSettings, *, insist: bool = True) -> SparkSession:
     """The session with what was asked for, as far as that can be set while Spark runs.
 
-    The rest must be what Spark has; where nobody insists on it, that it is not is told.
+    Other options must be equal to Spark's: with ``insist`` a difference is an error, otherwise it is only logged.
     """
     wanted = settings.conf | ({} if settings.master is None else {"spark.master": settings.master})
     for name, given in wanted.items():
@@ -333,7 +335,7 @@ def _lacking(spark: SparkSession, components: Iterable[str]) -> list[str]:
 
 
 def require_components(spark: SparkSession, components: Iterable[str]) -> None:
-    """Refuses a Spark that was started without the jars of these components, and cannot be given them any more."""
+    """Refuses a Spark that was started without the jars of these components, and can no longer be given them."""
     if lacking := _lacking(spark, components):
         raise EnvironmentFault(
             "jars-missing",

@@ -12,7 +12,7 @@ import ssl
 import struct
 from pathlib import Path
 
-# Where the bundle of authorities stands on Debian, Fedora, and macOS or Alpine, when Python was not told another place.
+# Where the bundle of authorities is on Debian, Fedora, and macOS or Alpine, unless Python is configured with another path.
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 # A trust store holds nothing secret: the password only seeds its checksum, and this one is what Java's own tools expect.

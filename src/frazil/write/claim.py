@@ -41,12 +41,12 @@ from frazil.write import target
 
 T = TypeVar("T")
 
-# Whoever has mistyped an address is not to wait for a minute, unless the patience is told.
+# Nobody should wait for a minute because of a mistyped address, unless the settings say how long to wait.
 TRIES_TO_OPEN = 4
 
 
 class ClaimedSink:
-    """One sink, whose table may still have to be found or made. ``name`` is the pipeline's, for what is told of it."""
+    """One sink, whose table may still have to be found or created. ``name`` is the pipeline's, for events and messages."""
 
     def __init__(
         self,

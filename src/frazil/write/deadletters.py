@@ -208,7 +208,9 @@ def with_record(frame: DataFrame) -> DataFrame:
 
 
 def letters(frame: DataFrame, told: Mapping[str, object]) -> DataFrame:
-    """The rows of the frame that have an error, as rows of the table of dead letters; ``told`` is the same for all of them."""
+    """The rows of the frame that have an error, as rows of the dead letter table; ``told`` has the columns that are equal for
+    all of them.
+    """
     error = functions.col(ERROR)
 
     def given(name: str, kind: str) -> Any:

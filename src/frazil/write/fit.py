@@ -43,9 +43,9 @@ from frazil.model.types import StructType, Type, schema_json
 class FitInputs:
     """What decides how data goes into a table: the columns of both, and the table's partitioning.
 
-    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` those
-    that identify a row as far as the source says so. ``ids`` are the columns that the source knows by more than their names, and
-    ``known`` is what the table remembers of them.
+    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` the
+    columns that identify a row, if the source provides them. ``ids`` are the columns that the source identifies by an id
+    besides the name, and ``known`` is what the table remembers of them.
     """
 
     data: StructType
@@ -193,7 +193,7 @@ def fit_of(
 
 
 def _apart(following: Following) -> list[str]:
-    """The columns that the source has renamed and the table has under the name of before, too."""
+    """The columns that the source has renamed and that the table also has under the earlier name."""
     told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
     return [told.format(old, new) for new, old in following.apart.items()]
 

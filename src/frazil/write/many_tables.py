@@ -248,7 +248,7 @@ class RoutedWriter:
                 skipped=result.skipped,
             )
 
-        # Each table has told of its own rows; what is left are those that went into none.
+        # Each table has reported its own rows; what is left are the rows without a table.
         self._listen(told(unrouted))
         return told(total)
 
@@ -387,7 +387,7 @@ class RoutedWriter:
         def guarded(name: str) -> None:
             try:
                 work(name)
-            except BaseException as error:  # noqa: BLE001 - told when all have ended
+            except BaseException as error:  # noqa: BLE001 - raised when all have ended
                 failed[name] = error
 
         with ThreadPoolExecutor(self._route.parallel) as pool:
@@ -414,7 +414,7 @@ def _first_of(names: Sequence[str], failed: Mapping[str, BaseException]) -> Base
 
 @contextmanager
 def _at_hand(frame: DataFrame) -> Iterator[DataFrame]:
-    """Keeps the rows of a batch for all tables that are made of it."""
+    """Caches the rows of a batch for all tables that are written from it."""
     kept = frame.persist()
     try:
         yield kept

@@ -33,10 +33,10 @@ _NAME_BYTES = 255
 
 @dataclass(frozen=True)
 class RoutedValues:
-    """What a batch holds: the rows of each value that has a table, by table, and those that have none.
+    """The content of a batch: the rows of each value that has a table, by table, and the rows without a table.
 
-    ``filled`` are the columns that have a value in one of the rows for a table. ``records`` are the rows that stand for a record
-    of their own, ``lost`` those of them that have no table.
+    ``filled`` are the columns that have a value in one of the rows for a table. ``records`` are the main rows of their records,
+    ``lost`` those of them that have no table.
     """
 
     tables: Mapping[str, dict[str, int]]

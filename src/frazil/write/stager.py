@@ -35,8 +35,8 @@ Explain = Callable[[Exception], FrazilError | None]
 class Staging:
     """A batch whose files are written: the change and the counts, and the frame that has its dead letters, if any.
 
-    ``kept`` is what these are made of, at hand: they are looked for by a condition on the error, and Spark would put everything
-    that the rows are read and converted with into it, several times over.
+    ``kept`` is the cached frame that these come from: they are selected by a condition on the error, into which Spark would
+    otherwise inline everything that the rows are read and converted with, several times over.
     """
 
     written: Written
@@ -44,7 +44,7 @@ class Staging:
     kept: DataFrame | None = None
 
     def let_go(self) -> None:
-        """The rows that were kept for the letters are not needed any more."""
+        """Releases the rows that were cached for the letters."""
         if self.kept is not None:
             self.kept.unpersist()
 
@@ -175,9 +175,9 @@ def _not_the_same(rejected: int, again: int) -> DataError:
 
 
 def _together(applied: DataFrame) -> DataFrame:
-    """The rows with what is wrong with one change of a source row told of its main one, and nothing left to be done by the other.
+    """The rows with an error of any change of a source row reported on its main row, and the additional change cancelled.
 
-    Half of a change is no change: a key that moved would be gone from where it was, and not be where it went.
+    Half of a change must not be written: a changed key would be deleted under its old value, and missing under its new one.
     """
     wrong = applied.where(functions.col(ERROR).isNotNull() & functions.col(PAIR).isNotNull())
     told = wrong.groupBy(functions.col(PAIR).alias(_WHOSE)).agg(functions.first(ERROR).alias(_TOLD))

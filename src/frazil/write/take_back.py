@@ -27,7 +27,7 @@ def position_at(claimed: ClaimedSink, snapshot: int) -> Position | None:
 
 
 def restart(claimed: ClaimedSink, source: str) -> None:
-    """Empties the table and lets the sink begin anew."""
+    """Empties the table and lets the sink start from the beginning."""
     claimed.until_it_fits(
         lambda: claimed.move(Moved(source, None), Change(deleted_where(claimed.table, "true"), claimed.table.base))
     )
@@ -94,7 +94,7 @@ def take_back(claimed: ClaimedSink, kept: Callable[[Position | None], bool], the
         added = table.added_since(claimed.sink_id, state.end, kept)
         if added is None:
             raise refused("their snapshots have expired, or they did more than add rows")
-        # Refused a second time, the files are really gone.
+        # If it is refused a second time, the files are really gone.
         refusal = done_again if not taken else refused
         taken = added.batches
         summary = {"frazil.batches-taken-back": str(added.batches), TAKEN_BACK_TO: short_range(added.start)}

@@ -58,7 +58,9 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
 
 
 def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> IcebergTable:
-    """Makes the table with its namespaces, or takes the one that somebody else has just made. ``told`` are the source's keys."""
+    """Creates the table with its namespaces, or takes the one that somebody else has just created. ``told`` are the source's
+    keys.
+    """
     schema = with_error_columns(schema, sink)
     require_own_names(schema)
     require_writable(schema, sink.format_version)

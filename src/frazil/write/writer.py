@@ -97,7 +97,7 @@ class SinkWriter:
         return self.claimed.state
 
     def beside(self, sink: SinkSpec) -> SinkWriter:
-        """A writer of another table for the same sink. Only what fails is told of it: its rows are not those of the sink."""
+        """A writer of another table for the same sink. It reports only failures: its rows are not those of the sink."""
         return SinkWriter(
             self.session,
             sink,
@@ -116,7 +116,7 @@ class SinkWriter:
 
     @property
     def _awaits_keys(self) -> bool:
-        """Whether only the first rows of the source tell what identifies them."""
+        """Whether only the first rows of the source show which columns identify them."""
         return self.sink.commit_mode is CommitMode.UPSERT and not self.sink.key_fields
 
     @property
@@ -295,9 +295,9 @@ class SinkWriter:
             )
 
     def _files_of(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
-        """The files of a batch, written anew when the store did not take them: nothing knows of those that were cut off.
+        """The files of a batch, written again if the store did not take them: nothing refers to the incomplete ones.
 
-        A table that changed meanwhile, and a source that does not answer, are looked at anew by whoever asked for the batch.
+        A table that changed meanwhile, and a source that does not answer, are handled by the caller that asked for the batch.
         """
 
         return self.claimed.retried(

@@ -120,7 +120,7 @@ def _spark_name(document: Document, path: Path, kind: str) -> str | None:
 
 
 def _is_whole(document: Document, path: Path, made: dict[str, Any]) -> bool:
-    """Whether the catalog can be one. What is wrong with it is told here once, and not again for each of its tables."""
+    """Whether the catalog can be one. Its errors are reported here once, and not again for each of its tables."""
     try:
         CatalogSpec.model_validate(made)
     except ValidationError as error:

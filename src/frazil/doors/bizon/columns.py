@@ -98,7 +98,7 @@ def with_partition_columns(fields: tuple[SchemaField, ...], partitions: tuple[Ti
 
 
 def shape(tables: Mapping[str, Fields], reading: Reading) -> Shape:
-    """How messages become rows of tables with these columns. Those of several tables are told apart by their topic."""
+    """How messages become rows of tables with these columns. Messages of several tables are distinguished by their topic."""
     every = [field for fields in tables.values() for field in fields]
     # Of a column that several tables have, the first one stands for all; where they differ, the topic decides.
     fields = tuple({field.column: field for field in reversed(every)}[name] for name in dict.fromkeys(f.column for f in every))

@@ -48,7 +48,7 @@ class Context:
         self.document.problems.append(ConfigError(code, message, fix=fix, location=place))
 
     def made(self, path: Path, make: Callable[[], T]) -> T | None:
-        """A value of the model. What it refuses is told at the key that the option comes from."""
+        """A value of the model. Its errors are reported at the key that the option comes from."""
         try:
             return make()
         except ValidationError as error:

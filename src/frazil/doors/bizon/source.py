@@ -14,7 +14,7 @@ KAFKA = "kafka"
 
 
 class TopicEntry(Model):
-    """A topic, and the table that it is led to."""
+    """A topic, and the table that it is written to."""
 
     name: str = Field(min_length=1, description="Name of the topic.")
     destination_id: Name | None = Field(None, description="The table; that of the destination's `destination_id` when left out.")

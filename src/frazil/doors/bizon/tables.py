@@ -1,4 +1,4 @@
-"""The tables of a Bizon file: which there are, which topics are led to them, and how each is laid out."""
+"""The tables of a Bizon file: which there are, which topics are written to them, and how each is laid out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from frazil.reading.explain import suggestion
 
 @dataclass(frozen=True)
 class BizonTable:
-    """A table: what is said of it and where, and the topics that are led to it."""
+    """A table: its options with their positions in the file, and the topics that are written to it."""
 
     entry: TableEntry
     path: Path
@@ -96,7 +96,7 @@ def tell_undeclared(context: Context, name: str, known: Sequence[str], path: Pat
 
 
 def _topics(context: Context) -> dict[str, list[tuple[int, str]]]:
-    """The topics, with their numbers, by the table that they are led to."""
+    """The topics, with their numbers, by the table that they are written to."""
     led: dict[str, list[tuple[int, str]]] = {}
     source = context.file.source
     for number, topic in enumerate(source.topics if isinstance(source, KafkaEntry) else ()):
@@ -191,7 +191,7 @@ def _keys(context: Context, table: BizonTable, fields: Sequence[SchemaField]) ->
         "case_sensitive": upsert.case_sensitive,
         "when_matched_update_all": upsert.when_matched_update_all,
         "when_not_matched_insert_all": upsert.when_not_matched_insert_all,
-        # Those who read tables of Bizon's: neither PyIceberg nor BigQuery is asked to read deletes by key.
+        # Those who read tables of Bizon's: neither PyIceberg nor BigQuery has to read equality deletes.
         "readers": (Reader.PYICEBERG,),
     }
 

@@ -1,4 +1,4 @@
-"""From a document of a Bizon file that reads topics to pipelines: one for each table that topics are led to."""
+"""From a document of a Bizon file that reads topics to pipelines: one for each table that topics are written to."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Topics(Translation):
         self._tell_of_times(table, layout)
         if not self.runs or cluster is None or not table.topics:
             return
-        # Of several rows of a key the last message counts, whichever partition it is in.
+        # If a key has several rows, the last message counts, whichever partition it is in.
         order = "time" if sink.commit_mode is CommitMode.UPSERT else "offset"
         asked = cluster.options | made.source | {"topics": table.topics, "order": order}
         source = self.made(("source",), lambda: KafkaSource.model_validate(asked))

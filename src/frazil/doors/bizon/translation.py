@@ -36,7 +36,7 @@ _LETTER_LIMITS = ("max_dead_letters", "max_dead_letter_rate")
 
 @dataclass
 class Found:
-    """What a document says: its pipelines, the sinks that no topic is led to by their names, and what a person should know."""
+    """What a document contains: its pipelines, the sinks that no topic feeds by their names, and notes for the user."""
 
     pipelines: list[PipelineSpec] = field(default_factory=list)
     parts: dict[str, SinkSpec] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Translation(Context):
     def _pipeline_of(
         self, name: str | None, path: Path, source: KafkaSource | PagesSource, sink: SinkSpec, made: Shape
     ) -> PipelineSpec | None:
-        """The pipeline from a source to a sink; what is wrong with it is told at the path, also when it runs."""
+        """The pipeline from a source to a sink; its errors are reported at the path, also when it runs."""
         listed = isinstance(path[-1], int)  # an item has no key
         told = {
             "name": name,

@@ -54,7 +54,7 @@ class RowOptions(Model):
 
 
 class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
-    """A table as the destination of a Bytewax flow. Wrong arguments are told here, each with its name."""
+    """A table as the destination of a Bytewax flow. Wrong arguments are reported here, each with its name."""
 
     catalog_uri: str = Field(description="Address of the catalog: http://..., thrift://..., sqlite:///..., postgresql://...")
     table_name: str = Field(description="`namespace.table`.")

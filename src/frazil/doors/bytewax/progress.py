@@ -208,7 +208,7 @@ def beginning(ledger: Mark | None, state: State | None, fresh_start: FreshStart,
 
 
 def taken_back(ledger: Mark | None, fresh_start: FreshStart, family: Family) -> bool:
-    """Whether a start without a state takes back what the ledger has of its run; a Halted when that cannot be told."""
+    """Whether a start without a state takes back what the ledger has of its run; raises Halted if that is not known."""
     if ledger is None or ledger.seq == 0 or fresh_start is FreshStart.APPEND:
         return False
     # Other parts have states of the run, and each part that Bytewax has stored rows of has one: these rows were not stored.

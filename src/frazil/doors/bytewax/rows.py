@@ -1,7 +1,7 @@
 """Rows that are Python dictionaries, as Arrow tables of the declared columns.
 
-Nothing is rounded, cut off or guessed: a value that does not fit its column is told with the field's name. Arrow itself would
-make 1 of 1.5, a date of a time, and leave out fields of a struct that it does not know.
+Nothing is rounded, cut off or guessed: a value that does not fit its column is reported with the field's name. Arrow itself
+would make 1 of 1.5, a date of a time, and leave out fields of a struct that it does not know.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _starting = threading.Lock()
 class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
     """An Iceberg table as the end of a flow: ``op.output("lake", stream_of_key_and_row, IcebergSink(config))``.
 
-    The table is looked at, or made, when the flow starts: a schema that does not fit stops it there. Listeners are told of
+    The table is looked at, or made, when the flow starts: a schema that does not fit stops it there. Listeners are called with
     every event, e.g. each commit.
     """
 
@@ -105,7 +105,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
     def _decide_for_all(self, writer: SinkWriter, sink_id: str) -> None:
         """What a start without a state means for the rows of the run before, before the first of them is taken back.
 
-        Parts that there are no more are settled here, since nobody builds them. The others settle themselves.
+        Removed parts are settled here, since nobody builds them. The others settle themselves.
         """
         runs = self._runs
         with runs.deciding:
@@ -131,7 +131,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             runs.decided.add(deciding)
 
     def _settle(self, writer: SinkWriter, family: Family) -> None:
-        """Takes back what a part wrote that there is no more, or writes down, for all later starts, that its rows stay."""
+        """Takes back what a removed part wrote, or records, for all later starts, that its rows stay."""
         try:
             writer.open()
             begins = self._begin(writer, None, family)
@@ -361,7 +361,7 @@ def _part_name(sink_id: str) -> str:
 
 @contextmanager
 def _named(table: str, sink_id: str) -> Iterator[None]:
-    """What stops a part is told with its name."""
+    """The error that stops a part is reported with the part's name."""
     try:
         yield
     except Halted as halted:

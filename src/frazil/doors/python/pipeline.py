@@ -39,11 +39,12 @@ class Pipeline:
     """One source, one sink, and what happens between, by the option names of the pipeline file.
 
     ``source`` and ``sink`` are dictionaries, or values of the model; a sink may also be one that `frazil.sink()` describes,
-    with its listeners and retries. An entry of a file, with its settings under ``config``, is fine, too. What is wrong is
-    told here, with the argument's path.
+    with its listeners and retries. An entry of a file, with its settings under ``config``, is fine, too. Errors are raised
+    here, with the argument's path.
 
-    ``name`` is the pipeline's stable identity in the table's ledger, together with the sink's ``id``; the table's name when left
-    out. Listeners are told of every event. Of ``settings``, health, metrics and logs take effect where they are named.
+    ``name`` is the pipeline's stable identity in the table's ledger, together with the sink's ``id``; the table's name when
+    left out. Listeners are called with every event. In ``settings``, health, metrics and logs take effect only if they are
+    named.
     """
 
     @located_at_caller

@@ -134,7 +134,7 @@ class Sink:
 
     @located_at_caller
     def listen(self, listener: Listener) -> Sink:
-        """Is told of every event."""
+        """Adds a function that is called with every event."""
         if not callable(listener):
             raise ConfigError(CODE, f"listen: {listener!r} is not a function.", fix="Give one that takes an event.")
         return replace(self, listeners=(*self.listeners, listener), _cell=None)

@@ -108,7 +108,7 @@ def _source(document: Document, name: str) -> SourceSpec | None:
 
 
 def _take_broker(document: Document, config: dict[str, Any]) -> None:
-    """A Kafka source without servers of its own reads from the broker of the file; what is wrong there is told there."""
+    """A Kafka source without servers of its own reads from the broker of the file; errors of the broker are reported there."""
     broker = document.value.get("broker")
     if not isinstance(broker, dict):
         return

@@ -274,7 +274,7 @@ def narrowed(schema: Any) -> Any:
 
 
 def avro_node(schema: Any, names: dict[str, Node], *, truncate: bool) -> Node:  # noqa: PLR0911 - one for each case
-    """What the values of a schema mean, told by the names that Connect's converter leaves in it."""
+    """What the values of a schema mean, by the names that Connect's converter leaves in it."""
     match schema:
         case str():
             return names.get(schema) or names.get(schema.rpartition(".")[2]) or Leaf(_ANYTHING)
@@ -317,7 +317,7 @@ def _named_meaning(schema: Mapping[str, Any], *, truncate: bool) -> Any:
 def _logical_meaning(schema: Mapping[str, Any]) -> Any:
     """Times of a day become text, as no table of Spark can hold them; all others Spark reads itself.
 
-    Connect writes a time without a zone as if it were one in UTC, and its name for the type tells it apart.
+    Connect writes a time without a zone as if it were in UTC; only its name for the type distinguishes the two.
     """
     match schema[_LOGICAL]:
         case "timestamp-millis" if schema.get("connect.name") == "org.apache.kafka.connect.data.Timestamp":

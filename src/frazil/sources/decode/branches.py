@@ -40,10 +40,11 @@ class Branch:
 def merged_branches(
     frame: DataFrame, branches: Sequence[Branch], into: str, expected: StructType | None = None
 ) -> tuple[DataFrame, list[Branch]]:
-    """The frame with a struct of all branches' fields. Of a type that differs the wider one counts, or text.
+    """The frame with a struct of all branches' fields. If types differ, the wider one is used, or text.
 
-    A value that the wider one has no room for is a fault of its message: the branches come back with it. So is a field that is
-    spelled otherwise than in the table, ``expected``, or in an earlier branch, or that has parts where the table's has none.
+    A value that does not fit the wider type is a fault of its message, which is returned with the branches. So is a field that
+    is spelled differently than in the table, ``expected``, or in an earlier branch, or that has nested fields where the table's
+    has none.
     """
     merged: dict[str, DataType] = {}
     wanted = {one.name: one.dataType for one in expected.fields} if expected is not None else {}

@@ -181,7 +181,7 @@ def _any_scale(value: Column) -> Column:
 
 
 def _once(value: Column, made: Made) -> Column:
-    """What is made of a value that is worked out once, however often it is looked at: Spark would do it each time."""
+    """An expression over a value that is computed only once, however often it is used: Spark would compute it each time."""
     return sf.element_at(sf.transform(sf.array(value), made), 1)
 
 

@@ -143,10 +143,10 @@ def _base64(text: str) -> str:
 
 
 def _order(frame: DataFrame, envelope: Column, kinds: dict[str, DataType]) -> Column:
-    """The place in the database's log where that is told, then the place in the topic.
+    """The position in the database's log, if the envelope has it, then the position in the topic.
 
-    Changes that share a place in the log are of one transaction, which counts them. Without the log it is not known which of two
-    transactions is the later, so that their counts tell nothing.
+    Changes that share a place in the log are of one transaction, which counts them. Without the log position it is not known
+    which of two transactions is later, so their counts cannot be compared.
     """
     lsn = _lsn(envelope, kinds)
     within = sf.when(lsn.isNotNull(), _told(envelope, kinds, "transaction", "total_order"))
@@ -159,7 +159,7 @@ def _lsn(envelope: Column, kinds: dict[str, DataType]) -> Column:
 
 
 def _told(envelope: Column, kinds: dict[str, DataType], outer: str, inner: str) -> Column:
-    """A number within the envelope; null where it is not told."""
+    """A number within the envelope; null if the envelope does not have it."""
     kind = kinds.get(outer)
     known = isinstance(kind, StructType) and inner in kind.names
     return field(field(envelope, outer), inner).try_cast("long") if known else sf.lit(None).cast("long")

@@ -35,11 +35,11 @@ from frazil.model.hidden import HIDDEN
 from frazil.model.names import MOST_COLUMNS, NAME_LENGTH
 
 Path = tuple[str | None, ...]
-"""The names that lead to a key; None stands for the elements of a list."""
+"""The path of names to a key; None means the elements of a list."""
 
 BIG_INTEGER = DecimalType(38, 0)
 EXACT_NUMBER = DecimalType(38, 18)
-"""What holds every long, and fractions beside them. Of a large integer a double would lose digits."""
+"""The type that fits every long, and also fractions. A double would lose digits of a large integer."""
 DEEPEST = 30
 """How many levels of objects and lists become structs and lists. What is below stays JSON, as text."""
 
@@ -143,9 +143,9 @@ class _Growth:
     def _toward(  # noqa: PLR0911 - one for each case
         self, known: DataType | None, expected: DataType, found: DataType, path: Path
     ) -> DataType | None:
-        """As what values are read that go into a column of this type: each is then looked at by itself.
+        """The type as which values for a column of this type are read: each value is then checked separately.
 
-        A value that is not like the others of its column must not decide on how these are read.
+        A value that is unlike the others of its column must not decide how these are read.
         """
         match expected, found:
             case _, NullType():
@@ -231,12 +231,12 @@ def likeness(known: DataType | None, expected: DataType | None) -> DataType | No
 
 
 def _distinct(names: list[str]) -> bool:
-    """Whether Spark can tell fields of these names apart, and all may have them."""
+    """Whether Spark can distinguish fields of these names, and all names are allowed."""
     return all(0 < len(name) <= NAME_LENGTH for name in names) and len({name.lower() for name in names}) == len(names)
 
 
 def carrier(known: DataType, found: DataType | None) -> DataType:
-    """As what values are read at first. A variant keeps all digits of a number, and what a text was made of."""
+    """The type as which values are read at first. A variant keeps all digits of a number, and the original text."""
     match known, found:
         case StructType(), _:
             inner = {one.name: one.dataType for one in found.fields} if isinstance(found, StructType) else {}

@@ -1,4 +1,4 @@
-"""JSON messages: objects with columns that are declared, found, or told by the message itself."""
+"""JSON messages: objects with columns that are declared, inferred, or given by a schema in the message itself."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Json:
         return own.withColumn(fault_of(into), chosen).drop(_SCHEMA, *spare)
 
     def _branch(self, frame: DataFrame, source: str, name: str, node: Node, when: Column) -> tuple[DataFrame, Branch]:
-        """The messages with one embedded schema. A payload that is no object stands in a column `value`, as Connect has it."""
+        """The messages with one embedded schema. A payload that is not an object becomes a column `value`, as in Connect."""
         kind = carrier_of(node)
         schema = kind if isinstance(kind, StructType) else StructType([StructField(_PAYLOAD, kind)])
         root = _PAYLOAD if isinstance(kind, StructType) else ""

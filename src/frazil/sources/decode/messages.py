@@ -208,7 +208,7 @@ class Messages:
             name = f"{prefix}{one.value}"
             if name in columns:
                 raise _exists(name, "metadata_prefix")
-            # Of a bad record only the hidden columns tell.
+            # A bad record has only hidden columns.
             told = self._told(one)
             made[name] = sf.when(column(ERROR).isNull(), told) if self._value is not None else told
         return made

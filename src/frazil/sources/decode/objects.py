@@ -1,10 +1,10 @@
-"""JSON objects as structs, in Spark's own parser, with everything that it passes over in silence made a fault.
+"""JSON objects as structs, read by Spark's own parser, with a fault for everything that it silently accepts.
 
 Spark reads the first value of a text and leaves the rest, takes Python's NaN and single quotes, replaces half characters, makes
-the nearest double of a large integer and infinity of a larger one. A message is therefore read inside an object of frazil's own,
-whose end must be seen, and numbers are looked at once more.
+the nearest double of a large integer and infinity of a larger one. A message is therefore wrapped in an object of frazil's own,
+whose end must be found, and numbers are checked afterwards.
 
-That is slow, and nearly all messages are plain: a quick reader takes those first, and what it leaves is read with care.
+That is slow, and nearly all messages are plain: a fast parser reads those first, and the rest is read in the slow way.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def _suspect(into: str, reading: Reading) -> Column:
 
 
 def _large(into: str, reading: Reading) -> Column:
-    """Whether a number is so large that not every integer is a double any more."""
+    """Whether a number is so large that a double cannot represent every integer."""
     each = [sf.abs(field(column(into), one.name)) >= _EXACT_DOUBLE for one in _floating(reading)]
     return sf.coalesce(reduce(Column.__or__, each, sf.lit(False)), sf.lit(False))
 
@@ -412,7 +412,7 @@ def _told(names: Column, reading: Reading) -> Column:
 
 
 def _short_numbers(text: Column) -> Column:
-    """Whether every number that is a double in a variant still tells which one was written.
+    """Whether the original number can be recovered from every double in a variant.
 
     That is one with an exponent, or with more digits than a decimal has. A double keeps 15 digits, of numbers that are neither
     too large nor too small for it.

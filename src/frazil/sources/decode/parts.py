@@ -1,4 +1,4 @@
-"""What the formats share: how a message's fields and its fault stand in a frame."""
+"""What the formats share: how a message's fields and its fault are represented in a frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frazil.model.types import StructType as TableStruct
 
 STAGE = "decode"
 NOTHING = f"{HIDDEN}nothing"
-"""A field that stands in for all others where none is known yet."""
+"""A placeholder field for when no field is known yet."""
 
 SHOWN = 200
 """As much of a message as a person wants to see."""
@@ -28,7 +28,7 @@ class Format(Protocol):
     def parse(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """The frame with two more columns: ``into``, a struct of the fields of the binary column ``source``, and its fault.
 
-        Both are null where ``source`` is. Of a message that cannot be read the struct is null.
+        Both are null where ``source`` is. The struct is null if the message cannot be read.
         """
 
     def check(self) -> None:
@@ -65,7 +65,7 @@ def no_fault() -> Column:
 
 
 def first_fault(faults: Iterable[tuple[Column, Column]]) -> Column:
-    """The fault of the first condition that holds. Those after it are not looked at."""
+    """The fault of the first condition that holds. Later ones are not evaluated."""
     chosen = no_fault()
     for condition, told in reversed(list(faults)):
         chosen = sf.when(condition, told).otherwise(chosen)
@@ -89,12 +89,12 @@ def excerpt(text: Column) -> Column:
 
 
 def column(name: str) -> Column:
-    """A column of the frame, whatever its name is made of."""
+    """A column of the frame, whatever characters its name has."""
     return sf.col(quoted(name))
 
 
 def field(value: Column, name: str) -> Column:
-    """A field of a struct, whatever its name is made of."""
+    """A field of a struct, whatever characters its name has."""
     return value.getField(name)
 
 

@@ -14,7 +14,7 @@ from frazil.sources.decode.parts import column, excerpt, fault, fault_of, field,
 _CORRUPT, _LINE = f"{HIDDEN}corrupt", f"{HIDDEN}line"
 # No line ends inside a message: with a separator that no text has, a second line is not dropped but shows as a wrong value.
 _NO_LINES = "\x00"
-# What stands for an empty text in quotes, which is one; without quotes it is null.
+# The placeholder for an empty text in quotes; without quotes an empty value is null.
 _EMPTY = "\x00empty"
 
 

@@ -1,7 +1,8 @@
-"""Protocol Buffers, decoded by Google's own library in Python workers: Spark's connector is not to be had for every version.
+"""Protocol Buffers, decoded by Google's own library in Python workers: Spark's connector is not available for every version.
 
-A field without a value is its type's default, as the format has it, and null only where the format can tell (`optional`,
-messages, `oneof`). Unsigned 64-bit integers are decimals, enumerations their names, and well-known types what they stand for.
+A field without a value is its type's default, as the format specifies, and null only if the format distinguishes that
+(`optional`, messages, `oneof`). Unsigned 64-bit integers are decimals, enums are their names, and well-known types are the
+values that they represent.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Protobuf:
             [StructField("row", self._kind), StructField("code", StringType()), StructField("text", StringType())]
         )
         decode = _decoding(self._set, self._spec.message, self._spec.framing == "confluent", self._kind)
-        # Its types know of functions with hints alone, not of one that is told what it returns.
+        # PySpark's type stubs only accept functions with type hints, not one whose return type is an argument.
         read = arrow_udf(decode, result)  # type: ignore[call-overload]
         frame = frame.withColumn(into, read(column(source)))
         code = field(column(into), "code")
@@ -244,7 +245,7 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
 
 
 def _places(message: Any) -> list[int]:
-    """Where a message stands in its file: the same numbers that Confluent's serializer writes."""
+    """The indexes of a message in its file, as Confluent's serializer writes them."""
     if message.containing_type is not None:
         siblings: Sequence[Any] = message.containing_type.nested_types
         return [*_places(message.containing_type), [one.full_name for one in siblings].index(message.full_name)]

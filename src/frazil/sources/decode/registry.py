@@ -187,7 +187,7 @@ def _credentials(spec: RegistrySpec) -> dict[str, str]:
 
 
 def _unreadable(kind: str) -> str:
-    """Not what the file says: no message with this id can be read, and each is told so."""
+    """Not an error of the file: no message with this id can be read, and each of them gets this fault."""
     return json.dumps({"type": f"a schema of {kind}"})
 
 
@@ -217,6 +217,6 @@ def _inlined(schema: Any, left: dict[str, Any], namespace: str) -> Any:
 
 
 def _own_certificate(cause: object) -> str:
-    """A server that asks for a client's certificate may cut the line before it has told so."""
+    """A server that requires a client certificate may close the connection before it says so."""
     cut = isinstance(cause, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError)
     return ", and whether it asks for a client's certificate (cert_path and key_path)" if cut else ""

@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster, read in slices between offsets that stand in the table's ledger."""
+"""Topics of a Kafka cluster, read in slices between offsets that are stored in the table's ledger."""
 
 from frazil.sources.kafka.source import KafkaTopics
 

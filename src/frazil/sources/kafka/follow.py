@@ -1,7 +1,8 @@
-"""From the ledger's place to the cluster of today: what came newly is taken in, and what does not fit stops the pipeline.
+"""Compares the ledger's offsets with the current cluster: new partitions and topics are added, and a contradiction stops the
+pipeline.
 
-Every stop says in numbers what happened. None of these can be repaired by waiting: messages are gone, or are not the ones
-that the ledger counts. `frazil rewind` is the way on once a person has decided.
+Every error says in numbers what happened. Waiting helps in none of these cases: messages are gone, or are not the ones that the
+ledger counts. `frazil rewind` continues once a person has decided.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def partitions_of(topics: Mapping[str, TopicInfo]) -> tuple[Partition, ...]:
 
 
 def followed(place: KafkaPlace, cluster: Cluster) -> KafkaPlace:
-    """The ledger's place as the cluster of today has it. New partitions and topics begin at their first message.
+    """The ledger's offsets, updated to the current cluster. New partitions and topics begin at their first message.
 
-    Topics that are no longer asked for stay as they are, so that one that is asked for again goes on where it was left.
+    Topics that are no longer configured keep their offsets, so that one that is added again continues where it was left.
     """
     _require_same_cluster(place, cluster)
     _require_same_topics(place, cluster)

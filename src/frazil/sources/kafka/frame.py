@@ -61,7 +61,7 @@ def _by_topic(values: Mapping[Range, int], *, as_list: bool = False) -> dict[str
 
 
 def with_coordinates(messages: DataFrame) -> DataFrame:
-    """Adds the record as it came, where it stands in the source, and which of two of one key in a partition is the later."""
+    """Adds the original record, its position in the source, and the order of records of one key in a partition."""
     return messages.select(
         "*",
         f.col("value").alias(RAW),
@@ -77,7 +77,7 @@ def with_coordinates(messages: DataFrame) -> DataFrame:
 
 
 def ordered_by_time(messages: DataFrame) -> DataFrame:
-    """The messages in one order, also those of several partitions: by their times, and within a partition as they stand there.
+    """The messages in one order, also those of several partitions: by their times, and within a partition by offset.
 
     A clock may go back, and a partition does not: a message is taken to be no earlier than those before it in its partition.
     """

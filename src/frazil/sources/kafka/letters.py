@@ -21,7 +21,7 @@ _READERS_OWN = ("isolation.level", "fetch.max.wait.ms")
 
 
 def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
-    """Sends letters to the topic. Those of a batch that is repeated are sent again; `frazil.at` tells them apart."""
+    """Sends letters to the topic. Those of a batch that is repeated are sent again; `frazil.at` identifies the duplicates."""
     settings = {name: value for name, value in client_settings(spec.cluster).items() if name not in _READERS_OWN}
     options = {f"{PREFIX}{name}": value for name, value in settings.items()}
 

@@ -1,4 +1,4 @@
-"""Where a pipeline stands in its topics: a value, its text in the ledger, and the way from one such place to the next.
+"""A pipeline's position in its topics: a value, its text in the ledger, and the step from one position to the next.
 
 The text is ``{"cluster": id, "topics": {name: {"id": id, "offsets": {partition: next offset}}}}``. A partition that was not
 in the position before also has an entry in ``began``, the offset from which it was read: so that the slice between two
@@ -76,9 +76,9 @@ def backlog(offsets: Offsets, latest: Offsets) -> dict[Partition, int]:
 
 
 def shared_out(waiting: Mapping[Partition, int], limit: int) -> dict[Partition, int]:
-    """How many offsets each partition may go on, ``limit`` in all: in proportion to what waits there.
+    """How many offsets each partition may advance, ``limit`` in all: in proportion to its pending messages.
 
-    Each gets the whole part of its share, and the largest remainders get one more, so that every call goes on somewhere.
+    Each gets the whole part of its share, and the largest remainders get one more, so that every call advances.
     """
     total = sum(waiting.values())
     if total <= limit:

@@ -55,7 +55,7 @@ def check_topics(spec: KafkaSource) -> None:
     with _any_broker(spec) as broker:
         found = broker.topics(None if has_patterns(spec.topics) else sorted(named))
         if named - found.leaders.keys() and has_patterns(spec.topics):
-            # A user who may not list a topic may be told of it by its name.
+            # A user who may not list a topic may still describe it by its name.
             asked = broker.topics(sorted(named))
             found = Topics({**found.leaders, **asked.leaders}, found.forbidden | asked.forbidden)
     if refused := sorted(found.forbidden & named):
@@ -295,7 +295,7 @@ class BrokerAnswer:
 
 @dataclass
 class Scram:
-    """One login by SCRAM (RFC 5802): neither side tells the password, and each proves that it knows it."""
+    """One login by SCRAM (RFC 5802): neither side sends the password, and each proves that it knows it."""
 
     hash: str
     user: str

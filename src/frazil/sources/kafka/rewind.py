@@ -22,10 +22,10 @@ def to_time(cluster: Cluster, at_time: Mapping[Partition, int | None]) -> KafkaP
 
 
 def to_nearest(place: KafkaPlace | None, cluster: Cluster) -> KafkaPlace:
-    """As near to the ledger's place as the cluster allows, which neither skips nor repeats more than it must.
+    """The offsets nearest to the ledger's that the cluster allows, which skip and repeat as little as possible.
 
-    A partition stays where it is when that is still there, and otherwise goes to its first or last message, whichever is
-    nearer. What is new, and a topic that was made again, begins at its first message. What is gone is forgotten.
+    A partition keeps its offset if that still exists, and otherwise moves to its first or last message, whichever is nearer.
+    New partitions, and recreated topics, begin at their first message. Removed ones are dropped from the position.
     """
     if place is not None and place.cluster != cluster.id:
         raise Halted(

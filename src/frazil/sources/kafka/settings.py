@@ -64,7 +64,7 @@ def _quoted(text: str) -> str:
 def _tls(tls: KafkaTls, servers: str) -> dict[str, str]:
     settings: dict[str, str] = {}
     if tls.insecure or tls.server_name is not None:
-        # Kafka's client can only ask for the name of the address. The certificates are looked at here instead, and the
+        # Kafka's client can only ask for the name of the address. The certificates are checked here instead, and the
         # client trusts just these.
         settings |= {"ssl.endpoint.identification.algorithm": "", "ssl.truststore.type": "PEM"}
         settings["ssl.truststore.certificates"] = "".join(_shown_by(server, tls) for server in servers.split(","))

@@ -35,9 +35,9 @@ LOOK_AROUND_SECONDS = 5.0
 class KafkaTopics:
     """Topics of a Kafka cluster, message by message as they are, or as one of ``decoders`` makes them.
 
-    Delivery: a slice lies between two offsets of each partition, and messages do not change; what is deleted or made anew
-    stops the pipeline. A compacted topic may have forgotten overwritten messages when a slice is read again. Parallelism:
-    one task a partition.
+    Delivery: a slice lies between two offsets of each partition, and messages do not change; deleted messages and recreated
+    topics stop the pipeline. A compacted topic may have lost overwritten messages when a slice is read again. Parallelism: one
+    task per partition.
     """
 
     poll_seconds = 0.5
@@ -68,7 +68,7 @@ class KafkaTopics:
 
     @property
     def fingerprint(self) -> str:
-        """The reader's name. Clusters and topics have ids of their own, which stand in the position."""
+        """The reader's name. Clusters and topics have ids, which are part of the position."""
         return f"kafka:{self._spec.consumer_group or ''}"
 
     def plan(self, start: Position | None, limit: int) -> Slice | None:
@@ -219,7 +219,7 @@ class KafkaTopics:
         """Nothing to learn: offsets are counted as if each were a message."""
 
     def committed(self, position: Position) -> None:
-        """Messages are kept as long as the topic says; the group is told when the next part is planned."""
+        """Messages are kept as long as the topic says; the group's offsets are committed when the next slice is planned."""
         self._committed = position
 
     def explain(self, error: Exception) -> FrazilError | None:
@@ -257,7 +257,7 @@ class KafkaTopics:
         )
 
     def rewound_to_latest(self, start: Position | None) -> Position:
-        """The position after the last messages of now."""
+        """The position after the current last messages."""
         with self._asking():
             return self._rewound(start, rewind.to_latest(self._look()))
 
@@ -289,9 +289,9 @@ class KafkaTopics:
             client.close()
 
     def _tell_group(self) -> None:
-        """What is committed is also given to the cluster, where tools look for how far a group has come.
+        """Commits the group's offsets to the cluster, too, where tools read a group's lag.
 
-        Who only plans has not committed anything, and tells nobody.
+        A mere plan commits nothing, and no offsets.
         """
         group, position = self._spec.consumer_group, self._committed
         if group is None or position is None or position == self._told:
@@ -314,8 +314,8 @@ class KafkaTopics:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Turns what the cluster does wrong into frazil's errors. After one that may pass, connections are made anew:
-        the servers may have other addresses when they are back.
+        """Translates the cluster's errors into frazil's. After a temporary one, connections are reopened: the servers may have
+        other addresses when they are back.
         """
         servers = self._spec.bootstrap_servers
         try:

@@ -33,7 +33,7 @@ def source_names() -> tuple[str, ...]:
 
 
 def require_package() -> type[Any]:
-    """The class that all sources are made of; an EnvironmentFault when the package is not installed."""
+    """The base class of all sources; raises an EnvironmentFault if the package is not installed."""
     alone = "loguru" not in sys.modules
     try:
         from bizon.source.source import AbstractSource

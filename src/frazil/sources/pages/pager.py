@@ -29,7 +29,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Since:
-    """What a run that asks only for what is new tells the source: of the last run, and when it began itself."""
+    """What an incremental run passes to the source: the state of the last run, and when this one began."""
 
     last_run: str
     state: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""How far a source of pages is, as it stands in the table's ledger: which page is next, and what the next run is told."""
+"""The position of a source of pages in the table's ledger: which page is next, and what the next run passes to the source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WHAT = "a source of pages"
 
 @dataclass(frozen=True)
 class PagesPlace:
-    """Between two pages. ``last_run`` and ``state`` are of the last run that came to its end, the rest of the one under way.
+    """Between two pages. ``last_run`` and ``state`` belong to the last run that ended, the rest to the current one.
 
-    Times are texts, as they were written first: a run that goes on in another process has begun when it began.
+    Times are texts, as they were first written: a run that continues in another process keeps its start time.
     """
 
     last_run: str | None = None
@@ -39,7 +39,7 @@ class PagesPlace:
             raise unknown_position(text, WHAT) from None
 
     def to_position(self) -> Position:
-        """As it stands in the ledger, without what is empty."""
+        """The value as stored in the ledger, without empty fields."""
         known = {name: value for name, value in vars(self).items() if value not in (None, 0, {})}
         # An empty state that a run hands on is another thing than none.
         if self.next_state is not None:
@@ -60,7 +60,7 @@ class PagesPlace:
 
     @property
     def since(self) -> Since | None:
-        """What the run under way tells the source of the last one; None when it is the first."""
+        """What the current run passes to the source about the last one; None if it is the first."""
         if self.last_run is None or self.started is None:
             return None
         return Since(self.last_run, self.state, self.started)
@@ -75,5 +75,5 @@ class PagesPlace:
         return replace(self, page=self.page + 1, pagination=page.pagination, next_state=state)
 
     def ended(self) -> PagesPlace:
-        """The run has come to its end. A state that it did not hand on stays."""
+        """The run has ended. If it returned no state, the previous one stays."""
         return PagesPlace(self.started, self.state if self.next_state is None else self.next_state)

@@ -1,4 +1,4 @@
-"""A source of pages as slices: fetched ahead, kept until they are committed, and gone on with after the last committed page."""
+"""A source of pages as slices: fetched ahead, kept until they are committed, and continued after the last committed page."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Pages:
     """The records of a source that is asked for page after page.
 
     Delivery: pages that were fetched are kept until they are committed, so that a slice reads the same rows as long as this
-    object lives. A run that was cut off goes on with the page after the last committed one; a full refresh, which is one slice,
-    begins anew. It is up to the source that the same pagination leads to the same page. One that gives a stream no pagination
-    knows itself what comes next: its rows are exactly once as far as it can fetch again what it was not told to be done.
-    Parallelism: one page at a time is fetched by the driver; files of many pages are read by all executors.
+    object lives. An interrupted run continues with the page after the last committed one; a full refresh, which is one slice,
+    starts over. The source must return the same page for the same pagination. A stream without pagination keeps its own
+    position: its rows are exactly once if it can fetch again what was not confirmed to it. Parallelism: one page at a time is
+    fetched by the driver; files of many pages are read by all executors.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Pages:
             ahead.idle = True  # nothing came, and nothing moved on
             return
         ahead.place = place.after(page)
-        ahead.place.to_position()  # what cannot be kept is told before anything is written
+        ahead.place.to_position()  # what cannot be kept is reported before anything is written
         ahead.spool.add(page.records)
         ahead.pages += 1
         if not page.pagination:
@@ -200,7 +200,7 @@ class Pages:
         """Nothing to learn: the records were counted."""
 
     def committed(self, position: Position) -> None:
-        """The files are not needed any more, and a stream is told."""
+        """Removes the files, and confirms the rows to a stream."""
         ahead = self._ahead
         if ahead is None or not ahead.pages or ahead.end != position:
             return

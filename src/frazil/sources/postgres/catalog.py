@@ -53,13 +53,15 @@ class DatabaseTable:
 
     @property
     def names_rows(self) -> bool:
-        """Whether an update or delete can tell which row it means."""
+        """Whether updates and deletes identify their row."""
         by_index = self.identity == "i" and self.index is not None
         return by_index or self.identity == "f" or (self.identity == "d" and bool(self.primary_key))
 
     @property
     def untold_key(self) -> tuple[str, ...]:
-        """The columns of the primary key that updates and deletes do not tell, since an index without them names the rows."""
+        """The columns of the primary key that updates and deletes do not contain, since the replica identity is an index
+        without them.
+        """
         return tuple(name for name in self.primary_key if self.identity == "i" and name not in self.index_columns)
 
 

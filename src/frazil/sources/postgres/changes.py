@@ -28,10 +28,10 @@ _STILL_ANSWERS = 5
 
 @dataclass(frozen=True)
 class Described:
-    """A table that the log tells of: its columns, those of them that are its key, and what is known if all of them are.
+    """A table in the log: its columns, its key columns, and its shape, if all columns are identified.
 
-    ``untold`` are columns of the primary key that its updates and deletes do not tell, ``unlogged`` those in which rows have got
-    values that are not in the log, since the table was known last.
+    ``untold`` are columns of the primary key that its updates and deletes do not contain, ``unlogged`` those in which rows have
+    got values that are not in the log, since the table was last looked up.
     """
 
     columns: Columns
@@ -42,7 +42,7 @@ class Described:
 
 
 Describe = Callable[[Relation, Shape | None], Described]
-"""Looks at a table that the log tells of, with what was known of it before."""
+"""Looks up a table that is in the log, with what was known of it before."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class ChangeReader:
             return
         found = self._describe(relation, self._shapes.get(relation.full_name))
         if united([found.columns, *self._spool.shapes(relation.oid)]) is None:
-            # Changes of before and after cannot be in one frame: those of before are a slice of their own.
+            # Changes from before and after cannot be in one frame: the earlier ones are a separate slice.
             self._blocked = Halted(
                 "column-replaced",
                 f"A transaction gave the name of a column of {relation.full_name} to another one, and changed rows before and "
@@ -268,7 +268,7 @@ class ChangeReader:
 
 
 def unlogged_values(table: str, columns: Sequence[str], *, read_again: bool) -> Notice:
-    """What is told of values that the log does not carry."""
+    """The notice about values that the log does not carry."""
     names = ", ".join(columns)
     what = (
         f"Rows of {table} have values in {names} that are not in the log: a column was added with a default, or changed its type."

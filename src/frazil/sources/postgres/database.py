@@ -52,7 +52,7 @@ class Database:
 
     @cached_property
     def system(self) -> str:
-        """The number that tells the server apart from all others."""
+        """The number that identifies the server."""
         return str(self._ask_as_replica("IDENTIFY_SYSTEM")[0])
 
     def timeline(self) -> int:
@@ -79,7 +79,7 @@ class Database:
         return place.on(timeline)
 
     def _branches(self, timeline: int) -> Mapping[int, int]:
-        """The branches that led to this one, and where in the log each was left."""
+        """The earlier timelines of this one, and where in the log each of them ended."""
         if timeline == 1:
             return {}  # nothing was before, and the server has no file that says so
         found = self._ask_as_replica(f"TIMELINE_HISTORY {timeline}")[1]
@@ -158,7 +158,8 @@ class Database:
             known = before if before is not None and before.oid == relation.oid else None
             if known is not None:
                 unlogged = self._unlogged(known, shape, storage, attributes)
-            # When the table has other columns by now, its files may have been rewritten for these, which the log is yet to tell.
+            # If the table now has other columns, its files may have been rewritten for these, which has not been read from the
+            # log yet.
             now = [one for one in attributes if one.listed and (chosen is None or one.number in chosen)]
             current = [(one.name, one.type_oid, one.modifier) for one in now] == [
                 (column.name, column.type_oid, column.type_modifier) for column in relation.columns

@@ -58,10 +58,10 @@ def change_frame(
     named: Columns = (),
     images: bool | None = None,
 ) -> DataFrame:
-    """The changes in these files up to a place in the log; of a table that has none, no rows, with the columns ``otherwise``.
+    """The changes in these files up to a position in the log; without files, no rows, with the columns ``otherwise``.
 
-    ``named``: the columns by which updates and deletes name a row. ``images``: whether the table tells the rows of
-    before updates now; None where nobody asked for them.
+    ``named``: the columns by which updates and deletes name a row. ``images``: whether the table now logs the previous rows of
+    updates; None if they are not needed.
     """
     by_columns: dict[Columns, list[str]] = {}
     for file in files:
@@ -91,10 +91,10 @@ def is_among(column: SpooledColumn, others: Columns) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """How stored rows of a table are shown: its columns, of whatever types hold all that was stored, with marks on them.
+    """How stored rows of a table are read: its columns, with types that fit everything that was stored, and with marks on them.
 
-    ``names`` are those under which columns of some time are shown. ``partial``: whether there are rows that lack values which
-    did not change. ``images``: whether all updates have the row of before them beside them; None where nobody asked for that.
+    ``names`` are those under which the columns of each period are read. ``partial``: whether some rows lack values that did not
+    change. ``images``: whether all updates come with their previous rows; None if these are not needed.
     """
 
     table: str
@@ -209,7 +209,7 @@ def snapshot_frame(
         def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
             return job.batches(partition.ranges)
 
-    # The job is part of the class, not of the options: those stand in Spark's plans, and the job holds the password.
+    # The job is part of the class, not of the options: Spark's plans show the options, and the job contains the password.
     unique = f"frazil_postgres_{uuid.uuid4().hex}"
 
     class Source(DataSource):

@@ -1,9 +1,9 @@
-"""Which columns of the database a table's changes are about: the log tells names, and a name may pass from column to column.
+"""Which columns of the database a table's changes belong to: the log has names, and a name may pass from column to column.
 
-A column has a number that it keeps for good: a new column gets the next one, and that of a dropped column is never given
-again. The log lists the columns that a table had at the time of a change in the order of their numbers, without these. The
-catalog has the numbers, but as of now: columns may have been renamed, dropped and added since. What is known of the time
-before are the columns that the table had when it was last looked at. A number is given where only one column can be meant.
+A column has a number that it keeps for good: a new column gets the next one, and that of a dropped column is never given again.
+The log lists the columns that a table had at the time of a change in the order of their numbers, without these. The catalog has
+the current numbers, but columns may have been renamed, dropped and added since the change. From before, only the columns are
+known that the table had when it was last looked up. A column gets a number if only one is possible.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Named = tuple[str, int]
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column of the catalog. ``listed``: the log has it as long as it is there, which it may not be any more."""
+    """A column of the catalog. ``listed``: it is in the log as long as it exists; it may have been dropped."""
 
     number: int
     name: str
@@ -54,9 +54,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns that a table had when it was last looked at: of which table, their numbers, and sums of their names and types.
+    """The columns that a table had when it was last looked up: the table's id, the columns' numbers, and checksums of their
+    names and types.
 
-    ``last`` is the highest number that is known to have been given by then. ``storage`` tells how its rows are stored, where
+    ``last`` is the highest number that is known to have been given by then. ``storage`` describes how its rows are stored, if
     that is known.
     """
 
@@ -103,8 +104,8 @@ class Shape:
 class NewValues:
     """Columns in which rows may have got values that the log does not carry.
 
-    ``revealed``: those that were there before and were not in the log. ``added``: those that are new. ``rewritten``: those that
-    are new, or may have another type, when the whole table was written anew since.
+    ``revealed``: those that existed before and were not in the log. ``added``: new ones. ``rewritten``: those that are new, or
+    may have another type, if the whole table was rewritten since.
     """
 
     revealed: frozenset[int]
@@ -137,7 +138,7 @@ def _short_sum(text: str) -> str:
 
 @dataclass(frozen=True)
 class Numbered:
-    """The numbers of some columns, None where it cannot be told. ``shape``: what is known from then on, if all is certain."""
+    """The numbers of some columns, None for unknown ones. ``shape``: what is known from then on, if all are certain."""
 
     numbers: tuple[int | None, ...]
     shape: Shape | None = None
@@ -195,7 +196,7 @@ def _likely(columns: Sequence[Named], catalog: Sequence[Attribute], before: Shap
 
 
 def _as_now(columns: Sequence[Named], catalog: Sequence[Attribute]) -> list[tuple[int, ...]]:
-    """The columns of now, if all names are theirs, and only younger ones are missing."""
+    """The current columns, if they have all the names, and only younger ones are missing."""
     by_name = {one.name: one.number for one in catalog if one.name}
     found = tuple(by_name[name] for name, _ in columns if name in by_name)
     missing = [one.number for one in catalog if one.listed and one.number not in found]
@@ -204,7 +205,9 @@ def _as_now(columns: Sequence[Named], catalog: Sequence[Attribute]) -> list[tupl
 
 
 def _readings(count: int, catalog: Sequence[Attribute], before: Shape | None) -> Iterator[tuple[int, ...]]:
-    """All sets of so many columns that the table can have had: those of now up to the youngest of then, and some others."""
+    """All sets of so many columns that the table may have had: current ones up to the youngest at that time, and some dropped
+    ones.
+    """
     listed = [one.number for one in catalog if one.listed]
     others = [one.number for one in catalog if not one.listed and (before is None or before.may_have(one.number))]
     for had in range(min(count, len(listed)) + 1):
@@ -217,9 +220,9 @@ def _readings(count: int, catalog: Sequence[Attribute], before: Shape | None) ->
 
 @dataclass(frozen=True)
 class United:
-    """Columns of several times of a table's life as one list: each under the last name that it had.
+    """The columns of a table from several periods as one list: each under the last name that it had.
 
-    ``names`` tells for each of these times the names under which its columns are in the list.
+    ``names`` has for each of these periods the names under which its columns are in the list.
     """
 
     columns: Columns
@@ -250,7 +253,7 @@ def united(shapes: Sequence[Columns]) -> United | None:
 
 
 def _differ(one: SpooledColumn, other: SpooledColumn) -> bool:
-    """Whether two are known to be different columns of one table. A table that was made anew has columns of the same names."""
+    """Whether two are known to be different columns of one table. The columns of a recreated table are matched by name."""
     if one.id is None or other.id is None or one.id == other.id:
         return False
     return one.id.partition(".")[0] == other.id.partition(".")[0]

@@ -35,7 +35,7 @@ class Seen:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.running)))}"
 
     def saw(self, xid: int) -> bool:
-        """Whether a transaction was visible. The log tells the lower half of its number only."""
+        """Whether a transaction was visible. The log has only the lower half of its number."""
         distance = (xid - self.xmax) & 0xFFFFFFFF
         whole = self.xmax + (distance - (1 << 32) if distance >= 1 << 31 else distance)
         return whole < self.xmin or (whole < self.xmax and whole not in self.running)
@@ -43,8 +43,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Member:
-    """A table's place in a publication. PostgreSQL gives another number to one that is taken out and put back, and to one of
-    which other columns or rows are let through: ``choice`` tells these apart.
+    """A table's entry in a publication. PostgreSQL gives another number to a table that is removed and added again, and to one
+    whose published columns or rows change: ``choice`` distinguishes these cases.
     """
 
     number: int
@@ -57,13 +57,13 @@ class Member:
 
 @dataclass(frozen=True)
 class PostgresPlace:
-    """A place in a database's history.
+    """A position in a database's history.
 
-    ``streams`` are the tables whose snapshot is behind this place, ``seen`` what the snapshots saw of the log that is still
+    ``streams`` are the tables whose snapshot is before this position, ``seen`` what the snapshots saw of the log that is still
     to come, ``refreshed`` how often each table that is read whole was read, ``shapes`` the columns that tables had there.
-    ``timeline`` is the branch of the server's history that ``lsn`` is on, ``members`` how the publication has the tables;
-    positions of earlier versions do not tell them. ``again`` are tables that are read whole once more before the log is read on,
-    ``unfilled`` columns of tables that are not: rows have values there that neither the log nor the target has.
+    ``timeline`` is the branch of the server's history that ``lsn`` is on, ``members`` the tables' entries in the publication;
+    positions of earlier versions have neither. ``again`` are tables that are read as a whole once more before the log is read
+    on, ``unfilled`` columns of tables that are not: rows have values there that neither the log nor the target has.
     """
 
     system: str
@@ -137,7 +137,7 @@ class PostgresPlace:
         return replace(self, shapes={**self.shapes, **shapes})
 
     def to_position(self) -> Position:
-        """As it stands in the ledger."""
+        """The value as stored in the ledger."""
         value: dict[str, Any] = {"system": self.system}
         if self.lsn is not None:
             value["lsn"] = lsn_text(self.lsn)

@@ -49,7 +49,7 @@ def lsn_number(text: str) -> int:
 
 @dataclass(frozen=True)
 class Begin:
-    """A transaction begins: where its commit stands in the log, when that was (microseconds since 1970), and its number."""
+    """A transaction begins: the position of its commit in the log, its time (microseconds since 1970), and its number."""
 
     lsn: int
     at_us: int
@@ -58,7 +58,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class RelationColumn:
-    """A column of a table, as the log tells it."""
+    """A column of a table, as the log describes it."""
 
     name: str
     type_oid: int
@@ -123,7 +123,7 @@ def _string(message: bytes, at: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Fields:
-    """Where the values of some rows stand in a buffer: three tables of a line a column, and a place a row."""
+    """Where the values of some rows are in a buffer: three tables with one line per column and one entry per row."""
 
     kinds: Bytes
     starts: Places
@@ -156,7 +156,7 @@ class Buffer:
     def of(cls, messages: Sequence[bytes]) -> Buffer:
         """Lays the messages behind each other."""
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
-        # A length behind the last value may be looked at before it is known that there is none.
+        # A length after the last value may be read before it is known that there is none.
         data = np.frombuffer(b"".join(messages) + bytes(8), np.uint8)
         return cls(data, np.cumsum(lengths) - lengths)
 
@@ -232,8 +232,8 @@ class Changes:
 def changes(messages: Sequence[bytes], table: Relation, keys: Sequence[str], *, images: bool = False) -> Changes:
     """Decodes inserts, updates and deletes of one table, all sent under the same relation message.
 
-    An old row that comes whole tells a change of key only by comparison: ``keys`` are the columns to compare. With ``images``
-    each that comes whole is a delete beside its update, whether the key changed or not.
+    If the whole old row is sent, a change of the key is found only by comparison: ``keys`` are the columns to compare. With
+    ``images`` each whole old row becomes a delete beside its update, whether the key changed or not.
     """
     buffer, columns = Buffer.of(messages), len(table.columns)
     operations = buffer.data[buffer.starts]

@@ -30,7 +30,7 @@ START_OVER = (
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot as it is now. ``confirmed`` is up to where everything was committed; the log behind it may be gone."""
+    """A slot as it is now. ``confirmed`` is the position up to which everything was committed; the log before it may be gone."""
 
     plugin: str
     database: str
@@ -67,7 +67,7 @@ from pg_stat_activity where pid = (select active_pid from pg_replication_slots w
 
 
 def waits_for_log(connection: Connection, name: str) -> bool:
-    """Whether the server's process that reads for the slot has read all log that there is, and waits for more."""
+    """Whether the server's process for the slot has read the whole log, and waits for more."""
     row = connection.execute(_WAITS, (name,)).fetchone()
     return row is not None and bool(row[0])
 

@@ -61,11 +61,11 @@ class PostgresCdc:
 
     Delivery: a slice of changes holds whole transactions and reads the same rows until it is committed; the slot moves only
     when ``committed`` is called. A table's snapshot reads the same rows as long as this object lives; one that was not
-    committed before is begun anew. Nothing is lost or doubled between the two. Parallelism: snapshots by ranges of pages over
+    committed by then starts over. Nothing is lost or doubled between the two. Parallelism: snapshots by ranges of pages over
     all executors; changes are decoded once by the driver into files, which all executors read.
 
-    With several tables ``read_table`` gives the rows of one; the slice is committed when all ``tables`` of it are. With
-    ``images`` updates have the row of before them beside them, where the database logs it (REPLICA IDENTITY FULL).
+    With several tables ``read_table`` returns the rows of one; the slice is committed when all ``tables`` of it are. With
+    ``images`` updates come with their previous rows, if the database logs them (REPLICA IDENTITY FULL).
     """
 
     def __init__(self, spec: PostgresCdcSource, spark: SparkSession, *, images: bool = False) -> None:
@@ -184,7 +184,7 @@ class PostgresCdc:
             # and a delete that was left out would leave its row in the target. Columns are those of the place.
             end = place.without_gaps(name).published(members)
         elif follows:
-            # The columns of before the snapshot: what the log tells of them is younger.
+            # The columns before the snapshot: what the log has of them is younger.
             known = passed(before, published)
             shape = Shape.of(before.oid, {one.number: (one.name, one.type_oid) for one in known}, before.last)
             shape = replace(shape, storage=Storage.of(files, [one.type_modifier for one in known]))
@@ -240,13 +240,13 @@ class PostgresCdc:
         return self._spec.snapshot == "initial" and self._replaces(table)
 
     def _notices(self, filled: Filled) -> tuple[Notice, ...]:
-        """What is told of values that are not in the log."""
+        """Notices about values that are not in the log."""
         return tuple(
             unlogged_values(table, columns, read_again=self._reads_again(table)) for table, columns in filled.unlogged.items()
         )
 
     def _reader_at(self, place: PostgresPlace, following: Mapping[str, CdcStream]) -> ChangeReader:
-        """The reader that goes on from a place: the one that is there, or a new one."""
+        """The reader that continues from a position: the existing one, or a new one."""
         reader, planned = self._reader, self._planned
         if reader is not None:
             if reader.start == place and reader.usable:
@@ -290,7 +290,7 @@ class PostgresCdc:
         """
         planned = self._planned
         if planned is not None and (planned.start, planned.end) == (start, end):
-            # A snapshot that broke meanwhile can be read no more.
+            # A snapshot that broke meanwhile can no longer be read.
             return planned if isinstance(planned.detail, ChangesPart) or self._still_there() else None
         place, target = self._place(start), PostgresPlace.from_position(end)
         lsn = target.lsn or 0
@@ -366,7 +366,7 @@ class PostgresCdc:
         return change_frame(self._spark, (), stream.full_name, columns, **self._known_by(now))
 
     def _known_by(self, table: catalog.DatabaseTable) -> dict[str, Any]:
-        """By which columns the rows of a table are known, and whether the rows of before updates are told."""
+        """The columns that identify the rows of a table, and whether the previous rows of updates are logged."""
         keys, named = self._database.key_columns(table), self._database.naming_columns(table)
         return {"keys": keys, "named": named, "images": table.identity == FULL if self._images else None}
 

@@ -37,7 +37,7 @@ META: tuple[tuple[str, pa.DataType, str], ...] = (
     ("error", ERROR, "struct<stage: string, code: string, text: string>"),
     ("raw", pa.binary(), "binary"),
 )
-"""What stands beside the values: name, Arrow's type, Spark's type."""
+"""The columns beside the values: name, Arrow's type, Spark's type."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ Columns = tuple[SpooledColumn, ...]
 class SpoolFile:
     """A file with changes of one table, all of the same columns. ``partial``: some lack values that did not change.
 
-    ``images``: updates have the whole row of before them beside them.
+    ``images``: updates come with their whole previous rows.
     """
 
     table: str
@@ -67,7 +67,7 @@ class SpoolFile:
 
 
 def schema_of(columns: Columns) -> pa.Schema:
-    """The columns of a file: values under their numbers, since any name may be one of a table's, then what stands beside."""
+    """The columns of a file: values under their numbers, since a table may use any name, then the columns beside them."""
     data = [(f"c{number}", column.type.arrow) for number, column in enumerate(columns)]
     return pa.schema([*data, *((name, arrow) for name, arrow, _ in META)])
 
@@ -185,7 +185,7 @@ class Spool:
 
 
 def assembled(sent: SpooledRows, meta: dict[str, pa.Array], table: str) -> pa.Table:
-    """Values and what stands beside them. A row with a value that its column cannot hold has an error instead of values."""
+    """Values and the columns beside them. A row with a value that does not fit its column has an error instead of values."""
     rows = sent.count
     data: list[pa.Array] = []
     wrong: dict[int, str] = {}

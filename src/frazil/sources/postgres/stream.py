@@ -1,7 +1,7 @@
 """The stream of changes: PostgreSQL's replication protocol on one connection.
 
-The server is told again and again up to where everything is committed, so that it keeps the log from there on; by a thread
-of its own, since the server ends a connection on which nothing is heard while a batch is written.
+A separate thread repeatedly confirms to the server the position up to which everything is committed, so that it keeps the log
+from there on: the server ends a connection on which it hears nothing while a batch is written.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LOOK_AGAIN_SECONDS = 0.2
 
 
 class ChangeStream:
-    """The messages after a place in the log, whole transactions in the order of their commits.
+    """The messages after a position in the log, whole transactions in the order of their commits.
 
-    ``reached`` is up to where the server has read its log: every transaction that ended before was sent. ``asked`` says that
-    it was asked for that and has not answered. ``broken``: nothing will come any more.
+    ``reached`` is up to where the server has read its log: every transaction that ended before was sent. ``asked`` says that it
+    was asked for that and has not answered. ``broken``: no more messages will come.
     """
 
     def __init__(self, login: Login, slot: str, publication: str, start: int) -> None:
@@ -53,7 +53,7 @@ class ChangeStream:
         except BaseException:
             self._connection.close()
             raise
-        # A stream that nobody holds any more must not keep its slot in use.
+        # A stream that is no longer referenced must not keep its slot in use.
         weakref.finalize(self, _end, self._ended, self._connection)
         arguments = (weakref.ref(self), self._ended)
         threading.Thread(target=_keep_telling, args=arguments, name="frazil-postgres-status", daemon=True).start()
@@ -156,7 +156,7 @@ class ChangeStream:
             select.select([], [connection.socket], [], STATUS_SECONDS)
 
     def keep_alive(self) -> bool:
-        """Tells the server that this side is there. False when it cannot be told, which the next reading explains."""
+        """Sends the server a sign of life. False if that fails; the next read raises the reason."""
         try:
             with self._lock:
                 if not self._ended.is_set():

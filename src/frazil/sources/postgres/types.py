@@ -69,7 +69,7 @@ _BY_NAME: Mapping[str, ColumnType] = {
 
 @dataclass(frozen=True)
 class PgType:
-    """A row of `pg_type`: what a type is made of."""
+    """A row of `pg_type`: how a type is built."""
 
     oid: int
     name: str
@@ -88,7 +88,7 @@ class Types:
     _known: dict[int, PgType | None] = field(default_factory=dict)
 
     def column_type(self, oid: int, modifier: int) -> ColumnType:
-        """The type of a column. Of one that is gone from the database only the text is known."""
+        """The type of a column. If the type no longer exists in the database, only the value's text is known."""
         if oid not in self._known:
             self._known[oid] = self.look_up(oid)
         kind = self._known[oid]

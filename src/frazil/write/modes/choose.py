@@ -39,7 +39,7 @@ class Choice:
 
     @property
     def summary(self) -> dict[str, str]:
-        """As it stands in the snapshot's summary."""
+        """The value as stored in the snapshot's summary."""
         return {"frazil.upsert-strategy": self.way, "frazil.upsert-reason": self.reason}
 
 

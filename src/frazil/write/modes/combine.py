@@ -16,7 +16,7 @@ _MOST_DIGITS = 38
 
 
 def combined(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
-    """One row a key, in the types that the columns have. What rows do is not looked at: they only come."""
+    """One row per key, in the types of the columns. Operations are ignored: every row is an insert."""
     if tells_changes(frame):
         raise ConfigError(
             "combine-operations",
@@ -53,7 +53,7 @@ def added(one: Column, other: Column, name: str, kind: DataType) -> Column:
     """Two values of a column together; where one is null, the other. A sum that does not fit stops the batch."""
     left, right = one, other
     if isinstance(kind, DecimalType):
-        # Of all digits that there can be Spark would keep the first ones, and round the last.
+        # With the largest precision Spark would keep the first digits, and round the last.
         room = DecimalType(min(kind.precision, _MOST_DIGITS - 1), kind.scale)
         left, right = one.try_cast(room), other.try_cast(room)
     total = functions.try_add(left, right).try_cast(kind)

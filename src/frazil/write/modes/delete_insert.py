@@ -60,7 +60,7 @@ def _replaced(context: TableContext, applied: DataFrame, fit: Fit, choice: Choic
 
 
 def _with_required(context: TableContext, fit: Fit) -> list[Column]:
-    """The table's columns. Those that are compared may lack a value in a delete, and are looked at only here."""
+    """The table's columns. The compared ones may be null in a delete, and are checked only here."""
     compared = {name for columns in context.sink.replace_by for name in columns}
     casting = Casting(context.sink)
     values = {column.name: functions.col(quoted(column.name)) for column in fit.schema.fields}

@@ -59,15 +59,15 @@ class Survey:
 def latest(
     frame: DataFrame, keys: Sequence[str], options: ChangeOptions, *, keys_differ: bool = False
 ) -> Iterator[tuple[DataFrame, Survey]]:
-    """The last change of each key, kept at hand while the batch is written from it, and the survey of them.
+    """The last change of each key, cached while the batch is written from it, and the survey of them.
 
-    With ``combine`` the changes of a key become one instead. Where known rows are left as they are, the first row of a key is
-    known to those after it: that one counts, unless it was deleted again.
+    With ``combine`` the changes of a key are combined instead. If existing rows are not updated, the first row of a key counts,
+    unless it was deleted again.
 
-    A value that it lacks because it did not change is taken from the changes before it, as far as they have it.
-    Where ``keys_differ`` each change is the last of its key.
+    A value that the last change lacks because it did not change is taken from earlier changes, if they have it. If
+    ``keys_differ``, each change is the last of its key.
 
-    Raises where the last one cannot be told, or where a key has no value.
+    Raises if the last one is ambiguous, or if a key is null.
     """
     seen = Counted(
         frame,
@@ -105,7 +105,7 @@ def _alone(frame: DataFrame) -> DataFrame:
 
 
 def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
-    """One row a key. Rows of which none can be told to be the last are compared by digest: the survey tells when they differ."""
+    """One row per key. Rows of which none is known to be the last are compared by digest: the survey shows if they differ."""
     digest = _digest(frame)
     frame = _with_beginnings(frame, keys, options)
     if not options.when_matched_update_all:
@@ -143,7 +143,7 @@ def _with_ties(frame: DataFrame, keys: Sequence[str], by_key: WindowSpec) -> Dat
     peers = _of_key(keys).orderBy(ORDER).rangeBetween(Window.currentRow, Window.currentRow)
     if OP not in frame.columns:
         return frame.withColumn(_TIED, _differ(_DIGEST, peers))
-    # A delete beside another row: which of them came first decides whether the key begins anew, for all rows that come later.
+    # A delete beside another row: their order decides for all later rows whether the key starts over.
     since = functions.col(GONE_AT)
     matters = since.isNull() | (functions.col(ORDER) >= since)
     frame = frame.withColumn(_DELETES, functions.col(OP) == DELETE)
@@ -243,7 +243,7 @@ def _filled(last: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def _digest(frame: DataFrame) -> Column:
-    """A number that tells rows apart. Spark's hash passes over nulls, so where they are is hashed, too."""
+    """A number that distinguishes rows. Spark's hash ignores nulls, so their positions are hashed, too."""
     values = [(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
     nulls = [mark for value, kind in values for mark in _nulls(value, kind)]
     unsent = [functions.sort_array(functions.col(UNCHANGED))] if UNCHANGED in frame.columns else []

@@ -1,6 +1,6 @@
-"""Finds the rows that deletes by key have ended: which rows there were, which of them are dead, and where.
+"""Finds the rows that equality deletes have deleted: which rows there were, which of them are deleted, and where they are.
 
-Keys that are one integer are looked up by frazil's own Java, in one pass over the rows. All others, and those of a session that
+Keys of one integer are looked up by frazil's own Java, in one pass over the rows. All others, and all keys in a session that
 was started without frazil's jar, are joined with the rows.
 """
 

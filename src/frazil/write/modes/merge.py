@@ -1,7 +1,7 @@
-"""Upsert by a look at the table's rows: Spark's MERGE on a private copy, whose changes are committed by the loop.
+"""Upsert that reads the table's rows: Spark's MERGE on a private copy, whose changes are committed by the commit loop.
 
-It costs a read of the files that the keys can be in, and leaves no equality deletes. It can do what deletes by key cannot: add
-only new keys, update only known ones, and keep values that the batch does not have.
+It reads the files that can contain the keys, and leaves no equality deletes. It can do what equality deletes cannot: add only
+new keys, update only existing ones, and keep values that the batch does not have.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def merge(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choi
         _merge_into(copy.name, merging, fit, sink)
         written, updated = _rows_of(copy.summary)
         again = StagedFiles()
-        # As a rule the counts tell that no key was there twice. Where keys may have been left out, only the rows do.
+        # Usually the counts show that no key was there twice. If keys may have been left out, only the rows show it.
         if written > survey.upserts or (updated > 1 and not sink.when_not_matched_insert_all):
             again, surplus = _one_of_each(context, copy, last, fit)
             written -= surplus
@@ -76,10 +76,10 @@ def _require_followed(options: ChangeOptions, fit: Fit) -> None:
 
 
 def _with_moved(last: DataFrame, table: DataFrame, fit: Fit) -> DataFrame:
-    """The rows with the values that they had under the key of before, where a change gave them another one and sent no values.
+    """The rows with the values that they had under their old key, where a change of the key did not send these values.
 
-    The delete of the old key, at the same place in the order, says which that is. It has the values that changes before it sent;
-    the others are in the table, under the old key.
+    The delete of the old key, at the same position in the order, identifies the old key. It has the values that earlier changes
+    sent; the others are in the table, under the old key.
     """
     if MOVED_AT not in last.columns or TURN not in fields_of(last, ORDER):
         return last
@@ -157,7 +157,9 @@ def _merge_into(name: str, last: DataFrame, fit: Fit, options: ChangeOptions) ->
 
 
 def _inserts(fit: Fit) -> dict[str, Column]:
-    """What a new row is. Of what the batch lacks there is nothing to keep, and where the table requires it that is wrong."""
+    """The values of a new row. It has no earlier values for columns that the batch lacks; if the table requires such a column,
+    that is an error.
+    """
     lacking = {c.name: spark_type(c.type) for c in fit.schema.fields if c.required and c.name not in fit.given}
     words = "is required, and a row with a new key has no value for it"
     stops = {name: complaint(NULL_MARK, functions.lit(f"column {name!r} {words}")).cast(kind) for name, kind in lacking.items()}
@@ -273,7 +275,7 @@ def _rows_of(summary: dict[str, str]) -> tuple[int, int]:
 
 
 def _counts(survey: Survey, written: int) -> RowCounts:
-    """What became of the rows. Those that the merge was told to leave alone are filtered."""
+    """The counts of the merge. Rows that the options leave unchanged count as filtered."""
     return RowCounts(
         read=survey.changes - survey.extra,
         written=written,

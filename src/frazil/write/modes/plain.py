@@ -1,4 +1,4 @@
-"""Changes whose rows are written as they come, but for those that say nothing of a row, or that it is gone."""
+"""Changes whose rows are appended as they come, except for those without a row, and deletes."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ _ENVELOPE = frozenset(["before", "after", "op", "source", "ts_ms", "ts_us", "ts_
 
 
 def is_extra(frame: DataFrame) -> Column:
-    """Which rows stand beside the main one of their record: no record of its own was read for them."""
+    """Which rows are additional to the main row of their record: no separate record was read for them."""
     return functions.coalesce(functions.col(EXTRA), functions.lit(False)) if EXTRA in frame.columns else functions.lit(False)
 
 
 def with_operations(frame: DataFrame, sink: SinkSpec, *, proven: bool = False) -> DataFrame:
-    """The frame's rows as the table is to hold them, with the hidden columns that the sink's options call for.
+    """The frame's rows as they are written to the table, with the hidden columns that the sink's options need.
 
     Plain rows have gone through :func:`without_marks` before. ``proven``: there is a table that has such rows.
     """
@@ -113,12 +113,14 @@ def with_error(frame: DataFrame, wrong: Column) -> DataFrame:
 
 
 def without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """Plain rows without marks, before transforms are applied to them; those in envelopes are looked at when they are out."""
+    """Plain rows without marks, before transforms are applied to them; rows in envelopes are checked after they are unwrapped."""
     return _without_marks(frame, sink) if sink.change_format is ChangeFormat.ROWS else frame
 
 
 def _without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """The frame with null for texts that stand for a value which was not sent, and a hidden column that names these."""
+    """The frame with null for placeholder texts of values that were not sent, and a hidden column with the names of these
+    columns.
+    """
     mark = sink.unchanged_value
     names = [name for name in data_columns(frame) if isinstance(frame.schema[name].dataType, StringType)]
     if mark is None or not names:
@@ -186,13 +188,13 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     ordered = frame.withColumn(ORDER, functions.struct(*named)).drop(LANE)
     if OP not in frame.columns:
         return ordered
-    # The values of a row that only deletes are not looked at when it is written, and its place in the order must be known.
+    # The values of a delete are not checked when it is written, but its position in the order must be known.
     gone = functions.col(OP) == DELETE
     return _with_faults(ordered, [functions.when(gone, place.error) for place in places if place.error is not None])
 
 
 def _order_value(frame: DataFrame, path: str, sink: SinkSpec) -> Converted:
-    """What rows are compared by. Of a text that the table has as something else, that: as a text, 9 comes after 10."""
+    """What rows are ordered by. A text is converted if the table has another type: as a text, 9 comes after 10."""
     value = _column(frame, path)
     place, _, within = path.partition(".")
     inside = sink.change_format is not ChangeFormat.ROWS and place in _IMAGES
@@ -204,9 +206,9 @@ def _order_value(frame: DataFrame, path: str, sink: SinkSpec) -> Converted:
 
 
 def _with_op(frame: DataFrame, op: Column, sink: SinkSpec, *, nothing: Column | None = None) -> DataFrame:
-    """The frame with what its rows do; one that does not say so is wrong. ``nothing``: which rows do nothing.
+    """The frame with the operation of each row; a row without one is an error. ``nothing``: which rows do nothing.
 
-    A row that is wrong is kept as if it were one to write, so that it is not left out before somebody has looked at it.
+    A row with an error counts as an upsert, so that it is not left out before the error is handled.
     """
     pairs = [functions.lit(text) for item in sink.operations.items() for text in item]
     meant = functions.create_map(*pairs)[functions.lower(op.cast("string"))]
@@ -224,7 +226,7 @@ def _with_op(frame: DataFrame, op: Column, sink: SinkSpec, *, nothing: Column | 
 
 
 def _from_tombstones(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """`key` and `value`: the row is the value; without one, the row with the key is gone."""
+    """`key` and `value`: the row is the value; without a value, the row with the key is deleted."""
     require_columns(frame, ("key", "value"), "change_format: tombstones")
     frame = _ordered(frame, sink)
     value, key = functions.col("value"), functions.col("key")
@@ -293,11 +295,11 @@ def from_debezium(
     added: Mapping[str, Column] | None = None,
     images: bool = False,
 ) -> DataFrame:
-    """Envelopes: the row is `after`, of a delete `before`; an update that moved the key deletes the row under the old one.
+    """Envelopes: the row is `after`, or `before` for a delete; an update that changed the key deletes the row with the old key.
 
-    An envelope that is null, which Kafka uses to forget a key, has nothing to say that the delete before it did not. ``marked``
-    are the columns that are said to identify a row. With ``images`` every update has the row of before it beside it, for a sink
-    that knows rows by other columns; a change that does not tell that row is wrong.
+    An envelope that is null, a Kafka tombstone, adds nothing to the delete before it. ``marked`` are the columns that identify
+    a row by the source. With ``images`` every update comes with its previous row as a delete, for a sink that identifies rows
+    by other columns; a change without that row is an error.
     """
     fields = _images(frame)
     if not fields:
@@ -323,11 +325,11 @@ def from_debezium(
     frame = _with_faults(frame, wrong)
     changed = (op == UPDATE) & before.isNotNull()
     if wrong:
-        # A row that is wrong is one to write, so that it is looked at, and has nothing beside it.
+        # A row with an error counts as an upsert, so that the error is handled, and has no additional row.
         frame = frame.withColumn(OP, functions.when(functions.col(ERROR).isNotNull(), UPDATE).otherwise(op))
         changed &= functions.col(ERROR).isNull()
     moved = changed & ~_same(before, after, known_keys)
-    # A table that keeps count of rows that came and went is told of both images.
+    # A table that counts added and removed rows gets both images.
     both = changed if images or sink.diff_column is not None else moved
     unsent = functions.col(UNCHANGED) if UNCHANGED in frame.columns else functions.lit(None).cast("array<string>")
     old = _step(before, DELETE, _BEFORE, functions.lit(False), _unsent_before(before, after, frame, fields, sink))
@@ -377,10 +379,10 @@ def _taken(name: str) -> str:
 def _with_untold(
     frame: DataFrame, fields: Mapping[str, DataType], keys: Sequence[str], sink: SinkSpec, identify: Collection[str | None] | None
 ) -> DataFrame:
-    """The frame with an error in changes that do not tell the row of before them where that is needed.
+    """The frame with an error in changes without their previous row, where that row is needed.
 
-    It always is of a delete, by its key. ``identify``: which columns are the source's own key, where the sink knows rows by
-    others, so that the whole row is needed. A database that logs no more than the key of a row has nulls in all other columns.
+    A delete always needs it, for its key. ``identify``: the columns of the source's own key, if the sink identifies rows by
+    other columns, so that the whole row is needed. A database that logs only the key of a row has nulls in all other columns.
     """
     op, before, told = functions.col(OP), functions.col("before"), _types_within(frame, "before")
     if sink.diff_column is not None:
@@ -454,9 +456,9 @@ def _shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
 
 
 def _looked_at(first: DataType, second: DataType) -> DataType | None:
-    """A type for two that none holds all values of: the wider one, or else the first, whose values are to be looked at.
+    """A type for two types without a common one: the wider one, or else the first. Values must then be checked.
 
-    Of a text and something else the first counts: a column that is null in all rows looks like texts to a reader of JSON.
+    If one is a text, the first counts: a JSON reader infers text for a column that is null in all rows.
     """
     both = (first, second)
     if all(isinstance(kind, NumericType) for kind in both) and any(isinstance(kind, FloatType | DoubleType) for kind in both):

@@ -1,8 +1,8 @@
-"""Settles the debt that deletes by key leave to readers: each is looked up once, here, and from then on is a position.
+"""Settles the debt that equality deletes leave to readers: each is looked up once, here, and becomes position deletes.
 
-The keys of the deletes are looked up in the key columns of the data files that can hold them; no other column is read, and what
-is kept in memory grows with the deletes, not with the rows of the table: of each data file it is a few kilobytes. Before the old
-deletes go, the table is read again under the new ones, and must hold the same keys, row for row.
+The keys of the deletes are looked up in the key columns of the data files that can contain them; no other column is read.
+Memory grows with the deletes and, by a few kilobytes each, with the data files, not with the rows of the table. Before the old
+deletes are removed, the table is read again with the new ones, and must have the same keys, row for row.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settlement:
-    """A settlement that is ready to be committed: how many deletes (or files of them) it ends, of how many rows.
+    """A settlement that is ready to be committed: how many deletes (or delete files) it removes, and how many rows they delete.
 
-    ``kinds_left``: how many other sets of columns there are that live deletes by key compare.
+    ``kinds_left``: how many other sets of columns live equality deletes use.
     """
 
     change: Change
@@ -38,9 +38,9 @@ class Settlement:
 
 
 def too_many_keys(table: IcebergTable, options: ChangeOptions) -> bool:
-    """Whether the table holds more deletes by key than the sink allows, or some among more files of deletes than it allows.
+    """Whether the table has more equality deletes than the sink allows, or any of them and more delete files than it allows.
 
-    Where readers cannot read them, a single one is too many: they may have been written before those readers were named.
+    If readers cannot read them, a single one is too many: they may have been written before ``readers`` was set.
     """
     keys = table.total("equality-deletes")
     if any(reader in WITHOUT_EQUALITY_DELETES for reader in options.readers):
@@ -56,7 +56,7 @@ def too_many_files(table: IcebergTable, options: ChangeOptions) -> bool:
 
 
 def compact(table: IcebergTable) -> Settlement | None:
-    """Writes the data files that have deletes anew, without the rows that those delete."""
+    """Rewrites the data files that have deletes, without the deleted rows."""
     base = table.base
     columns = [column.name for column in table.schema.fields]
     with table.working_copy() as copy:
@@ -69,7 +69,7 @@ def compact(table: IcebergTable) -> Settlement | None:
         after = copy.rows.count()
         old = _digest_of(copy, _among(live, operation.removed), columns)
         new = _digest_of(copy, _among(copy.live_files(), operation.staged.files), columns)
-    # The new files hold the rows of those that they take the place of, and no delete went that others need.
+    # The new files have the rows of those that they replace, and no delete was removed that other files need.
     if before != after or old != new:
         raise _audit_failed(before, after)
     ended = len(operation.removed_deletes)
@@ -80,8 +80,8 @@ def compact(table: IcebergTable) -> Settlement | None:
 def settle(table: IcebergTable) -> Settlement | None:
     """Turns the live equality deletes of the table into positions; None when there are none.
 
-    Small files that came with the deletes are written anew in few. Deletes that compare different columns are settled one kind
-    at a time; the settlement says how many are left.
+    Small files that came with the deletes are merged into fewer. Deletes on different columns are settled one kind at a time;
+    the settlement has the number of kinds that are left.
     """
     base = table.base
     with table.working_copy() as copy:

@@ -90,7 +90,7 @@ _imaged: dict[tuple[str, ...], bool] = {}
 
 
 def _needs_images(frame: DataFrame, sink: SinkSpec, transforms: Sequence[TransformSpec], *, proven: bool) -> bool:
-    """Whether the sink's key can be followed only if changes come with their images, which this source can tell."""
+    """Whether the sink's key can be followed only if changes come with their images, which this source can provide."""
     unwraps = any(isinstance(one, UnwrapDebezium) for one in transforms)
     tells = OP in frame.columns and bool(frame.schema[OP].metadata.get(IMAGES_MARK))
     if not sink.has_own_key or not (unwraps or tells):
@@ -187,7 +187,9 @@ def _require_for_unwrapping(transform: UnwrapDebezium, sink: SinkSpec) -> None:
 
 
 def _require_keys_of_the_sink(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec) -> None:
-    """Where key_fields have told which rows of envelopes moved, they must still be the columns that they were inside of them."""
+    """If key_fields showed which rows of envelopes changed their key, they must still be the same columns as inside of the
+    envelopes.
+    """
     names = {key: sink.key_column(key, data_columns(frame)) for key in sink.key_fields}
     for key, name in names.items():
         if sink.commit_mode is CommitMode.UPSERT and name is not None and not is_key(frame, name):
@@ -257,16 +259,15 @@ def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFra
 
 def _where(frame: DataFrame, condition: Column) -> DataFrame:
     wanted = or_unread(frame, condition)
-    # Where the row of before a change stands beside it, and of a delete is whole, each is kept or left out by itself.
+    # If each change comes with its previous row, and deletes with the whole row, each row is filtered separately.
     by_key = tells_changes(frame) and not frame.schema[OP].metadata.get(IMAGES_MARK)
     return _changes_within(frame, wanted) if by_key else frame.where(wanted)
 
 
 def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:
-    """The changes of those rows for which a condition holds: an update after which it does not hold takes its row away.
+    """The changes of rows that match a condition: an update after which a row does not match deletes it.
 
-    A delete goes on whatever it says, since it may say nothing but the key. A row that is new, and for which it does not hold,
-    was never there.
+    A delete always passes, since it may contain only the key. A new row that does not match was never in the table.
     """
     op = functions.col(OP)
     told = frame.withColumn(_HOLDS, functions.coalesce(condition, functions.lit(False)))
@@ -379,7 +380,7 @@ def _hash(transform: HashFields, frame: DataFrame, _watch: Watch) -> DataFrame:
             raise refusal(transform, way, words, fix="Name its fields, or flatten it first.")
         key = len(found.names) == 1 and is_key(frame, found.names[0])
         frame = placed(frame, found, _hashed(transform, found, salt))
-        if key:  # hashes tell rows apart as well
+        if key:  # hashes distinguish rows as well
             frame = frame.withMetadata(found.names[0], {KEY_MARK: True})
     return frame
 

@@ -1,8 +1,8 @@
-"""Which rows a sink's key means, when the source knows its rows by other columns.
+"""Which rows a sink's key identifies, if the source identifies its rows by other columns.
 
-A change tells the source's key of its row at least. A column that is made from that alone can be followed through every
-change. By any other column a row is followed only where changes come with their images: the whole row of before an update,
-as a delete beside it.
+A change contains at least the source's key of its row. A column that is derived from that key alone can be followed through
+every change. By any other column a row can be followed only if changes come with their images: the whole previous row of an
+update, as an additional delete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def marking_keys(before: DataFrame, after: DataFrame, transform: TransformSpec) 
     try:
         made = made_by(transform, before)
     except PySparkException:
-        return after  # what is wrong with an expression is told when the transform is applied
+        return after  # errors of an expression are reported when the transform is applied
     for name in data_columns(after):
         origins = made.columns.get(name)
         if origins and not is_of_key(after, name) and all(one in before.columns and is_of_key(before, one) for one in origins):
@@ -51,10 +51,10 @@ def without_images(frame: DataFrame) -> DataFrame:
 
 
 def with_keys_of_images(frame: DataFrame, sink: SinkSpec, *, whole: bool) -> DataFrame:
-    """Changes with their images, of which none takes away a row that has no key.
+    """Changes with their images, without deletes of rows that have no key.
 
-    ``whole``: the source always tells the whole row, so that the row of a delete without a key never was in the table. Otherwise
-    it may have told a part of it, and which row is gone is not known.
+    ``whole``: the source always sends the whole row, so the row of a delete without a key never was in the table. Otherwise it
+    may have sent a part of it, and the deleted row is not known.
     """
     names = [sink.key_column(key, data_columns(frame)) for key in sink.key_fields]
     lacking = [functions.col(quoted(name)).isNull() for name in names if name is not None]

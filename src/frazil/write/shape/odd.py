@@ -1,4 +1,4 @@
-"""Columns that stand in the way of a transform, or that it does not find, where bad rows are kept apart.
+"""Columns that conflict with a transform, or that it does not find, if bad rows become dead letters.
 
 Records bring columns of their own. One record that has a column with the name of another, or a batch of records that all lack a
 column, is no reason to stop a pipeline that has written rows before: the record is bad, and the column is null.
@@ -162,7 +162,7 @@ def _unresolved(frame: DataFrame, expression: str) -> list[str]:
             name = ((error.getMessageParameters() or {}).get("objectName") or "").strip("`")
             known = not name or "`" in name or name in found or name.lower().startswith(HIDDEN)
             if known or not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-                return found  # something else is wrong with it, which is told when it is applied
+                return found  # it has another error, which is reported when it is applied
             found.append(name)
         else:
             return found

@@ -29,7 +29,7 @@ class Spot:
 
     @property
     def value(self) -> Column:
-        """What stands there in a row."""
+        """The value at the path in a row."""
         return functions.col(".".join(quoted(name) for name in self.names))
 
     @property
@@ -101,7 +101,7 @@ def new_spot(frame: DataFrame, path: str, transform: Transform, way: Way, *, bes
             raise refusal(transform, way, f"{above!r} has no fields: it is {holder.kind.simpleString()}")
         taken, names = holder.kind.names, (*holder.names, name)
     for other in taken:
-        # Spark does not tell names apart by case.
+        # Spark does not distinguish names by case.
         if other.lower() == name.lower() and (besides is None or (*names[:-1], other) != besides.names):
             there = f"a field {other!r} in {above!r}" if above else f"a column {other!r}"
             raise refusal(transform, way, f"there already is {there}", fix="Choose another name, or remove it before.")

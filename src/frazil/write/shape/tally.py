@@ -22,14 +22,14 @@ def unwatched(frame: DataFrame, _gone: Column | None) -> DataFrame:
 class Tally:
     """The numbers of one passage through the transforms; known when the rows have been written.
 
-    Rows that stand beside the main one of their record are left out: what becomes of them is no matter of records.
+    Rows that are additional to the main row of their record are not counted: the numbers are those of records.
     """
 
     def __init__(self) -> None:
         self._steps: list[tuple[Counted, bool]] = []
 
     def watch(self, frame: DataFrame, gone: Column | None) -> DataFrame:
-        """Counts the rows that come to this point, and those of them that go no further."""
+        """Counts the rows that reach this point, and those of them that are left out here."""
         main = ~is_extra(frame)
         counts = [functions.count_if(main).alias("rows")]
         if gone is not None:

@@ -64,7 +64,7 @@ def following(frame: DataFrame, transform: TransformSpec) -> DataFrame:
     try:
         made = made_by(transform, frame)
     except PySparkException:
-        return frame  # what is wrong with an expression is told when the transform is applied
+        return frame  # errors of an expression are reported when the transform is applied
     if KEYS_MARK in (frame.schema[OP].metadata if OP in frame.columns else {}):
         return _enveloped(frame, made, transform)
     partly = [_partly(names) for names in made.columns.values() if len(names) > 1]
@@ -105,7 +105,7 @@ def _error(frame: DataFrame, lost: Column, transform: TransformSpec) -> Column:
 
 @singledispatch
 def _made(_transform: object, _frame: DataFrame) -> Made:
-    """Other transforms, such as dropping and hashing: they make no column of which it must be known whether it was sent."""
+    """Other transforms, such as dropping and hashing: they derive no new column from values that may not have been sent."""
     return Made()
 
 
