@@ -22,7 +22,7 @@ from benchmarks.summary import Finding
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.source import PostgresCdcSource
-from frazil.run.runner import run_pipeline
+from frazil.runtime.runner import run_pipeline
 from frazil.sources.postgres.source import PostgresCdc
 from services.postgres import Postgres, running_postgres
 

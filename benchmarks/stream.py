@@ -21,7 +21,7 @@ from benchmarks.summary import Finding, ratio
 from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
 from frazil.model.settings import RetrySettings
-from frazil.run.pump import Pump
+from frazil.runtime.pump import Pump
 from frazil.sources.base import Slice
 from frazil.write.writer import SinkWriter
 

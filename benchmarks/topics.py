@@ -20,7 +20,7 @@ from benchmarks.lab import CATALOG, SPAN_US, Lab, Measure, cpu_seconds, events, 
 from benchmarks.summary import Finding, ratio
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
-from frazil.run.runner import run_pipeline
+from frazil.runtime.runner import run_pipeline
 from frazil.spark.jars import Jar, component_jars
 from services.connect import Worker, locked, running_worker
 from services.kafka import Kafka, running_kafka

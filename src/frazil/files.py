@@ -45,7 +45,7 @@ def run(
     Health and metrics are served, and logs written, where the file's settings name them.
     """
     from frazil.observe.surroundings import surroundings
-    from frazil.run.runner import run_project, selected
+    from frazil.runtime.runner import run_project, selected
 
     if isinstance(only, str):
         raise ConfigError("run-option", f"only: it must be a list of names, not {only!r}.", fix=f"Write only=[{only!r}].")

@@ -131,7 +131,7 @@ def run(
     events: list[Event] | None = None,
 ) -> list[Event]:
     """Runs pipelines to their end, as `frazil run` does, and tells what happened; in ``events`` also when it raises."""
-    from frazil.run.runner import run_project
+    from frazil.runtime.runner import run_project
 
     told = [] if events is None else events
     project = ProjectSpec(file="test.yaml", pipelines=pipelines, settings=settings)

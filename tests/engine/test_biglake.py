@@ -17,7 +17,7 @@ from frazil.iceberg.biglake import BigLakeTable
 from frazil.model.biglake import BigLakeSpec
 from frazil.model.events import Committed, Event, Published, PublishFailed
 from frazil.model.settings import RetrySettings, Settings
-from frazil.run.runner import SharedSpark, run_pipeline
+from frazil.runtime.runner import SharedSpark, run_pipeline
 from services.bigquery import BigQuery
 
 QUICK = Settings(retry=RetrySettings(max_retries=2, initial_backoff_ms=1, max_backoff_ms=5))

@@ -14,8 +14,8 @@ from engine.lakes import IMPATIENT, Lake, run
 from frazil.iceberg import Change
 from frazil.model.commit import Batch, CommitResult, RowCounts
 from frazil.model.pipeline import PipelineSpec
-from frazil.run.rewind import ToSnapshot, reset, rewind
-from frazil.run.single_write import QUERY_ID
+from frazil.runtime.rewind import ToSnapshot, reset, rewind
+from frazil.runtime.single_write import QUERY_ID
 from frazil.write.claim import ClaimedSink
 
 LETTERS = "db.t__dead_letters"

@@ -9,8 +9,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from frazil.run import load_keys
-from frazil.run.load_keys import keys_differ
+from frazil.runtime import load_keys
+from frazil.runtime.load_keys import keys_differ
 
 
 def files(folder: Path, *tables: dict[str, Any]) -> list[str]:

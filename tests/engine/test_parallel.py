@@ -10,7 +10,7 @@ from engine.lakes import Lake
 from frazil.model.events import Event, Staged, Stopped
 from frazil.model.pipeline import ProjectSpec
 from frazil.model.settings import Settings
-from frazil.run.runner import run_project
+from frazil.runtime.runner import run_project
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import frazil
 from engine.lakes import IMPATIENT, Lake, run
 from frazil.iceberg import IcebergPort
 from frazil.model.pipeline import PipelineSpec
-from frazil.run.replay import Replayed, replay
+from frazil.runtime.replay import Replayed, replay
 from frazil.write.deadletters import LetterBox
 from services.kafka import Kafka, Message
 

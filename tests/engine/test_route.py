@@ -15,8 +15,8 @@ from frazil.iceberg import Change
 from frazil.model.commit import Batch, CommitResult
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.sink import SinkSpec
-from frazil.run.rewind import ToSnapshot, rewind
-from frazil.run.single_write import QUERY_ID
+from frazil.runtime.rewind import ToSnapshot, rewind
+from frazil.runtime.single_write import QUERY_ID
 from frazil.write.claim import ClaimedSink
 
 LETTERS = "db.frazil__dead_letters"

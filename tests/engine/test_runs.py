@@ -11,8 +11,8 @@ from frazil.iceberg.port import IcebergPort
 from frazil.model.events import Event, Restarting
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import RestartSettings
-from frazil.run.plan import plan_pipeline
-from frazil.run.runner import selected
+from frazil.runtime.plan import plan_pipeline
+from frazil.runtime.runner import selected
 from frazil.sources.base import Slice
 from frazil.sources.query import Query
 

@@ -12,7 +12,7 @@ import pytest
 import frazil
 from engine.lakes import IMPATIENT, Lake, commits, run
 from frazil.iceberg import active
-from frazil.run.plan import plan_pipeline
+from frazil.runtime.plan import plan_pipeline
 
 
 def columns(lake: Lake) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 import frazil
 from engine.lakes import Lake, commits, run
 from frazil.model.cases import CaseSpec
-from frazil.run.cases import run_case
+from frazil.runtime.cases import run_case
 
 IMAGE = "struct<id: long, v: string, n: int>"
 SCHEMA = {"before": IMAGE, "after": IMAGE, "op": "string", "source": "struct<lsn: long>"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from engine.lakes import Lake, run
 from frazil.model.settings import Settings
-from frazil.run.rewind import reset
-from frazil.run.verify import verify
+from frazil.runtime.rewind import reset
+from frazil.runtime.verify import verify
 
 
 def test_batches_that_a_reset_took_out_are_not_missed(lake: Lake) -> None:

@@ -26,7 +26,7 @@ from frazil.model.commit import Position, position
 from frazil.model.events import CommitFailed, Committed, Event, FencedOut
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
-from frazil.run.pump import Pump
+from frazil.runtime.pump import Pump
 from frazil.sources.base import Slice
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for

@@ -2,7 +2,7 @@
 
 ::
 
-    cli -> doors -> run -> write -> iceberg, sources -> spark, columns, commit -> model -> errors
+    cli -> doors -> runtime -> write -> iceberg, sources -> spark, columns, commit -> model -> errors
 
 Beside them: `observe` (status without Spark) and `reading` (YAML with its places). No two modules import each other, however far
 around. This is the one statement of these rules: CONTRIBUTING and the architecture page repeat it for readers.
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+import frazil
+
 SRC = Path(__file__).parents[2] / "src"
 
 BASE = ("frazil.errors", "frazil.version")
@@ -28,10 +30,10 @@ COMMIT = ("frazil.commit", "frazil.commit.*")
 ICEBERG = ("frazil.iceberg", "frazil.iceberg.*")
 SOURCES = ("frazil.sources", "frazil.sources.*")
 WRITE = ("frazil.write", "frazil.write.*")
-RUN = ("frazil.run", "frazil.run.*")
+RUNTIME = ("frazil.runtime", "frazil.runtime.*")
 OBSERVE = ("frazil.observe", "frazil.observe.*")
 READING = ("frazil.reading", "frazil.reading.*")
-BELOW_DOORS = (*RUN, *WRITE, *SOURCES, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, *OBSERVE, *READING, *MODEL)
+BELOW_DOORS = (*RUNTIME, *WRITE, *SOURCES, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, *OBSERVE, *READING, *MODEL)
 
 # What each part may import besides itself. A part that is not here is a new part: say where it belongs.
 ALLOWED = {
@@ -48,7 +50,7 @@ ALLOWED = {
     # A batch is written in one way, whatever source it came from.
     "write": (*ICEBERG, *SPARK, *COLUMNS, *COMMIT, *MODEL),
     # Sources are opened by their front door; none is known by name.
-    "run": (*WRITE, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, "frazil.sources", "frazil.sources.base", *MODEL),
+    "runtime": (*WRITE, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, "frazil.sources", "frazil.sources.base", *MODEL),
     # Status and inspect translate catalogs as a run does, and start no Spark.
     "observe": ("frazil.spark.catalogs", *MODEL),
     # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.
@@ -64,7 +66,7 @@ ALLOWED = {
 }
 
 # Who may use PySpark when the program runs. The others may name its types.
-USE_PYSPARK = ("spark", "columns", "iceberg", "sources", "write", "run")
+USE_PYSPARK = ("spark", "columns", "iceberg", "sources", "write", "runtime")
 # Who may reach into the JVM: by py4j, or by the attributes of PySpark that lead there.
 REACH_THE_JVM = ("spark", "iceberg")
 JAVA_HANDLES = {"_jvm", "_jsparkSession", "_gateway", "_jdf", "_jc", "_jsc", "_jreader", "_jwrite", "_jschema"}
@@ -170,6 +172,12 @@ def test_no_two_modules_import_each_other_however_far_around() -> None:
     assert sorted(left) == []
 
 
+def test_no_part_has_the_name_of_something_public() -> None:
+    """Importing a part makes it an attribute of the package: `frazil.run` would be a module, and no function."""
+    parts = {path.stem for path in (SRC / "frazil").iterdir()}
+    assert parts & set(frazil.__all__) == set()
+
+
 def test_every_part_has_its_place() -> None:
     assert {part_of(module) for module, _ in modules()} <= set(ALLOWED)
 
@@ -185,10 +193,10 @@ def test_every_part_has_its_place() -> None:
         ("frazil.commit.protocol", "from frazil.iceberg import Lake", "imports frazil.iceberg"),
         ("frazil.columns.x", "from frazil.iceberg.lake import Lake", "imports frazil.iceberg.lake"),
         ("frazil.columns.x", "frame._jdf", "reaches for _jdf"),
-        ("frazil.run.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
-        ("frazil.run.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
+        ("frazil.runtime.x", "def f():\n    from frazil.doors import yaml", "imports frazil.doors"),
+        ("frazil.runtime.x", "import frazil.sources.generator", "imports frazil.sources.generator"),
         ("frazil.write.x", "from frazil.sources.base import Source", "imports frazil.sources.base"),
-        ("frazil.write.x", "from frazil.run.pump import Pump", "imports frazil.run.pump"),
+        ("frazil.write.x", "from frazil.runtime.pump import Pump", "imports frazil.runtime.pump"),
         ("frazil.write.x", "import py4j.java_gateway", "imports py4j.java_gateway"),
         ("frazil.sources.x", "from frazil.write.part import Part", "imports frazil.write.part"),
         ("frazil.sources.kafka.source", "spark._jvm", "reaches for _jvm"),
@@ -206,7 +214,7 @@ def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) ->
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("frazil.run.runner", "from frazil.sources import open_source\nimport pyspark"),
+        ("frazil.runtime.runner", "from frazil.sources import open_source\nimport pyspark"),
         ("frazil.iceberg.jvm", "from py4j.protocol import Py4JJavaError\nspark._jvm"),
         ("frazil.doors.python.sink", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("frazil.doors.yaml.load", "from frazil.reading.document import Document\nfrom .file import SOURCES"),

@@ -18,8 +18,8 @@ from frazil.model.events import Event, Lagged, Restarting, Stopped, Waiting
 from frazil.model.pipeline import LetterTopic
 from frazil.model.settings import RestartSettings, RetrySettings
 from frazil.model.source import KafkaCluster
-from frazil.run.plan import plan_pipeline
-from frazil.run.verify import verify
+from frazil.runtime.plan import plan_pipeline
+from frazil.runtime.verify import verify
 from frazil.sources.kafka import KafkaTopics
 from frazil.spark.kafka import KafkaClient
 from services.kafka import Kafka, Message, write

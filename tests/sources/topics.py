@@ -83,5 +83,5 @@ def run_topic(patch: pytest.MonkeyPatch, pipeline: PipelineSpec, messages: Seque
         topic.messages = messages
         return topic
 
-    patch.setattr("frazil.run.runner.open_source", opened)
+    patch.setattr("frazil.runtime.runner.open_source", opened)
     return run(pipeline, once=True)

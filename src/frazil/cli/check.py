@@ -98,7 +98,7 @@ def _source_message(name: str, source: SourceSpec, project: ProjectSpec) -> str:
 
 def _check_with_spark(name: str, source: SourceSpec, project: ProjectSpec) -> None:
     """In the session of a pipeline that reads the source, so that the catalog of its sink is known by name."""
-    from frazil.run.discover import looking_session
+    from frazil.runtime.discover import looking_session
     from frazil.sources import open_source
 
     readers = [pipeline for pipeline in project.pipelines if pipeline.source_name == name]

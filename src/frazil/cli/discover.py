@@ -41,7 +41,7 @@ def discovered(name: str, project: ProjectSpec) -> Discovery:
         from frazil.sources.registry import database_tables
 
         return database_tables(name, spec)
-    from frazil.run.discover import discover as look
+    from frazil.runtime.discover import discover as look
 
     return look(name, spec, [pipeline for pipeline in project.pipelines if pipeline.source_name == name], project.settings)
 

@@ -17,7 +17,7 @@ def plan(call: Call, names: Names = None) -> None:
     call, chosen = call.with_file_among(names or [])
     project = call.project()
     pipelines = pipelines_named(project, chosen)
-    from frazil.run.plan import plan_pipeline
+    from frazil.runtime.plan import plan_pipeline
 
     plans = for_each(pipelines, lambda pipeline: plan_pipeline(pipeline, project.settings))
     if call.output.json:

@@ -23,7 +23,7 @@ def replay(
     """Put dead letters through their pipeline again, each once: what fits now leaves the table of dead letters."""
     project = call.project()
     chosen = pipelines_named(project, [pipeline])
-    from frazil.run.replay import replay as put_through
+    from frazil.runtime.replay import replay as put_through
 
     (done,) = for_each(chosen, lambda one: put_through(one, project.settings, where, really=yes))
     if call.output.json:

@@ -21,7 +21,7 @@ def reset(
     call, only = call.with_file_among(names or [])
     project = call.project()
     chosen = pipelines_named(project, only)
-    from frazil.run.rewind import reset as begin_anew
+    from frazil.runtime.rewind import reset as begin_anew
 
     done = for_each(chosen, lambda pipeline: begin_anew(pipeline, project.settings, really=yes))
     if call.output.json:

@@ -12,7 +12,7 @@ from frazil.cli.output import facts
 from frazil.errors import UsageError
 
 if TYPE_CHECKING:
-    from frazil.run.rewind import Place
+    from frazil.runtime.rewind import Place
 
 
 def rewind(
@@ -36,7 +36,7 @@ def rewind(
     project = call.project()
     chosen = pipelines_named(project, [pipeline])
     place = _place(to_offset, to_time, to_snapshot, to_latest=to_latest)
-    from frazil.run.rewind import rewind as move
+    from frazil.runtime.rewind import rewind as move
 
     (moved,) = for_each(chosen, lambda one: move(one, project.settings, place, really=yes))
     if call.output.json:
@@ -55,7 +55,7 @@ def rewind(
 
 
 def _place(offset: str | None, moment: str | None, snapshot: int | None, *, to_latest: bool) -> Place:
-    from frazil.run.rewind import ToLatest, ToOffsets, ToSnapshot, ToTime, read_offsets
+    from frazil.runtime.rewind import ToLatest, ToOffsets, ToSnapshot, ToTime, read_offsets
 
     given = [
         name for name, used in (("--to-offset", offset), ("--to-time", moment), ("--to-snapshot", snapshot)) if used is not None

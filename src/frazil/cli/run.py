@@ -109,7 +109,7 @@ def execute(
     stop: threading.Event | None = None,
 ) -> None:
     """Runs the pipelines of a project with everything around them."""
-    from frazil.run.runner import run_project
+    from frazil.runtime.runner import run_project
 
     def work(everybody: Sequence[Listener], asked: threading.Event) -> None:
         run_project(project, once=once, listeners=everybody, stop=asked, only=only)

@@ -30,7 +30,7 @@ def run_tests(call: Call, names: Names = None) -> None:
             f"the pipelines {', '.join(chosen)}" if len(chosen) > 1 else f"the pipeline {chosen[0]}" if chosen else project.file
         )
         raise ConfigError("no-tests", f"There are no tests in {where}.", fix="Write them under pipelines.<name>.tests.")
-    from frazil.run.cases import run_cases
+    from frazil.runtime.cases import run_cases
 
     results = list(run_cases(pipelines, project.settings))
     failed = [result for result in results if not result.passed]

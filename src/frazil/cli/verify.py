@@ -22,7 +22,7 @@ def verify(
     call, chosen = call.with_file_among(names or [])
     project = call.project()
     pipelines = pipelines_named(project, chosen)
-    from frazil.run.verify import verify as compare
+    from frazil.runtime.verify import verify as compare
 
     done = for_each(pipelines, lambda pipeline: compare(pipeline, project.settings, values=values))
     if call.output.json:

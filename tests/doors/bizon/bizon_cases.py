@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from frazil.doors.bizon import load_text
 from frazil.model.events import Event
 from frazil.model.pipeline import ProjectSpec
-from frazil.run.runner import run_project
+from frazil.runtime.runner import run_project
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for
 from services.kafka import Kafka, Message

@@ -15,7 +15,7 @@ from frazil.doors.bizon import load_text
 from frazil.errors import ConfigError, ConfigErrors, DataError, Retryable
 from frazil.model.events import Committed, SourceFailed
 from frazil.model.settings import Settings
-from frazil.run.replay import replay
+from frazil.runtime.replay import replay
 
 INCREMENTAL = "sync_mode: incremental\ncursor_field: updated_at"
 

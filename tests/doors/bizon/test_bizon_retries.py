@@ -17,7 +17,7 @@ from frazil.doors.bizon import load_text
 from frazil.errors import FrazilError, Retryable
 from frazil.model.events import CommitFailed, Committed, Event
 from frazil.model.pipeline import ProjectSpec
-from frazil.run.runner import run_project
+from frazil.runtime.runner import run_project
 from frazil.write.stager import Stager
 from services.faults import refused
 from services.faulty_rest import FaultyRest

@@ -8,7 +8,7 @@ import pytest
 from dlt_lakes import DltLake
 from pyspark.sql import SparkSession
 
-from frazil.run import loads
+from frazil.runtime import loads
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from dlt_lakes import DltLake, resource
 
-from frazil.run.loads import Loader
+from frazil.runtime.loads import Loader
 
 APPENDED = threading.Event()
 

@@ -19,7 +19,7 @@ from frazil.errors import DataError
 from frazil.model.catalog import CatalogSpec, CatalogType
 from frazil.model.load import TableLoad
 from frazil.model.sink import SinkSpec
-from frazil.run.load_rows import _types_of, _wider_types
+from frazil.runtime.load_rows import _types_of, _wider_types
 
 BIG = 2**40
 

@@ -17,7 +17,7 @@ from noting_catalog import noting_catalog
 
 from frazil.dlt import IcebergRestClient, IcebergRestConfiguration, iceberg_rest
 from frazil.doors.dlt import client as client_module
-from frazil.run.loads import is_starting
+from frazil.runtime.loads import is_starting
 
 SIGNED = {"sigv4_enabled": True, "signing_region": "eu-west-1", "signing_name": "glue"}
 

@@ -8,7 +8,7 @@ import pytest
 from dlt.pipeline.exceptions import PipelineStepFailed
 from dlt_lakes import DltLake, loaded, resource
 
-from frazil.run.loads import Loader
+from frazil.runtime.loads import Loader
 
 INSERT_ONLY: Any = {"write_disposition": {"disposition": "merge", "strategy": "insert-only"}, "primary_key": "id"}
 

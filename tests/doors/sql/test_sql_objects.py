@@ -21,7 +21,7 @@ from frazil.doors.sql.sinks import trace_of
 from frazil.doors.sql.statements import CreateSink, Query
 from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
-from frazil.run.query import Rows
+from frazil.runtime.query import Rows
 from frazil.spark.catalogs import CatalogSettings
 
 SCRIPT = f"""{LAKE.replace("'w'", "'s3://w'")}
@@ -247,8 +247,8 @@ def test_a_change_that_could_not_be_read_at_once_is_followed(tmp_path: Path, mon
     kept = Session.project
     monkeypatch.setattr(Session, "project", project)
     monkeypatch.setattr(sys.modules["frazil.doors.sql.run"], "WATCH_SECONDS", 0.01)
-    monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: None)
-    monkeypatch.setattr("frazil.run.runner.run_pipeline", running)
+    monkeypatch.setattr("frazil.runtime.runner.start_spark", lambda *_: None)
+    monkeypatch.setattr("frazil.runtime.runner.run_pipeline", running)
     late = threading.Timer(30, stop.set)  # a change that is lost would never start anything
     late.start()
     run_sinks(here, stop=stop, say=say)
@@ -265,8 +265,8 @@ def test_each_of_several_failures_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     def running(pipeline: PipelineSpec, *_: object, **__: object) -> None:
         raise KeyError("c is broken") if pipeline.name == "c" else DataError("wrong", f"{pipeline.name} is wrong.")
 
-    monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: None)
-    monkeypatch.setattr("frazil.run.runner.run_pipeline", running)
+    monkeypatch.setattr("frazil.runtime.runner.start_spark", lambda *_: None)
+    monkeypatch.setattr("frazil.runtime.runner.run_pipeline", running)
     with pytest.raises(DataError) as caught:
         run_sinks(here, once=True)
     told = {caught.value.message, *(error.message for error in caught.value.beside)}
@@ -368,7 +368,7 @@ def test_a_run_refuses_sums_that_would_be_mixed(tmp_path: Path, monkeypatch: pyt
     (late,) = parse(sink_of("late", "counts"))
     assert isinstance(late, CreateSink)
     here.definitions.apply([DefinitionChange(added=late)])
-    monkeypatch.setattr("frazil.run.runner.start_spark", lambda *_: pytest.fail("nothing is to start"))
+    monkeypatch.setattr("frazil.runtime.runner.start_spark", lambda *_: pytest.fail("nothing is to start"))
     with pytest.raises(ConfigError, match=r"sink late: n\.t holds sums of another view, that of the sink 'one'"):
         run_sinks(here, once=True)
 
@@ -511,7 +511,7 @@ def read_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
         asked[:] = catalogs
         return Rows(("text",), ((text,),))
 
-    monkeypatch.setattr("frazil.run.query.ask", ask)
+    monkeypatch.setattr("frazil.runtime.query.ask", ask)
 
     def read(query: str) -> str | None:
         run(session(tmp_path), query)

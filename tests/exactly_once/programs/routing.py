@@ -12,7 +12,7 @@ from pathlib import Path
 from exactly_once.programs.moments import act_at
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings, SparkSettings
-from frazil.run.runner import run_project
+from frazil.runtime.runner import run_project
 
 FILES, ROWS, TABLES = 6, 30, 4
 

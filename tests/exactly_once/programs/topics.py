@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
-from frazil.run.runner import run_project
+from frazil.runtime.runner import run_project
 
 TABLES, PARTITIONS = 20, 4
 COLUMNS = {"id": "long", "kind": "string", "n": "int", "text": "string"}

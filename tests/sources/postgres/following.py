@@ -14,7 +14,7 @@ from engine.lakes import IMPATIENT
 from exactly_once.programs.moments import act_at
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import SparkSettings
-from frazil.run.runner import run_project
+from frazil.runtime.runner import run_project
 
 
 def name_of(folder: Path) -> str:

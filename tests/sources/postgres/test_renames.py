@@ -15,7 +15,7 @@ from frazil.errors import DataError, Halted
 from frazil.iceberg.jvm import active
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.plan import PipelinePlan
-from frazil.run.plan import plan_pipeline
+from frazil.runtime.plan import plan_pipeline
 from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, commits, run, sqlite_lake
-from frazil.run.verify import verify
+from frazil.runtime.verify import verify
 from services.processes import wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
 from frazil.model.pipeline import PipelineSpec
-from frazil.run.verify import verify
+from frazil.runtime.verify import verify
 from sources.postgres.databases import Database
 from sources.postgres.test_pipeline import described
 

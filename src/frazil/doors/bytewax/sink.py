@@ -315,7 +315,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
             self._mark = mark
 
     def _commit(self) -> None:
-        from frazil.run.arrow import frame_of
+        from frazil.runtime.arrow import frame_of
 
         frame = frame_of(self._writer.session, self._maker.table(self._tried), self._maker.columns)
         with own_cures():

@@ -50,7 +50,7 @@ from frazil.doors.dlt.stored import columns_of
 from frazil.model.events import CommitFailed, Event
 from frazil.model.load import DeleteMark, Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
-from frazil.run.loads import Loader, is_starting, load_lake
+from frazil.runtime.loads import Loader, is_starting, load_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from dlt.destinations.typing import DBTransaction
 from sqlglot import TokenType, exp
 from sqlglot.optimizer.qualify import qualify
 
-from frazil.run.arrow import ArrowParts
+from frazil.runtime.arrow import ArrowParts
 
 if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable

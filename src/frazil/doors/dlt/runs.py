@@ -44,7 +44,7 @@ class RunListener:
 
 
 def _start_spark(destination: Any, pipeline_name: str) -> None:
-    from frazil.run import loads
+    from frazil.runtime import loads
 
     try:
         with inject_section(ConfigSectionContext(pipeline_name=pipeline_name)):

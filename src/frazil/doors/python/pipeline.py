@@ -26,7 +26,7 @@ from frazil.model.source import CONNECTORS, KafkaSource
 from frazil.model.transform import TRANSFORMS, Transform
 
 if TYPE_CHECKING:
-    from frazil.run.pump import Totals
+    from frazil.runtime.pump import Totals
 
 CODE = "pipeline-option"
 SOURCES: dict[str, type[Model]] = {kind.model_fields["connector"].default: kind for kind in CONNECTORS}
@@ -96,7 +96,7 @@ class Pipeline:
 
     def _run(self, listeners: Sequence[Listener], stop: threading.Event, *, once: bool) -> Totals:
         from frazil.observe.surroundings import surroundings
-        from frazil.run.runner import SharedSpark, run_pipeline
+        from frazil.runtime.runner import SharedSpark, run_pipeline
 
         with surroundings(self.settings, [self.spec]) as around:
             spark = SharedSpark([self.spec], self.settings)
@@ -109,13 +109,13 @@ class Pipeline:
 
     def plan(self) -> PipelinePlan:
         """What a run would create, change and read. Changes nothing."""
-        from frazil.run.plan import plan_pipeline
+        from frazil.runtime.plan import plan_pipeline
 
         return plan_pipeline(self.spec, self.settings)
 
     def test(self) -> list[CaseResult]:
         """The results of the pipeline's tests, which need no source, no catalog and no table."""
-        from frazil.run.cases import run_cases
+        from frazil.runtime.cases import run_cases
 
         return list(run_cases([self.spec], self.settings))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from frazil.run.single_write import BatchSink
+    from frazil.runtime.single_write import BatchSink
     from frazil.write.many_tables import RoutedWriter
     from frazil.write.writer import SinkWriter
 
@@ -55,7 +55,7 @@ class Sink:
     @located_at_caller
     def __post_init__(self) -> None:
         if self.frame is not None:
-            from frazil.run.single_write import is_data_frame
+            from frazil.runtime.single_write import is_data_frame
 
             if not is_data_frame(self.frame):
                 raise ConfigError(
@@ -148,7 +148,7 @@ class Sink:
     @located_at_caller
     def write(self, batch: str | None = None) -> Committed:
         """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
-        from frazil.run.single_write import write_once
+        from frazil.runtime.single_write import write_once
         from frazil.spark.running_java import java_watched
 
         if batch is not None and (not isinstance(batch, str) or not batch):
@@ -239,7 +239,7 @@ class Sink:
 
     @property
     def _batch_sink(self) -> BatchSink:
-        from frazil.run.single_write import BatchSink
+        from frazil.runtime.single_write import BatchSink
 
         if self._cell is None:
             object.__setattr__(self, "_cell", _Cell(BatchSink(self._stream_writer)))

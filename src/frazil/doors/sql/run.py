@@ -85,7 +85,7 @@ class _Supervisor:
         self._errors: dict[str, BaseException] = {}
 
     def run(self) -> None:
-        from frazil.run.runner import SharedSpark, components_of
+        from frazil.runtime.runner import SharedSpark, components_of
 
         self._version = self._session.definitions.version
         project = self._session.project()
@@ -131,7 +131,7 @@ class _Supervisor:
         self._follow(project, named)
 
     def _follow(self, project: ProjectSpec, pipelines: Sequence[PipelineSpec]) -> None:
-        from frazil.run.runner import components_of
+        from frazil.runtime.runner import components_of
 
         wanted = {pipeline.name: pipeline for pipeline in pipelines}
         self._awaits_sinks = not wanted
@@ -154,7 +154,7 @@ class _Supervisor:
             self._start(project, pipeline)
 
     def _start(self, project: ProjectSpec, pipeline: PipelineSpec) -> None:
-        from frazil.run.runner import run_pipeline
+        from frazil.runtime.runner import run_pipeline
 
         stop = threading.Event()
 

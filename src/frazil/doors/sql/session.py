@@ -131,7 +131,7 @@ class Session:
 
     @_answer.register
     def _explain(self, statement: ExplainSink) -> Answer:
-        from frazil.run.plan import plan_pipeline
+        from frazil.runtime.plan import plan_pipeline
 
         world = self.world
         found = world.find(statement, statement.name, Kind.SINK)
@@ -147,7 +147,7 @@ class Session:
 
     @_answer.register
     def _query(self, statement: Query) -> Answer:
-        from frazil.run.query import QueryRefused, ask
+        from frazil.runtime.query import QueryRefused, ask
         from frazil.spark.catalogs import catalog_settings
 
         text = with_tables(self.world, statement)

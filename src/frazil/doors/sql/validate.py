@@ -135,7 +135,7 @@ def _catalog(world: World, connection: CreateConnection) -> str:
 
 def _kafka(world: World, connection: CreateConnection, settings: Settings) -> str:
     """Any topic will do, and none, too: what counts is that the cluster answers."""
-    from frazil.run.runner import start_spark
+    from frazil.runtime.runner import start_spark
     from frazil.sources import open_source
     from frazil.sources.registry import check_cluster
 

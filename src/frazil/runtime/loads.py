@@ -34,9 +34,9 @@ from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.settings import RetrySettings, SparkSettings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import StructType
-from frazil.run.arrow import frame_of
-from frazil.run.load_rows import LoadRows, name_of
-from frazil.run.single_write import write_once
+from frazil.runtime.arrow import frame_of
+from frazil.runtime.load_rows import LoadRows, name_of
+from frazil.runtime.single_write import write_once
 from frazil.spark.catalogs import CatalogSettings, catalog_settings, sqlite_file
 from frazil.spark.running_java import is_stopped, java_died
 from frazil.spark.session import give_components, session_for, spark_session, with_settings

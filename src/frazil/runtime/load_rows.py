@@ -19,7 +19,7 @@ from frazil.errors import DataError
 from frazil.model.hidden import DELETE, HIDDEN, OP
 from frazil.model.load import Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
-from frazil.run.load_keys import keys_differ
+from frazil.runtime.load_keys import keys_differ
 
 _FILE_TIME, _FILE, _ROW, _RANK, _COPIES = (
     f"{HIDDEN}{name}" for name in ("file_time", "file_name", "row_index", "rank", "copies")

@@ -13,7 +13,7 @@ from frazil.errors import ConfigError, Halted
 from frazil.model.commit import Position
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
-from frazil.run.runner import open_pipeline, start_spark
+from frazil.runtime.runner import open_pipeline, start_spark
 from frazil.sources.base import Source
 from frazil.write import take_back
 from frazil.write.writer import SinkWriter

@@ -14,7 +14,7 @@ from frazil.model.events import Committed, Event, Listener, Restarting, Started,
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, told_in_file
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
-from frazil.run.pump import Pump, Totals
+from frazil.runtime.pump import Pump, Totals
 from frazil.sources import letter_topic, open_source
 from frazil.sources.base import OnceARun, Source
 from frazil.spark.catalogs import catalog_settings

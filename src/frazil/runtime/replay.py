@@ -24,7 +24,7 @@ from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.types import StructType
-from frazil.run.runner import open_pipeline, start_spark
+from frazil.runtime.runner import open_pipeline, start_spark
 from frazil.sources import rereader
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.running_java import require_answer

@@ -16,8 +16,8 @@ from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.verify import Finding, Record, Verified, chain_findings, count_findings, expired
-from frazil.run.compare import compared
-from frazil.run.runner import start_spark
+from frazil.runtime.compare import compared
+from frazil.runtime.runner import start_spark
 from frazil.sources import open_source
 from frazil.sources.base import Behind, Source
 from frazil.spark.catalogs import catalog_settings

@@ -22,7 +22,7 @@ from frazil.model.plan import PipelinePlan, PlannedColumn, planned_columns
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import schema_json
-from frazil.run.runner import start_spark
+from frazil.runtime.runner import start_spark
 from frazil.sources import open_source
 from frazil.sources.base import Inferring, Slice, Source
 from frazil.spark.catalogs import catalog_settings

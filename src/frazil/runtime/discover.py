@@ -12,8 +12,8 @@ from frazil.model.discovery import Discovery, OfferedColumn
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.source import KafkaSource, SourceSpec
-from frazil.run.plan import first_rows
-from frazil.run.runner import start_spark
+from frazil.runtime.plan import first_rows
+from frazil.runtime.runner import start_spark
 from frazil.sources import open_source
 from frazil.sources.base import Offering, Source
 from frazil.spark.catalogs import catalog_settings
