@@ -22,7 +22,7 @@ from benchmarks.summary import Finding
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
 from frazil.model.source import PostgresCdcSource
-from frazil.runtime.runner import run_pipeline
+from frazil.runtime.runner import SharedSpark, run_pipeline
 from frazil.sources.postgres.source import PostgresCdc
 from services.postgres import Postgres, running_postgres
 
@@ -123,7 +123,7 @@ def _whole(lab: Lab, server: Postgres) -> float:
         pipeline = PipelineSpec.model_validate(given)
 
         def run() -> None:
-            run_pipeline(pipeline, Settings(), lab.spark, lambda _: None, threading.Event(), once=True)
+            run_pipeline(pipeline, Settings(), SharedSpark([pipeline], Settings()), lambda _: None, threading.Event(), once=True)
 
         run()  # the snapshot of an empty table
         database.change(lab.sizes.changes)

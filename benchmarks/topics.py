@@ -20,7 +20,7 @@ from benchmarks.lab import CATALOG, SPAN_US, Lab, Measure, cpu_seconds, events, 
 from benchmarks.summary import Finding, ratio
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
-from frazil.runtime.runner import run_pipeline
+from frazil.runtime.runner import SharedSpark, run_pipeline
 from frazil.spark.jars import Jar, component_jars
 from services.connect import Worker, locked, running_worker
 from services.kafka import Kafka, running_kafka
@@ -112,7 +112,8 @@ class Bench:
         given = {"name": "bench", "source_name": "topic", "source": source, "sink_name": "lake", "sink": sink}
         pipeline = PipelineSpec.model_validate(given)
         stop = threading.Event()
-        return timed(lambda: run_pipeline(pipeline, Settings(), self.lab.spark, lambda _: None, stop, once=True))
+        spark = SharedSpark([pipeline], Settings())
+        return timed(lambda: run_pipeline(pipeline, Settings(), spark, lambda _: None, stop, once=True))
 
     def connect(self, worker: Worker, name: str) -> float:
         """Processor seconds of the worker from the connector's start until all rows are committed."""
