@@ -29,10 +29,10 @@ of `--json`, and in the column `code` of dead letters. Words in braces stand for
 
 | type | meaning | exit code |
 |---|---|---|
-| `ConfigError` | the file, statement or call is wrong; nothing was done | 78 |
+| `ConfigError` and its kinds | the file, statement or call is wrong; nothing was done | 78 |
 | `UsageError` | the command line is wrong | 2 |
 | `EnvironmentFault` | this machine lacks something | 1 |
-| `DataError` | the data does not fit, and the settings say stop | 1 |
+| `DataError` and its kinds | the data does not fit, and the settings say stop | 1 |
 | `Retryable` and its kinds | a service did not answer; the same may succeed later | 75 |
 | `Halted` and its kinds | going on could lose or double rows; a person must decide | 1 |
 | bad record | `on_error` decides: the pipeline stops (1), or the record becomes a [dead letter](dead-letters.md) | |
