@@ -106,7 +106,7 @@ def _run(call: Call, session: Session, answers: list[Answer], *, once: bool, onl
     project = session.project()
     chosen = sinks_to_run(project, only)
     totals = Totals()
-    document = {"statements": [document(one) for one in answers]} if answers else {}
+    before = {"statements": [document(one) for one in answers]} if answers else {}
     say = announcer(call, project.settings)
     try:
         with display(project.settings) as shown:
@@ -123,11 +123,11 @@ def _run(call: Call, session: Session, answers: list[Answer], *, once: bool, onl
     except FrazilError as error:
         if not call.output.json:
             raise
-        call.output.document(error_document(error) | document | totals.to_json())
+        call.output.document(error_document(error) | before | totals.to_json())
         call.output.trace(error)
         raise typer.Exit(error.exit_code) from error
     if call.output.json:
-        call.output.document(document | totals.to_json())
+        call.output.document(before | totals.to_json())
     else:
         totals.show(call)
 
