@@ -198,11 +198,11 @@ def answered(status: int) -> requests.HTTPError:
 @pytest.mark.parametrize(
     ("error", "kind", "code"),
     [
-        (requests.ConnectionError("refused"), Retryable, "source-unreachable"),
-        (requests.Timeout("read"), Retryable, "source-unreachable"),
-        (TimeoutError(), Retryable, "source-unreachable"),
-        (answered(429), Retryable, "source-unreachable"),
-        (answered(503), Retryable, "source-unreachable"),
+        (requests.ConnectionError("refused"), SourceAway, "source-unreachable"),
+        (requests.Timeout("read"), SourceAway, "source-unreachable"),
+        (TimeoutError(), SourceAway, "source-unreachable"),
+        (answered(429), SourceAway, "source-unreachable"),
+        (answered(503), SourceAway, "source-unreachable"),
         (answered(401), ConfigError, "source-not-readable"),
         (answered(404), ConfigError, "source-failed"),
         (ValueError("x"), ConfigError, "source-failed"),
