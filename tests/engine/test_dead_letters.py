@@ -273,7 +273,7 @@ def test_a_stop_names_the_record_where_its_source_does(lake: Lake, options: dict
     (folder / "one.json").write_text('{"id": 1, "v": "a", "op": "what"}\n')
     source = {"connector": "files", "path": str(folder), "format": "json"}
     with pytest.raises(frazil.DataError) as stopped:
-        run(lake.pipeline(source, op_field="op", **options))
+        run(lake.pipeline(source, op_field="op", **options), once=True)
     assert stopped.value.code == "operation-unknown"
     place = f'the record at {{"file":"file:{folder}/one.json"}}: '
     assert stopped.value.message.endswith(f"{place}a row's operation is not known: what")
