@@ -583,6 +583,23 @@ def test_a_declared_column_of_another_type_in_parquet_is_told_with_both_types(sp
     assert failure.message.endswith("its column 'odd' is of type INT64, and not timestamp_ntz")
 
 
+def test_a_file_that_was_set_aside_is_told_of_with_its_own_slice_alone(spark: SparkSession, folder: Path) -> None:
+    inbox = Inbox(spark, folder, "parquet", schema={"id": "long"})
+    for name, values in (("a", [1]), ("b", ["x"])):
+        pyarrow.parquet.write_table(pyarrow.table({"id": values}), folder / f"{name}.parquet")
+        os.utime(folder / f"{name}.parquet", (NOW, NOW))
+    both, first = inbox.plan(), inbox.plan(limit=1)
+    assert both is not None
+    assert first is not None
+    with pytest.raises(Exception, match="DATA_TYPE_MISMATCH") as raised:
+        inbox.source.read(both).collect()
+    error = inbox.source.explain(raised.value)
+    assert error is not None
+    assert inbox.source.set_aside(error)
+    assert [row[ERROR] is not None for row in inbox.source.read(both).orderBy("id").collect()] == [True, False]
+    assert [row.id for row in inbox.source.read(first).collect()] == [1]
+
+
 def test_a_format_whose_jars_the_session_lacks_is_a_config_error() -> None:
     with (
         pytest.raises(ConfigError, match="Failed to find data source: avro") as caught,

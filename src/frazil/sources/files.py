@@ -70,7 +70,7 @@ class Files:
         self._planned: Slice | None = None
         self._sizes = _Sizes()
         self._footers: dict[FileEntry, int | str] = {}
-        self._told: FrazilError | None = None
+        self._explained: FrazilError | None = None
         self._aside: dict[FileEntry, str] = {}
 
     @property
@@ -176,7 +176,8 @@ class Files:
         self._planned = part
         self._require_unchanged(part.detail)
         with asking_spark(f"The folder {self._folder.name}", self._explain_reading):
-            bad = {entry: _NO_PARQUET for entry in part.detail if self._is_no_parquet(entry)} | self._aside
+            bad = {entry: _NO_PARQUET for entry in part.detail if self._is_no_parquet(entry)}
+            bad |= {entry: self._aside[entry] for entry in part.detail if entry in self._aside}
             try:
                 return self._all_but(bad, part.detail)
             except Exception as error:
@@ -188,13 +189,14 @@ class Files:
             return self._all_but(bad | found, part.detail)
 
     def set_aside(self, error: FrazilError) -> bool:
-        """Files that cannot be read as the columns are declared: only reading them shows that. All of the slice are tried."""
-        if self._planned is None or error is not self._told or not self._aside.keys().isdisjoint(self._planned.detail):
+        """Files that do not have the declared columns: only reading them shows that. All files of the slice are tried."""
+        if self._planned is None or error is not self._explained:
             return False
+        rest = [entry for entry in self._planned.detail if entry not in self._aside and not self._is_no_parquet(entry)]
         with asking_spark(f"The folder {self._folder.name}", self._explain_reading):
-            rest = [entry for entry in self._planned.detail if not self._is_no_parquet(entry)]
-            self._aside = self._unreadable(rest, lambda files: self._rows(files).write.format("noop").mode("append").save())
-        return bool(self._aside)
+            found = self._unreadable(rest, lambda files: self._rows(files).write.format("noop").mode("append").save())
+        self._aside |= found
+        return bool(found)
 
     def _unreadable(self, files: Sequence[FileEntry], read: Callable[[Sequence[FileEntry]], object]) -> dict[FileEntry, str]:
         return {entry: self._reason(entry, why) for entry, why in unreadable_among(files, read).items()}
@@ -272,12 +274,12 @@ class Files:
         if any(sign in text for sign in _GONE):
             return _gone(entry.uri)
         if any(sign in text for sign in _UNREADABLE):
-            self._told = DataError(
+            self._explained = DataError(
                 UNREADABLE,
                 self._told_of(entry, self._reason(entry, error)),
                 fix="Move it out of the folder, or correct the source's format, schema and options.",
             )
-            return self._told
+            return self._explained
         return None
 
     def _named_in(self, text: str) -> FileEntry | None:
