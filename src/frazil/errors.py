@@ -12,12 +12,12 @@
     |- UsageError         the command line is wrong                                             exit 2
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
-    |  |- NoColumns       nothing in the data tells which columns the table is to have          exit 1
+    |  |- NoColumns       nothing in the data shows which columns the table is to have         exit 1
     |  `- RequiredNull    a required column has no value in a row                               exit 1
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
-    |  |- SourceAway      the source, or what it needs to read its records, did not answer          exit 75
-    |  |- CatalogAway     the catalog did not answer                                             exit 75
-    |  |- StoreRefused    a store is full, or may not be written to                              exit 75
+    |  |- SourceAway      the source, or what it needs to read its records, did not answer      exit 75
+    |  |- CatalogAway     the catalog did not answer                                            exit 75
+    |  |- StoreRefused    a store is full, or may not be written to                             exit 75
     |  |- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
     |  `- SparkDied       Spark's Java has ended; the same work may succeed on a new one         exit 75
     `- Halted             going on could lose or double rows; a person must decide              exit 1

@@ -23,15 +23,13 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from frazil.commit.retry import pause_seconds
 from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, OutOfOrder, Retryable, SparkDied
 from frazil.model.commit import Batch, CommitResult, Position, SinkState
 from frazil.model.ledger import Lineage
 from frazil.model.settings import RetrySettings
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -221,8 +219,7 @@ def _require_behind(state: SinkState | None, batch: Batch, sink_id: str) -> None
         raise Halted(
             "batch-differs",
             f"A table of {sink_id!r} holds batch {state.home_batch} with other rows than batch {batch.home_batch}, "
-            "which is to be written: "
-            f"it ends at {state.end}.",
+            f"which is to be written: it ends at {state.end}.",
             fix="The sink's home table was set back, or two writers use one id. Give the sink another id to begin anew.",
         )
 

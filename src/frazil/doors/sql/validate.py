@@ -57,7 +57,11 @@ def require_followed(world: World, sink: CreateSink) -> str:
             case _:
                 return ""
     except (Retryable, EnvironmentFault) as error:
-        return f"whether rows can be followed by KEY shows when the sink starts: {error.message}"
+        return _later(error)
+
+
+def _later(error: FrazilError) -> str:
+    return f"whether rows can be followed by KEY shows when the sink starts: {error.message}"
 
 
 def _followed_in_database(made: PipelineSpec, source: PostgresCdcSource, sink: CreateSink) -> str:
@@ -66,8 +70,8 @@ def _followed_in_database(made: PipelineSpec, source: PostgresCdcSource, sink: C
     try:
         known = rows_known_by(source)
     except ConfigError as error:
-        return f"whether rows can be followed by KEY shows when the sink starts: {error.message}"
-    if known is None or known[1] or (key := _not_made_from(known[0], made, sink)) is None:
+        return _later(error)
+    if known is None or known[1] or (key := _not_made_from(known[0], made, sink, if_unknown=True)) is None:
         return ""
     (stream,) = source.streams
     own = ", ".join(sorted(known[0])) or "no columns"
@@ -88,7 +92,7 @@ def _followed_in_topic(made: PipelineSpec, source: KafkaSource, sink: CreateSink
             "whether rows can be followed by KEY shows with the first messages: which columns their key has is not known before. "
             "If KEY is not made from these alone, the sink stops with key-differs, and writes nothing"
         )
-    if (key := _not_made_from(names, made, sink)) is None:
+    if (key := _not_made_from(names, made, sink, if_unknown=False)) is None:
         return ""
     words = (
         f"{key.text} is not made from the key of the messages alone, which with ENVELOPE UPSERT is all that is known "
@@ -99,12 +103,12 @@ def _followed_in_topic(made: PipelineSpec, source: KafkaSource, sink: CreateSink
     raise sink.wrong("sql-key", key.at, words, fix=fix)
 
 
-def _not_made_from(columns: frozenset[str], made: PipelineSpec, sink: CreateSink) -> Word | None:
-    """The first column of KEY that is known not to be made from these columns of the source alone."""
+def _not_made_from(columns: frozenset[str], made: PipelineSpec, sink: CreateSink, *, if_unknown: bool) -> Word | None:
+    """The first column of KEY that is not made from these columns of the source alone. ``if_unknown``: or may not be."""
     names = {name.lower() for name in columns}
     for key in sink.key:
         origins = read_from(made.transforms, key.text)
-        if origins is not None and not origins <= names:
+        if if_unknown if origins is None else not origins <= names:
             return key
     return None
 
