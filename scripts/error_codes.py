@@ -1,4 +1,7 @@
-"""Writes docs/errors.md from the code: every error code, what it says, and what to do: ``python scripts/error_codes.py``."""
+"""Writes docs/errors.md from the code: error codes, what they say, and what to do: ``python scripts/error_codes.py``.
+
+Codes are found where they are written beside their message. Those that come out of a table at run time are not.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,19 @@ SRC = ROOT / "src" / "frazil"
 PAGE = ROOT / "docs" / "errors.md"
 
 _CLASSES = {name: made for name, made in vars(errors).items() if isinstance(made, type) and issubclass(made, errors.FrazilError)}
-# What makes an error, and which of its arguments are the code and the message.
-_MAKES = dict.fromkeys(_CLASSES, (0, 1)) | {"wrong": (0, 2), "problem": (0, 1), "fault": (0, 1), "error_of": (1, 2)}
+# What makes an error, and which of its arguments are the code (None: the one by this name) and the message.
+_MAKES = dict.fromkeys(_CLASSES, (0, 1)) | {
+    "wrong": (0, 2), "problem": (0, 1), "refusal": (None, 2), "fault": (0, 1), "error_of": (1, 2),
+}  # fmt: skip
 _RECORD = "bad record"
-_KINDS = {"wrong": "ConfigError", "problem": "ConfigError", "fault": _RECORD, "error_of": _RECORD}
+_KINDS = {"wrong": "ConfigError", "problem": "ConfigError", "refusal": "ConfigError", "fault": _RECORD, "error_of": _RECORD}
 _CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _HEAD = """# Error codes
 
 Every error has a code that does not change. It stands in brackets before the message (`error [table-missing] ...`), in the output
 of `--json`, and in the column `code` of dead letters. Words in braces stand for what the error is about.
-[Operations](operations.md) says what to do by exit code. `make docs` makes this page from the code.
+[Operations](operations.md) says what to do by exit code. `make docs` makes this page from the code;
+a few codes that only come about at run time, such as `required-null`, are missing from it.
 
 | type | meaning | exit code |
 |---|---|---|
@@ -84,13 +90,17 @@ def _entry(call: ast.Call, names: dict[str, ast.expr]) -> Entry | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
     if name not in _MAKES:
         return None
-    places = _MAKES[name]
-    code = _text(call.args[places[0]], names) if len(call.args) > places[0] else ""
+    code_at, message_at = _MAKES[name]
+    given = {keyword.arg: _text(keyword.value, names) for keyword in call.keywords}
+    code = given.get("code", "") if code_at is None else _argument(call, code_at, names)
     if not _CODE.fullmatch(code):
         return None
-    message = _text(call.args[places[1]], names) if len(call.args) > places[1] else ""
-    fix = next((_text(keyword.value, names) for keyword in call.keywords if keyword.arg == "fix"), "")
+    message, fix = _argument(call, message_at, names), given.get("fix", "")
     return Entry(code, _KINDS.get(name, name), _line(message), _line(fix))
+
+
+def _argument(call: ast.Call, place: int, names: dict[str, ast.expr]) -> str:
+    return _text(call.args[place], names) if len(call.args) > place else ""
 
 
 def _text(node: ast.expr, names: dict[str, ast.expr], depth: int = 4) -> str:  # noqa: PLR0911 - one for each case
@@ -115,7 +125,7 @@ def _text(node: ast.expr, names: dict[str, ast.expr], depth: int = 4) -> str:  #
 
 
 def _said(node: ast.expr) -> str:
-    """A short word for an expression: the last name in it."""
+    """A short word for an expression: its outermost name."""
     words = [
         one.attr if isinstance(one, ast.Attribute) else one.id
         for one in ast.walk(node)
@@ -141,11 +151,10 @@ def page() -> str:
         )
         lines = []
         for entry in same:
-            said = entry.message if entry.message.strip("{}") != entry.message or " " in entry.message else ""
-            words = ". ".join(part.rstrip(".") for part in (said, entry.fix) if part and " " in part)
+            words = ". ".join(part.rstrip(".") for part in (entry.message, entry.fix) if " " in part)
             if words:
                 lines.append(f"- {_wrapped(words + '.')}\n")
-        parts.append("\n".join([f"\n## {code}\n", f"{kinds}\n", "".join(lines)]) if lines else f"\n## {code}\n\n{kinds}\n")
+        parts += [f"\n## {code}\n\n{kinds}\n", *(["\n"] if lines else []), *lines]
     return "".join(parts)
 
 
