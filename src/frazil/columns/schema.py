@@ -296,10 +296,9 @@ class _Heed:
 
 
 def _aligned_column(source: TableColumn | None, target: TableColumn, casting: Casting, heed: _Heed) -> Aligned:
-    absent = functions.lit(None).cast(spark_type(target.type))
+    given = functions.lit(None).cast(spark_type(target.type)) if source is None else functions.col(quoted(target.name))
     if source is None and not heed.blank and target.name not in heed.lacking:
-        return Aligned(target.name, absent)
-    given = absent if source is None else functions.col(quoted(target.name))
+        return Aligned(target.name, given)
     source = source or TableColumn(target.name, target.type)
     if (target.name in heed.keys or target.required) and not heed.rejects:
         # A wrong key or required value cannot be replaced by null.

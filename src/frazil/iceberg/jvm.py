@@ -31,6 +31,8 @@ class Jvm:
         self.schema_to_json = iceberg.SchemaParser.toJson
         self.schema_from_json = iceberg.SchemaParser.fromJson
         self.build_metadata_from = iceberg.TableMetadata.buildFrom
+        # Every Spark has it. What it writes comes to Python in one call, where reading a map takes two for each entry.
+        self._json = root.com.fasterxml.jackson.databind.ObjectMapper()
         self.coordinator = iceberg.spark.FileRewriteCoordinator.get()
         self.task_sets = iceberg.spark.ScanTaskSetManager.get()
         # `SparkTableCache.get()` is static, and py4j finds the instance method of the same name first: hence reflection.
@@ -52,6 +54,11 @@ class Jvm:
         for index, value in enumerate(values):
             array[index] = value
         return array
+
+    def texts(self, entries: Any) -> dict[str, str]:
+        """A `Map<String, String>`."""
+        found: dict[str, str] = json.loads(self._json.writeValueAsString(entries))
+        return found
 
     def column_type(self, column: Column) -> Any:
         """The Java type of a column; its nested fields get their ids when the table takes it."""

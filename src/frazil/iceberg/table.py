@@ -174,7 +174,7 @@ class IcebergTable:
     @property
     def properties(self) -> dict[str, str]:
         """The table's properties."""
-        return {str(key): str(value) for key, value in dict(self._table.properties()).items()}
+        return self._jvm.texts(self._table.properties())
 
     def property_text(self, name: str) -> str | None:
         """One of the table's properties."""
@@ -246,8 +246,9 @@ class IcebergTable:
 
     def committed_ends(self, sink_id: str) -> frozenset[str]:
         """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""
-        summaries = [snapshot.summary() for snapshot in items(self._table.snapshots())]
-        return frozenset(str(s.get("frazil.end")) for s in summaries if s.get("frazil.sink") == sink_id)
+        metadata = json.loads(self._jvm.iceberg.TableMetadataParser.toJson(self._operations.current()))
+        summaries = [snapshot.get("summary", {}) for snapshot in metadata.get("snapshots", ())]
+        return frozenset(s.get("frazil.end", "") for s in summaries if s.get("frazil.sink") == sink_id)
 
     def added_since(self, sink_id: str, end: Position | None, kept: Callable[[Position | None], bool]) -> Added | None:
         """What the batches of a sink have added, from the last one, which ended at ``end``, back to a position that is ``kept``.
@@ -260,7 +261,7 @@ class IcebergTable:
         while not kept(at):
             if snapshot is None:
                 return None
-            summary = {str(key): str(value) for key, value in dict(snapshot.summary()).items()}
+            summary = self._jvm.texts(snapshot.summary())
             # A position occurs twice if batches were taken back and written again: the latest of them counts.
             own = summary.get("frazil.sink") == sink_id and summary.get("frazil.kind") == "data"
             if own and at is not None and summary["frazil.end"] == short_range(at):
@@ -288,7 +289,7 @@ class IcebergTable:
         found: list[tuple[int, dict[str, str]]] = []
         at = self._table.currentSnapshot()
         while at is not None:
-            summary = {str(key): str(value) for key, value in dict(at.summary()).items()}
+            summary = self._jvm.texts(at.summary())
             if sink_id is None or summary.get("frazil.sink") == sink_id:
                 found.append((int(at.snapshotId()), summary))
             parent = at.parentId()

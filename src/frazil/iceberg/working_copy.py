@@ -218,7 +218,7 @@ class WorkingCopy:
         """What the snapshot that was made in the copy says of itself; nothing when none was."""
         self._table.refresh()
         snapshot = self._table.currentSnapshot()
-        return {} if self._unchanged(snapshot) else {str(key): str(value) for key, value in dict(snapshot.summary()).items()}
+        return {} if self._unchanged(snapshot) else self._jvm.texts(snapshot.summary())
 
     def changes(self, *, conflicts: Any) -> RowChanges:
         """The files that were added and removed. ``conflicts``: which rows of others must not have changed meanwhile."""

@@ -23,7 +23,7 @@ import pyarrow
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from frazil.columns.schema import quoted
+from frazil.columns.schema import quoted, schema_of
 from frazil.commit.protocol import FailureKind
 from frazil.commit.retry import contended, retried
 from frazil.errors import DataError, FrazilError, OverwriteConflict, Retryable
@@ -176,9 +176,13 @@ class Loader:
         _require_complete(sink, there.schema, frame)
         if table.root_key is not None and load.disposition in (Disposition.DELETE_INSERT, Disposition.UPSERT):
             self._require_rooted(sink, there, table.root_key, load.root)
-        shaped = Stager(sink, load.sink_id, ()).shaped(frame)
-        fit = fit_of(there, sink, load.sink_id, shaped)
-        return _Ready(sink, frame, fit, rows.keys_differ(table) and _keeps_keys(fit, sink))
+        differ = rows.keys_differ(table) and _keeps_keys(schema_of(frame), there.schema, sink)
+        # What does not fit into a single table is refused when it is written: nothing was written before it.
+        fit = self._fit(load, sink, there, frame) if len(load.tables) > 1 else None
+        return _Ready(sink, frame, fit, keys_differ=differ)
+
+    def _fit(self, load: Load, sink: SinkSpec, there: IcebergTable, frame: DataFrame) -> Fit:
+        return fit_of(there, sink, load.sink_id, Stager(sink, load.sink_id, ()).shaped(frame))
 
     def _require_rooted(self, sink: SinkSpec, there: IcebergTable, root_key: str, root: TableLoad) -> None:
         """Refuses rows of a nested table without a reference to their root row: they would remain when it is replaced."""
@@ -278,7 +282,7 @@ class Loader:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A table of a load that is ready to be written; without a fit when it is made of the rows themselves."""
+    """A table of a load that is ready to be written; with a fit where it was looked at before the first is written."""
 
     sink: SinkSpec
     frame: DataFrame
@@ -286,10 +290,10 @@ class _Ready:
     keys_differ: bool = False
 
 
-def _keeps_keys(fit: Fit, sink: SinkSpec) -> bool:
+def _keeps_keys(data: StructType, table: StructType, sink: SinkSpec) -> bool:
     """Whether keys are written as they come. Texts that differ may be one number."""
-    have = {column.name: column.type for column in fit.inputs.data.fields}
-    return all(have.get(column.name) == column.type for column in fit.schema.fields if column.name in sink.key_fields)
+    have, wanted = ({column.name: column.type for column in one.fields} for one in (data, table))
+    return all(key in have and have[key] == wanted.get(key) for key in sink.key_fields)
 
 
 def _in_its_own_order(sink: SinkSpec) -> SinkSpec:

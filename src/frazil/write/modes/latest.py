@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
+from pyspark.sql import Column, DataFrame, Row, Window, WindowSpec, functions
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, VariantType
 
 from frazil.columns.coerce import JSON_OPTIONS
@@ -59,49 +59,42 @@ class Survey:
 def latest(
     frame: DataFrame, keys: Sequence[str], options: ChangeOptions, *, keys_differ: bool = False
 ) -> Iterator[tuple[DataFrame, Survey]]:
-    """The last change of each key, cached while the batch is written from it, and the survey of them.
+    """The last change of each key, and the survey of them.
+
+    They are cached while the batch is written from them. If ``keys_differ``, each change is the last of its key, and is read
+    again from where it comes: the survey then reads the keys alone.
 
     With ``combine`` the changes of a key are combined instead. If existing rows are not updated, the first row of a key counts,
     unless it was deleted again.
 
-    A value that the last change lacks because it did not change is taken from earlier changes, if they have it. If
-    ``keys_differ``, each change is the last of its key.
+    A value that the last change lacks because it did not change is taken from earlier changes, if they have it.
 
     Raises if the last one is ambiguous, or if a key is null.
     """
-    seen = Counted(
-        frame,
-        functions.count(functions.lit(1)).alias("changes"),
-        _count_if(is_extra(frame)).alias("extra"),
-        _count_if(_op(frame) == IGNORE).alias("ignored"),
-    )
-    # The record itself, which may be large, is not carried along.
-    kept = [name for name in (OP, ORDER, LANE, UNCHANGED, EXTRA, MOVED, LEFT) if name in frame.columns]
-    changes = seen.frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
-    if OP in frame.columns:
-        changes = changes.where(functions.col(OP) != IGNORE)
     if keys_differ:
-        one = _alone(changes)
-    else:
-        one = _one_of_each(changes, keys, options) if options.combine else _last(changes, keys, options)
+        row = frame.agg(*_seen(frame), *_counted(frame, keys)).first()
+        assert row is not None, "an aggregate has one row"
+        yield _without_record(frame), _survey(row, row, keys)
+        return
+    seen = Counted(frame, *_seen(frame))
+    changes = _without_record(seen.frame)
+    one = combined(changes, keys, options) if options.combine else _last(changes, keys, options)
     last = one.persist()
     try:
-        yield last.drop(_TIED, _APART), _survey(last, keys, seen)
+        yield last.drop(_TIED, _APART), _surveyed(last, keys, seen)
     finally:
         last.unpersist()
 
 
+def _without_record(frame: DataFrame) -> DataFrame:
+    """The changes that do something. The record that one is made from, which may be large, is not carried along."""
+    kept = [name for name in (OP, ORDER, LANE, UNCHANGED, EXTRA, MOVED, LEFT) if name in frame.columns]
+    changes = frame.select(*[functions.col(quoted(name)) for name in (*data_columns(frame), *kept)])
+    return changes.where(functions.col(OP) != IGNORE) if OP in frame.columns else changes
+
+
 def _op(frame: DataFrame) -> Column:
     return functions.col(OP) if OP in frame.columns else functions.lit("")
-
-
-def _one_of_each(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
-    return _alone(combined(frame, keys, options))
-
-
-def _alone(frame: DataFrame) -> DataFrame:
-    """Rows that have no other of their key beside them."""
-    return frame.withColumns({_TIED: functions.lit(False), _APART: functions.lit(False)})
 
 
 def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> DataFrame:
@@ -282,45 +275,69 @@ def _holds_unhashable(kind: DataType) -> bool:
             return False
 
 
-def _survey(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
-    key_columns = [functions.col(quoted(key)) for key in keys]
-    tied, apart = functions.col(_TIED), functions.col(_APART)
-    key_text = functions.to_json(functions.struct(*key_columns))
-    is_delete = _op(last) == DELETE
+def _seen(frame: DataFrame) -> list[Column]:
+    """What is counted of all changes."""
+    numbers = {"changes": functions.lit(True), "extra": is_extra(frame), "ignored": _op(frame) == IGNORE}
+    return [_count_if(condition).alias(name) for name, condition in numbers.items()]
+
+
+def _counted(frame: DataFrame, keys: Sequence[str]) -> list[Column]:
+    """What is counted of the changes that do something, and the least and the greatest of each key column."""
+    counts = _op(frame) != IGNORE
+    numbers = {
+        "upserts": counts & (_op(frame) != DELETE),
+        "deletes": _op(frame) == DELETE,
+        "without_key": counts & without_key(keys),
+        "unchanged": counts & lacks_values(frame),
+    }
+    bounds = [
+        f(_bounded(frame, key)).alias(f"{f.__name__}{n}") for n, key in enumerate(keys) for f in (functions.min, functions.max)
+    ]
+    return [*(_count_if(condition).alias(name) for name, condition in numbers.items()), *bounds]
+
+
+def _surveyed(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
+    """The survey of the last changes. Refuses keys of which none is known to be the last."""
+    key_text = functions.to_json(functions.struct(*[functions.col(quoted(key)) for key in keys]))
+    ambiguous = [functions.col(name) for name in (_TIED, _APART) if name in last.columns]
+    examples = [functions.first(functions.when(one, key_text), ignorenulls=True) for one in ambiguous]
     row = last.agg(
-        _count_if(~is_delete).alias("upserts"),
-        _count_if(is_delete).alias("deletes"),
-        _count_if(without_key(keys)).alias("without_key"),
-        _count_if(tied).alias("tied"),
-        functions.first(functions.when(tied, key_text), ignorenulls=True).alias("tied_key"),
-        _count_if(apart).alias("apart"),
-        functions.first(functions.when(apart, key_text), ignorenulls=True).alias("apart_key"),
-        _count_if(lacks_values(last)).alias("unchanged"),
-        *[f(_bounded(last, key)).alias(f"{f.__name__}{n}") for n, key in enumerate(keys) for f in (functions.min, functions.max)],
+        *_counted(last, keys),
+        *[_count_if(one).alias(f"ambiguous{n}") for n, one in enumerate(ambiguous)],
+        *[one.alias(f"example{n}") for n, one in enumerate(examples)],
     ).first()
     assert row is not None, "an aggregate has one row"
-    require_keys(int(row["without_key"]), keys)
-    if row["apart"]:
+    survey = _survey(row, seen.get(), keys)
+    if ambiguous:
+        _require_one(row, ordered=ORDER in last.columns)
+    return survey
+
+
+def _require_one(row: Row, *, ordered: bool) -> None:
+    tied, apart = row["ambiguous0"], row["ambiguous1"]
+    if apart:
         raise DataError(
             "duplicate-keys",
-            f"{row['apart']} keys have several different rows in the batch from several partitions of the source, between which "
-            f"there is no order, for example {row['apart_key']}.",
+            f"{apart} keys have several different rows in the batch from several partitions of the source, between which "
+            f"there is no order, for example {row['example1']}.",
             fix="Name a column in order_by that tells which is the last: one of the data's, or the time of the record, "
             "kafka_timestamp, with metadata: [timestamp] in the source.",
         )
-    if row["tied"]:
-        ordered = ORDER in last.columns
+    if tied:
         cause = "the same place in the order" if ordered else "no order to tell which is the last"
         raise DataError(
             "duplicate-keys",
-            f"{row['tied']} keys have several different rows in the batch and {cause}, for example {row['tied_key']}.",
+            f"{tied} keys have several different rows in the batch and {cause}, for example {row['example0']}.",
             fix="Name a column in order_by that tells them apart." if not ordered else "Add a column to order_by.",
         )
-    told = seen.get()
+
+
+def _survey(row: Row, seen: Row, keys: Sequence[str]) -> Survey:
+    require_keys(int(row["without_key"]), keys)
     return Survey(
-        changes=int(told["changes"]),
-        extra=int(told["extra"]),
-        ignored=int(told["ignored"]),
+        changes=int(seen["changes"]),
+        extra=int(seen["extra"]),
+        ignored=int(seen["ignored"]),
         upserts=int(row["upserts"]),
         deletes=int(row["deletes"]),
         unchanged=int(row["unchanged"]),
