@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, changes, loads, memory, partitions, plot, report, stream, summary, topics, upsert
+from benchmarks import append, changes, cold, loads, memory, partitions, plot, report, stream, summary, topics, upsert
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 ALL = {
     "append": append.measure,
     "stream": stream.measure,
+    "cold": cold.measure,
     "memory": memory.measure,
     "partitions": partitions.measure,
     "upsert": upsert.measure,

@@ -46,23 +46,23 @@ def _in_a_child(lab: Lab, table: str, contestant: str) -> Measure:
 
 
 def in_a_child(module: str, lab: Lab, **order: object) -> Measure:
-    """Runs a module in a process of its own, with an order and the lab's folder and sizes. It prints the peak at its end."""
+    """Runs a module in a process of its own, with an order and the lab's folder and sizes. It prints the number at its end."""
 
-    def peak() -> float:
+    def number() -> float:
         whole = order | {"folder": str(lab.folder), "sizes": asdict(lab.sizes)}
         command = [sys.executable, "-m", module, json.dumps(whole)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         return float(done.stdout.split()[-1])
 
-    return peak
+    return number
 
 
 def _child(order: str) -> None:
-    told = json.loads(order)
-    lab = Lab(Path(told["folder"]), Sizes(**told["sizes"]))
+    given = json.loads(order)
+    lab = Lab(Path(given["folder"]), Sizes(**given["sizes"]))
     appends = Appends(lab)
-    run = appends.frazil if told["contestant"] == FRAZIL else appends.iceberg
-    run("append", TABLES[told["table"]])
+    run = appends.frazil if given["contestant"] == FRAZIL else appends.iceberg
+    run("append", TABLES[given["table"]])
     print(peak_megabytes())
     lab.spark.stop()
 

@@ -60,12 +60,12 @@ def _rows(lab: Lab, partitions: int) -> DataFrame:
 
 
 def _child(order: str) -> None:
-    told = json.loads(order)
-    sizes = Sizes(**told["sizes"])
-    lab = Lab(Path(told["folder"]), replace(sizes, heap=sizes.partition_heap))
-    rows = _rows(lab, told["partitions"])
+    given = json.loads(order)
+    sizes = Sizes(**given["sizes"])
+    lab = Lab(Path(given["folder"]), replace(sizes, heap=sizes.partition_heap))
+    rows = _rows(lab, given["partitions"])
     name = lab.make_table("divided", rows, "part")
-    if told["contestant"] == FRAZIL:
+    if given["contestant"] == FRAZIL:
         lab.sink(rows, name).write()
     else:
         rows.writeTo(name).option("fanout-enabled", "false").append()

@@ -31,7 +31,7 @@ def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         "axes.edgecolor": GREY,
     }
     mpl.rcParams |= {"xtick.color": GREY, "ytick.color": GREY}
-    drawn = (_append, _stream, _memory, _partitions, _upsert, _scan, _topics, _changes)
+    drawn = (_append, _stream, _cold, _memory, _partitions, _upsert, _scan, _topics, _changes, _loads)
     panels = [panel for one in drawn if (panel := one(entries))[1]]
     heights = [len(bars) + 1 for _, bars in panels]
     figure, axes = pyplot.subplots(
@@ -83,21 +83,31 @@ def _stream(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
 
 
 def _memory(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
-    bars = [
-        (f"{entry['case']}: {name}", runs)
-        for entry in _of(entries, "memory")
-        for name, runs in sorted(entry["runs"].items(), key=lambda item: "frazil" in item[0])
-    ]
-    return f"Peak memory of the same append of {_rows(entries, 'memory')} rows, megabytes (less is better)", bars
+    return f"Peak memory of the same append of {_rows(entries, 'memory')} rows, megabytes (less is better)", _each(
+        entries, "memory"
+    )
 
 
 def _partitions(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
-    bars = [
+    rows = _rows(entries, "partitions")
+    return f"Peak memory of an append of {rows} rows, megabytes (less is better)", _each(entries, "partitions")
+
+
+def _cold(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    return "The first write of a new Java, seconds (less is better)", _each(entries, "cold")
+
+
+def _loads(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    return "Loads of dlt pipelines, seconds (less is better)", _each(entries, "loads")
+
+
+def _each(entries: Sequence[Mapping[str, Any]], benchmark: str) -> list[Bar]:
+    """The bars of every case, ours after the other's."""
+    return [
         (f"{entry['case']}: {name}", runs)
-        for entry in _of(entries, "partitions")
+        for entry in _of(entries, benchmark)
         for name, runs in sorted(entry["runs"].items(), key=lambda item: "frazil" in item[0])
     ]
-    return f"Peak memory of an append of {_rows(entries, 'partitions')} rows, megabytes (less is better)", bars
 
 
 def _upsert(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:

@@ -19,8 +19,8 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
         (ours,) = [name for name in entry["runs"] if name != other]
         cells = [
             entry["goal"].partition(":")[0],
-            _told(entry["runs"][ours], entry["unit"]),
-            f"{_told(entry['runs'][other], entry['unit'])} ({other})",
+            _shown(entry["runs"][ours], entry["unit"]),
+            f"{_shown(entry['runs'][other], entry['unit'])} ({other})",
             f"{entry['value']:.2f}" if "relative" in entry["goal"] else "",
             entry["target"] or "none",
             {True: "met", False: "**missed**", None: ""}[entry["met"]],
@@ -52,7 +52,7 @@ def put(entries: Sequence[Mapping[str, Any]], document: Path) -> None:
     document.write_text(f"{before}{BEGIN}\n{table(entries)}\n{END}{after}")
 
 
-def _told(runs: Sequence[float], unit: str) -> str:
+def _shown(runs: Sequence[float], unit: str) -> str:
     value = median(runs)
     if unit == "changes a second":
         return f"{value:,.0f}/s"

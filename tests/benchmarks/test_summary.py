@@ -18,7 +18,9 @@ GOALS = {
     ("append", ">= 0.95"),
     ("append", ">= 1.5"),
     ("stream", "<= 1.15"),
+    ("cold", "<= 1.2"),
     ("memory", "<= 1.0"),
+    ("partitions", "<= 1.0"),
     ("upsert", "<= 1.3"),
     ("upsert", ">= 6.0"),
     ("upsert", ">= 25.0"),
@@ -28,6 +30,8 @@ GOALS = {
     ("topics", ">= 1.0"),
     ("changes", ">= 60000"),
     ("changes", ">= 30000"),
+    ("loads", "<= 1.2"),
+    ("loads", "<= 1.5"),
 }
 
 
@@ -88,4 +92,4 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks", "apend"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "apend" in done.stderr
-    assert "append, stream, memory" in done.stderr
+    assert "append, stream, cold, memory" in done.stderr

@@ -42,6 +42,6 @@ def test_what_is_refused(frazil: Frazil, tmp_path: Path) -> None:
     told = frazil("rewind", "load", "--to-latest")
     assert (told.code, "only Kafka has" in told.err) == (78, True)
     told = frazil("rewind", "load", "--to-snapshot", "17")
-    assert (told.code, "does not tell where the sink" in told.err) == (78, True)
+    assert (told.code, "does not say where the sink" in told.err) == (78, True)
     told = frazil("rewind", "load", "--to-offset", "{")
     assert (told.code, "Offsets cannot be read" in told.err) == (78, True)

@@ -32,6 +32,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_a_run_puts_sparks_scratch_there(tmp_path: Path) -> None:
     file = sql_pipeline(tmp_path, rows=10)
     file.write_text(f"{file.read_text()}settings: {{state_dir: state/scratch, spark: {{master: 'local[1]'}}}}\n")

@@ -29,17 +29,17 @@ def wrong_with(table: Table) -> str | None:
     own = {row for row in rows if row[0] == SINK}
     counted = {(SINK, at) for at in range(index_of(ledger.end if ledger else None))}
     if len(held) != len(rows):
-        return f"rows are there twice: {_told(row for row in held if rows.count(row) > 1)}"
+        return f"rows are there twice: {_shown(row for row in held if rows.count(row) > 1)}"
     if back := table.rolled_back & held:
-        return f"rows came back that had been rolled back: {_told(back)}"
+        return f"rows came back that had been rolled back: {_shown(back)}"
     if lost := table.foreign - table.rolled_back - held:
-        return f"rows of the foreign writer are lost: {_told(lost)}"
+        return f"rows of the foreign writer are lost: {_shown(lost)}"
     if missing := counted - table.rolled_back - held:
-        return f"the ledger counts rows that are not in the table: {_told(missing)}"
+        return f"the ledger counts rows that are not in the table: {_shown(missing)}"
     if extra := own - counted:
-        return f"the table holds rows that the ledger does not count: {_told(extra)}"
+        return f"the table holds rows that the ledger does not count: {_shown(extra)}"
     if own != {(SINK, at) for at in range(len(own))}:
-        return f"rows were written past a hole: {_told(own)}"
+        return f"rows were written past a hole: {_shown(own)}"
     return None
 
 
@@ -56,7 +56,7 @@ def wrong_verdict(program: Program, table: Table, instance: Running, outcome: Ou
     """A success that is none, or a stop without need."""
     if outcome.result is not None:
         missing = set(rows_of(instance.intent.batch)) - set(table.metadata.rows) - table.rolled_back
-        return f"{instance.name} was told that its rows are in the table: {_told(missing)} are not" if missing else None
+        return f"{instance.name} was told that its rows are in the table: {_shown(missing)} are not" if missing else None
     error = outcome.error
     if error is None or isinstance(error, Retryable):
         return None
@@ -84,8 +84,8 @@ def wrong_at_the_end(program: Program, table: Table, instances: Iterable[Ended])
         return None
     held = {row for row in table.metadata.rows if row[0] == SINK} | table.rolled_back
     missing = {(SINK, at) for at in range(program.batches)} - held
-    return f"everybody has ended, and rows are missing: {_told(missing)}" if missing else None
+    return f"everybody has ended, and rows are missing: {_shown(missing)}" if missing else None
 
 
-def _told(rows: Iterable[Row]) -> str:
+def _shown(rows: Iterable[Row]) -> str:
     return ", ".join(f"{writer} {at}" for writer, at in sorted(rows))

@@ -126,11 +126,11 @@ class World:
             case Running():
                 match instance.effect:
                     case Refresh():
-                        yield from self._told("refreshes", instance, at, metadata.view(SINK, self.scenario.compare))
+                        yield from self._steps_after("refreshes", instance, at, metadata.view(SINK, self.scenario.compare))
                     case Apply():
                         snapshot = metadata.child(FRESH, rows_of(instance.intent.batch))
                         built = NewSnapshot(snapshot.id, snapshot.sequence, snapshot.parent, snapshot)
-                        yield from self._told("builds a snapshot", instance, at, built)
+                        yield from self._steps_after("builds a snapshot", instance, at, built)
                     case Swap():
                         yield from self._swap(at, instance, instance.effect)
                 yield from self._crash(at)
@@ -144,21 +144,21 @@ class World:
             yield Step(what, at, down, breach=f"{instance.name} writes to a table that it did not open")
             return
         if landed is None:
-            yield from self._told(f"{what}: answered 409", instance, at, CONFLICT)
+            yield from self._steps_after(f"{what}: answered 409", instance, at, CONFLICT)
         else:
             after, breach = landed
-            yield from self._told(f"{what}: applied", instance, after, None, breach)
+            yield from self._steps_after(f"{what}: applied", instance, after, None, breach)
             for fault in APPLIED:
                 if fault in kinds:
-                    yield from self._told(f"{what}: {fault}", instance, after, REPLIES[fault], breach, faults=1)
+                    yield from self._steps_after(f"{what}: {fault}", instance, after, REPLIES[fault], breach, faults=1)
             if Fault.REFUSED in kinds:
-                yield from self._told(f"{what}: {Fault.REFUSED}", instance, at, REPLIES[Fault.REFUSED], faults=1)
+                yield from self._steps_after(f"{what}: {Fault.REFUSED}", instance, at, REPLIES[Fault.REFUSED], faults=1)
             if self.scenario.crashes:
                 yield Step(f"{what}: applied, and crashes", after, down, None, 1, breach)
         if self.may_land(at, request):
             if Fault.DELAYED in kinds:
                 reply = REPLIES[Fault.DELAYED]
-                yield from self._told(f"{what}: {Fault.DELAYED}", instance, at, reply, sent=request, faults=1)
+                yield from self._steps_after(f"{what}: {Fault.DELAYED}", instance, at, reply, sent=request, faults=1)
             if self.scenario.crashes:
                 yield Step(f"{what}: on its way, and crashes", at, down, request, 1)
 
@@ -197,7 +197,7 @@ class World:
         if self.scenario.crashes:
             yield Step("crashes", at, self.instance(Down(begun=True)), faults=1)
 
-    def _told(
+    def _steps_after(
         self,
         label: str,
         instance: Running,

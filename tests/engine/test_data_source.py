@@ -76,6 +76,7 @@ def test_whoever_reads_by_the_format_learns_what_to_use(lake: Lake, call: str) -
             asked.option("table", "lake.db.t").load()
 
 
+@pytest.mark.slow
 def test_every_option_of_a_sink_and_of_retries_is_known_to_the_writer(lake: Lake) -> None:
     """A misspelled one is told with the nearest: that it is there, and its name reaches the model."""
     known = [field.alias or name for name, field in SinkSpec.model_fields.items()]
@@ -169,6 +170,7 @@ def test_a_wrong_option_of_a_stream_stops_its_query(lake: Lake, tmp_path: Path) 
         query.awaitTermination()
 
 
+@pytest.mark.slow
 def test_groups_that_change_must_be_upserted(lake: Lake, tmp_path: Path) -> None:
     frazil.register(lake.spark)
     (tmp_path / "in").mkdir()
@@ -187,6 +189,7 @@ def test_groups_that_change_must_be_upserted(lake: Lake, tmp_path: Path) -> None
     assert lake.introduced().rows() == [(1, 2)]
 
 
+@pytest.mark.slow
 def test_a_complete_answer_takes_the_place_of_the_last(lake: Lake, tmp_path: Path) -> None:
     frazil.register(lake.spark)
     (tmp_path / "in").mkdir()

@@ -59,6 +59,7 @@ def test_a_file_that_spark_cannot_read_stops_at_once_or_is_one_dead_letter(lake:
     assert (lake.count(), lake.count("db.t__dead_letters")) == (2, 2)
 
 
+@pytest.mark.slow
 def test_files_of_other_types_than_declared_stop_or_are_a_dead_letter_each(lake: Lake, folder: Path) -> None:
     write = pyarrow.parquet.write_table
     write(pyarrow.table({"id": [1, 2]}), folder / "a.parquet")

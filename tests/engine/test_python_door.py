@@ -266,6 +266,7 @@ def test_a_session_that_runs_takes_the_settings_that_it_can_and_refuses_others(s
         spark.conf.unset(option)
 
 
+@pytest.mark.slow
 def test_a_session_without_iceberg_is_refused() -> None:
     code = (
         "import frazil\n"

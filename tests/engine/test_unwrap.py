@@ -110,7 +110,7 @@ def test_rows_are_followed_by_a_key_of_the_sinks_own(log: Log, lake: Lake) -> No
     log.run(*steps, **options)
     assert lake.rows("email, n") == []
     log.tell(change("d", 10, row(1)))
-    with pytest.raises(frazil.DataError, match=r"does not tell the row of before it, .* REPLICA IDENTITY FULL") as lost:
+    with pytest.raises(frazil.DataError, match=r"has no `before`, .* REPLICA IDENTITY FULL") as lost:
         log.run(*steps, **options)
     assert lost.value.code == "before-missing"
 

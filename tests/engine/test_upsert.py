@@ -108,6 +108,7 @@ def test_new_columns_come_in_the_middle_of_a_stream(lake: Lake, upsert: Upsert) 
     assert lake.rows() == [(0, "old", None), (1, "new", 5), (2, "old", None)]
 
 
+@pytest.mark.slow
 def test_many_inserts_and_some_updates_in_one_batch(lake: Lake, upsert: Upsert) -> None:
     upsert("select id, 0 turn, 'before' v from range(50, 60)").write()
     rows = "select id, 0 turn, 'insert' v from range(110000) union all select id, 1, 'update' from range(100)"
@@ -146,6 +147,7 @@ def test_a_table_that_is_sorted_by_what_is_no_key(lake: Lake, upsert: Upsert) ->
     assert lake.rows("id, v") == [(n, "new") for n in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["equality_delete", "merge"])
 def test_for_each_batch_of_a_users_own_stream(lake: Lake, tmp_path: Path, strategy: str) -> None:
     lake.introduced()

@@ -6,18 +6,17 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from exactly_once.children import end, ended, started
 from exactly_once.ground import sqlite_ground
 from exactly_once.programs.routing import FILES, ROWS, TABLES, is_letter, prepare, run_all
+from tiers import first_or_all
 
 
-@pytest.mark.slow
 def test_killed_between_tables(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path)
-    for moment, nth in (("applied", 2), ("unsent", 3), ("applied", 6)):
+    for moment, nth in first_or_all((("applied", 2), ("unsent", 3), ("applied", 6))):
         child = started("routing", moment, str(nth), "kill-all", tmp_path, log=tmp_path / f"killed-when-{moment}-{nth}")
         try:
             assert ended(child) == -signal.SIGKILL, child.log_text()

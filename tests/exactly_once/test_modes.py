@@ -202,8 +202,12 @@ MOMENTS = {
 }
 
 
+# What evolves is killed as what does not, and a compaction as a settlement.
+SELDOM = {EVOLVING, "compacted"}
+
+
 @pytest.mark.every_case
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow) if way in SELDOM else way for way in WAYS])
 def test_changes_killed_at_any_moment(spark: SparkSession, tmp_path: Path, way: str) -> None:
     """The program writes batch after batch; each start goes on where the table ends."""
     for moment, nth in first_or_all(MOMENTS[way]):

@@ -106,7 +106,7 @@ def test_when_too_many_were_removed_old_times_are_taken_as_read_with_a_warning(c
     left = archive[2 * REMEMBERED_FILES :]
     assert watch.pending([*left, old, new]) == [new]
     (warning,) = caplog.messages
-    assert f"which of {2 * REMEMBERED_FILES + 1} files with old times are new cannot be told" in warning
+    assert f"which of {2 * REMEMBERED_FILES + 1} files with old times are new is not known" in warning
     assert "file:/in/a-late file:/in/old02000" in warning
     assert warning.endswith(" ...")
     later = file("b-late", 5, arrived_ms=NOW + 10)

@@ -332,6 +332,7 @@ def test_one_of_two_topics_that_is_not_there_is_told(kafka: Kafka, readers: Any)
         reader.source.check()
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_may_answer_later(spark: SparkSession) -> None:
     given = {"bootstrap_servers": f"{LOCALHOST}:{free_port()}", "topics": ["t"]}
     source = KafkaTopics(KafkaSource.model_validate(given), spark)
@@ -406,6 +407,7 @@ def test_a_connection_that_cannot_be_encrypted_is_told(kafka: Kafka, readers: An
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("listener", "options"), [("SASL", {}), ("TLS", {}), ("PLAINTEXT", {"tls": {"enabled": True}})])
 def test_a_port_that_expects_something_else_is_told(kafka: Kafka, readers: Any, listener: str, options: dict[str, Any]) -> None:
     reader = readers("t", bootstrap_servers=kafka.address(listener), **options)

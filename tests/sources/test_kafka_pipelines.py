@@ -138,6 +138,7 @@ def debezium(kafka: Kafka, lake: Lake, *changes: Message) -> None:
     run(lake.pipeline(source_of(kafka, topic, format=told), **UPSERT, change_format="debezium"), once=True)
 
 
+@pytest.mark.slow
 def test_the_log_of_a_database_tells_the_last_change_in_several_partitions(kafka: Kafka, lake: Lake) -> None:
     debezium(
         kafka,
@@ -220,6 +221,7 @@ def test_a_batch_of_nothing_but_empty_records_changes_nothing(kafka: Kafka, lake
     assert lake.rows("id, v") == [(1, "a")]
 
 
+@pytest.mark.slow
 def test_a_batch_of_which_no_column_is_known_changes_nothing(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ['{"id": 1, "v": "a"}'])
@@ -316,6 +318,7 @@ def test_dead_letters_go_to_a_topic_as_well(kafka: Kafka, lake: Lake) -> None:
     assert json.loads(headers["frazil.at"]) == {"topic": topic, "partition": 0, "offset": 1}
 
 
+@pytest.mark.slow
 def test_verify_counts_the_offsets_of_each_batch(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic(partitions=2)
     kafka.produce(topic, [Message(str(number), partition=number % 2) for number in range(10)])

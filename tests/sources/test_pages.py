@@ -15,7 +15,7 @@ from frazil.errors import ConfigError, DataError, Halted, Retryable, SourceAway
 from frazil.model.source import PagesSource
 from frazil.sources.base import Slice
 from frazil.sources.pages import spool
-from frazil.sources.pages.failures import told
+from frazil.sources.pages.failures import explained
 from frazil.sources.pages.pager import Page, Record, Since
 from frazil.sources.pages.place import PagesPlace
 from frazil.sources.pages.source import Pages
@@ -209,8 +209,8 @@ def answered(status: int) -> requests.HTTPError:
     ],
 )
 def test_what_may_pass_and_what_may_not(error: Exception, kind: type[Exception], code: str) -> None:
-    found = told(error, "The source")
+    found = explained(error, "The source")
     assert (type(found), found.code) == (kind, code)
     wrapped = RuntimeError("wrapped")
     wrapped.__cause__ = error
-    assert told(wrapped, "The source").code == code
+    assert explained(wrapped, "The source").code == code

@@ -146,12 +146,12 @@ def pipelines_named(project: ProjectSpec, names: Sequence[str]) -> tuple[Pipelin
 
 
 def for_each(pipelines: Sequence[PipelineSpec], work: Callable[[PipelineSpec], T]) -> list[T]:
-    """What the work makes of each pipeline. What goes wrong is told as the pipeline's file has it."""
-    from frazil.model.pipeline import told_in_file
+    """What the work makes of each pipeline. Errors name the place in the pipeline's file."""
+    from frazil.model.pipeline import located_in_file
 
     done = []
     for pipeline in pipelines:
-        with told_in_file(pipeline):
+        with located_in_file(pipeline):
             done.append(work(pipeline))
     return done
 

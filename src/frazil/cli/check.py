@@ -50,13 +50,13 @@ def checks(project: ProjectSpec, sources: list[str], sinks: list[str]) -> Iterat
     for name in project.sinks if everything else sinks:
         writers = [pipeline for pipeline in project.pipelines if pipeline.sink_name == name]
         for one in check_sink(name, project.sinks[name]):
-            yield _told(one, writers)
+            yield _with_pipelines(one, writers)
     for name in project.sources if everything else sources:
         readers = [pipeline for pipeline in project.pipelines if pipeline.source_name == name]
-        yield _told(check_source(name, project.sources[name], project), readers)
+        yield _with_pipelines(check_source(name, project.sources[name], project), readers)
 
 
-def _told(one: Check, pipelines: Sequence[PipelineSpec]) -> Check:
+def _with_pipelines(one: Check, pipelines: Sequence[PipelineSpec]) -> Check:
     """The check as the file of its pipelines has it."""
     from frazil.model.pipeline import tell_in_file
 

@@ -42,7 +42,7 @@ def show_plan(call: Call, made: PipelinePlan) -> None:
         ("epoch", made.epoch),
         ("reads from", made.start or "the beginning"),
         ("first batch to", made.end),
-        ("rows to read", made.rows_told),
+        ("rows to read", made.rows_text),
     ]
     call.output.show(facts(pairs))
     columns = [(c.name, c.type, "required" if c.required else "", c.change, _before(c)) for c in made.columns]

@@ -35,7 +35,7 @@ _HELP = (
 
 
 def prompt(call: Call, session: Session, *, source: Input | None = None, screen: Screen | None = None) -> None:
-    """Reads statements and answers them until the user has enough. What is wrong is told, and the prompt goes on."""
+    """Reads statements and answers them until the user has enough. Errors are shown, and the prompt goes on."""
     lines: PromptSession[str] = PromptSession(
         message="frazil> ",
         multiline=True,
@@ -118,7 +118,7 @@ class Words(Completer):
         try:
             names = list(self._session.definitions.all())
         except FrazilError:
-            names = []  # what is wrong with the catalog is told by the next statement
+            names = []  # what is wrong with the catalog is reported by the next statement
         return [*names, *VOCABULARY]
 
 

@@ -69,7 +69,7 @@ def run(
         fix = f"Run them with: frazil sql --run --definitions {call.file}"
         raise UsageError("usage", f"{call.file} holds definitions of SQL.", fix=fix)
     project, once = as_asked(call.project(custom_source), once=once, runner=runner, log_level=log_level)
-    pipelines_named(project, only)  # a name that is none is told before Spark is loaded
+    pipelines_named(project, only)  # an unknown name is refused before Spark is loaded
     totals = Totals()
     try:
         with display(project.settings) as shown:

@@ -72,23 +72,23 @@ def converted(value: Column, data: Type, table: Type, path: str, casting: Castin
     form = _form(value, data, table, casting.options)
     if way(data, table) is Way.EXACT:
         return Converted(form)
-    told = functions.concat(functions.lit(f"column {path!r} cannot hold this value as {table}: "), _shown(value, data))
+    message = functions.concat(functions.lit(f"column {path!r} cannot hold this value as {table}: "), _shown(value, data))
     if casting.collects:
-        return Converted(form, functions.when(value.isNotNull() & form.isNull(), told))
-    return Converted(functions.when(value.isNotNull(), functions.coalesce(form, complaint(CAST_MARK, told))))
+        return Converted(form, functions.when(value.isNotNull() & form.isNull(), message))
+    return Converted(functions.when(value.isNotNull(), functions.coalesce(form, complaint(CAST_MARK, message))))
 
 
 def present(value: Column, given: Column, path: str, casting: Casting) -> Converted:
     """A value that must not be null; a wrong value, which became null, has already been reported."""
-    told = functions.lit(f"column {path!r} is required, and a row has no value for it")
+    message = functions.lit(f"column {path!r} is required, and a row has no value for it")
     if casting.collects:
-        return Converted(value, functions.when(given.isNull(), told))
-    return Converted(functions.coalesce(value, complaint(NULL_MARK, told)))
+        return Converted(value, functions.when(given.isNull(), message))
+    return Converted(functions.coalesce(value, complaint(NULL_MARK, message)))
 
 
-def complaint(mark: str, told: Column) -> Column:
+def complaint(mark: str, message: Column) -> Column:
     """Stops the batch. By the mark it is known why."""
-    return functions.raise_error(functions.concat(functions.lit(mark), told))
+    return functions.raise_error(functions.concat(functions.lit(mark), message))
 
 
 def _shown(value: Column, data: Type) -> Column:

@@ -69,7 +69,7 @@ def or_unread(frame: DataFrame, condition: Column) -> Column:
     return functions.col(ERROR).isNotNull() | condition if ERROR in frame.columns else condition
 
 
-def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
+def keys_from_source(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
     """The columns that identify a row, as far as the source says so; none where the sink has a key of its own that can do it."""
     marked = tuple(name for name in data_columns(frame) if is_key(frame, name))
     count = frame.schema[OP].metadata.get(KEY_COUNT_MARK, len(marked)) if OP in frame.columns else len(marked)
@@ -99,8 +99,8 @@ def told_keys(frame: DataFrame, sink: SinkSpec) -> tuple[str, ...]:
 
 def follows_key(frame: DataFrame, sink: SinkSpec) -> bool:
     """Whether changes contain the sink's key of their row: it is derived from the source's key, or changes come with images."""
-    told = frame.schema[OP].metadata
-    if told.get(IMAGES_MARK) or KEY_COUNT_MARK not in told:
+    marks = frame.schema[OP].metadata
+    if marks.get(IMAGES_MARK) or KEY_COUNT_MARK not in marks:
         return True
     names = [sink.key_column(key, data_columns(frame)) for key in sink.key_fields]
     return all(name is None or is_of_key(frame, name) for name in names)
@@ -121,7 +121,7 @@ def tells_changes(frame: DataFrame) -> bool:
     return OP in frame.columns and bool(frame.schema[OP].metadata.get(CHANGES_MARK))
 
 
-def told_ids(frame: DataFrame) -> dict[str, str]:
+def column_ids_from_source(frame: DataFrame) -> dict[str, str]:
     """The columns that the source identifies by an id, with that id. An id that several columns have, because one is a copy, is
     ignored.
     """
@@ -242,8 +242,8 @@ def alignment(
             values[options.raw_column] = functions.when(error.isNotNull(), functions.coalesce(*texts))
     elif known is not None:
         first = table.fields[0].name
-        told = functions.concat(known["code"], functions.lit(": "), with_place(known["text"], hidden))
-        stop = functions.when(known.isNotNull(), complaint(RECORD_MARK, told).cast(spark_type(table.fields[0].type)))
+        message = functions.concat(known["code"], functions.lit(": "), with_place(known["text"], hidden))
+        stop = functions.when(known.isNotNull(), complaint(RECORD_MARK, message).cast(spark_type(table.fields[0].type)))
         values[first] = functions.coalesce(stop, values[first])
     return Alignment(tuple(value.alias(name) for name, value in values.items()))
 
@@ -259,9 +259,9 @@ def with_place(text: Column, hidden: Collection[str]) -> Column:
     if AT not in hidden:
         return text
     place = functions.concat(functions.lit("the record at "), functions.col(AT), functions.lit(": "))
-    told = functions.coalesce(text.contains(functions.get_json_object(AT, "$.file")), functions.lit(False))
+    is_named = functions.coalesce(text.contains(functions.get_json_object(AT, "$.file")), functions.lit(False))
     # Before the text, of which only the first line is shown.
-    return functions.concat(functions.when(~told & place.isNotNull(), place).otherwise(""), text)
+    return functions.concat(functions.when(~is_named & place.isNotNull(), place).otherwise(""), text)
 
 
 def from_json_text(text: Column, row: SparkStruct, broken: str) -> Column:
@@ -397,12 +397,12 @@ def _aligned_map(value: Column, data: MapType, table: MapType, path: str, castin
     # Nor one twice, as '1' and '01' are when they become numbers.
     several = functions.size(functions.array_distinct(keys)) < functions.size(keys)
     given = functions.array_join(functions.map_keys(value).cast("array<string>"), ", ")
-    told = functions.concat(functions.lit(f"column {path!r} has keys that become the same as {table.key}: "), given)
+    message = functions.concat(functions.lit(f"column {path!r} has keys that become the same as {table.key}: "), given)
     if not casting.collects:
-        stop = complaint(CAST_MARK, told).cast(spark_type(table))
+        stop = complaint(CAST_MARK, message).cast(spark_type(table))
         return Converted(functions.when(several, stop).otherwise(whole), wrong_items)
     apart = several if wrong_keys is None else wrong_keys.isNull() & several
-    error = _joined([wrong_keys, wrong_items, functions.when(apart, told)])
+    error = _joined([wrong_keys, wrong_items, functions.when(apart, message)])
     return Converted(functions.when(~several, whole), error)
 
 

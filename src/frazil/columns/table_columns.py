@@ -85,25 +85,26 @@ def require_distinct(kind: Type, path: str = "") -> None:
             require_distinct(kind.value, f"{path}.value")
 
 
-def keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], told: tuple[str, ...]) -> tuple[str, ...]:
+def keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], source_keys: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that identify rows of an existing table: the sink's, or else the table's own."""
     if sink.key_fields or not had:
-        return key_columns(sink, schema, told)
-    if told and set(told) != set(had):
+        return key_columns(sink, schema, source_keys)
+    if source_keys and set(source_keys) != set(had):
         raise Halted(
             "key-changed",
-            f"The rows of {sink.full_name} are identified by {', '.join(had)}; in the source they now are by {', '.join(told)}.",
-            fix="Rows of before cannot be found by the new key. Read the source into a new table.",
+            f"The rows of {sink.full_name} are identified by {', '.join(had)}; in the source they now are by "
+            f"{', '.join(source_keys)}.",
+            fix="Earlier rows cannot be found by the new key. Read the source into a new table.",
         )
     return had
 
 
-def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> tuple[str, ...]:
+def key_columns(sink: SinkSpec, schema: StructType, source_keys: Sequence[str] = ()) -> tuple[str, ...]:
     """The columns that identify a row, by their names in the table: the sink's keys, or those that the source provides."""
     keys = tuple(_key_column(sink, key, schema) for key in sink.key_fields)
     if sink.commit_mode is not CommitMode.UPSERT:
         return keys
-    if not keys and not told:
+    if not keys and not source_keys:
         raise KeyMissing(
             "key-missing",
             f"{sink.full_name}: upsert sinks must specify a key: the table has no identifier fields, "
@@ -111,14 +112,14 @@ def key_columns(sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) ->
             fix="Name the columns that identify a row (key_fields; in a Bizon file join_cols), or give the table of the source a "
             "primary key.",
         )
-    if keys and told and set(keys) != set(told):
+    if keys and source_keys and set(keys) != set(source_keys):
         raise KeyDiffers(
             "key-differs",
-            f"{sink.full_name}: key_fields are {', '.join(keys)}, but the source identifies its rows by {', '.join(told)}: "
-            "a row whose key changes could not be followed.",
+            f"{sink.full_name}: key_fields are {', '.join(keys)}, but the source identifies its rows by "
+            f"{', '.join(source_keys)}: a row whose key changes could not be followed.",
             fix="Leave key_fields out, or name the same columns.",
         )
-    return keys or tuple(told)
+    return keys or tuple(source_keys)
 
 
 def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:

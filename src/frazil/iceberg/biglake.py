@@ -57,17 +57,17 @@ class BigLakeTable:
             return
         failures = 0
 
-        def told(error: FrazilError, count: int, final: bool) -> None:
+        def report(error: FrazilError, count: int, final: bool) -> None:
             nonlocal failures
             failures = count
             self._listen(PublishFailed(self._pipeline, self.name, error.message, count, will_retry=not final))
 
         try:
-            retried(lambda: self._put(metadata), self._retry, told, self._sleep)
+            retried(lambda: self._put(metadata), self._retry, report, self._sleep)
         except Retryable:
             return  # the last failure was reported
         except FrazilError as error:
-            told(error, failures + 1, final=True)
+            report(error, failures + 1, final=True)
             return
         self._shown = metadata
         self._listen(Published(self._pipeline, self.name, metadata))
@@ -123,10 +123,10 @@ class BigLakeTable:
             raise Retryable("biglake-unreachable", f"BigQuery does not answer: {_line(error)}") from error
         if answer.ok or answer.status_code in expected:
             return int(answer.status_code)
-        told = f"BigQuery refuses to show {self.name}: {answer.status_code} {_reason(answer)}"
+        message = f"BigQuery refuses to show {self.name}: {answer.status_code} {_reason(answer)}"
         if answer.status_code in PASSING:
-            raise Retryable("biglake-unavailable", told)
-        raise ConfigError("biglake-refused", told, fix="The rows are in the table. Look at the rights of the service account.")
+            raise Retryable("biglake-unavailable", message)
+        raise ConfigError("biglake-refused", message, fix="The rows are in the table. Look at the rights of the service account.")
 
 
 def _session(spec: BigLakeSpec) -> Any:

@@ -54,7 +54,7 @@ class DeletedKeys:
         if finder is None:
             return None
         scopes = scopes_of(deletes)
-        return cls(finder, finder.gather(keys._jdf, _told(deletes, scopes)), scopes)
+        return cls(finder, finder.gather(keys._jdf, _json_of(deletes, scopes)), scopes)
 
     def range(self) -> tuple[int, int] | None:
         """The least and the greatest of them; None when there is none but null."""
@@ -68,7 +68,7 @@ class DeletedKeys:
         """
         least, most = bounds or (-(2**63), 2**63 - 1)
         scopes = scopes_of(files, self._scopes)
-        found = self._finder.find(self._keys, rows._jdf, _told(files, scopes), least, most)
+        found = self._finder.find(self._keys, rows._jdf, _json_of(files, scopes), least, most)
         if found is None:
             return None
         positions: dict[str, BitMap64] = {}
@@ -87,7 +87,7 @@ def scopes_of(files: Sequence[FileFacts], known: Mapping[str, int] | None = None
     return scopes
 
 
-def _told(files: Sequence[FileFacts], scopes: Mapping[str, int]) -> str:
+def _json_of(files: Sequence[FileFacts], scopes: Mapping[str, int]) -> str:
     """All in one text: each value by itself would be a call to Java."""
     return "\0".join(f"{file.sequence} {scopes[file.scope]} {file.path}" for file in files)
 

@@ -174,8 +174,8 @@ def with_dropped(jvm: Jvm, metadata: Any, compared: Iterable[int]) -> Any:
         if known is None:
             raise Halted(
                 "deletes-unreadable",
-                f"Deletes by key in the table at {metadata.location()} compare a column, of the id {number}, that was dropped, "
-                "and none of its schemas has that any longer. Nobody can tell which rows they delete; Iceberg's readers fail.",
+                f"Equality deletes of the table at {metadata.location()} compare the column with the field id {number}, which "
+                "was dropped and is in none of the table's schemas any more. Which rows they delete is not known; readers fail.",
                 fix="Roll the table back to a snapshot from before those deletes.",
             )
         # Another column may have its name by now.

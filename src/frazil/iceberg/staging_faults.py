@@ -52,8 +52,8 @@ def _raised(fault: JavaFault) -> DataError | None:
             return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
     if (text := _said(fault, NULL_MARK)) is not None:
         return RequiredNull(text, _column_in(text), fix=_FIXES[NULL_MARK])
-    if (told := _said(fault, RECORD_MARK)) is not None:
-        code, _, text = told.partition(": ")
+    if (message := _said(fault, RECORD_MARK)) is not None:
+        code, _, text = message.partition(": ")
         return DataError(code, text, fix=_FIXES[RECORD_MARK])
     return None
 

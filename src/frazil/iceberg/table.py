@@ -195,8 +195,8 @@ class IcebergTable:
         head = self._operations.current().currentSnapshot()
         if head is None:
             return 0
-        told = head.summary().get(f"total-{what}")
-        return counted(self._jvm, self._table, what) if told is None else int(told)
+        value = head.summary().get(f"total-{what}")
+        return counted(self._jvm, self._table, what) if value is None else int(value)
 
     @property
     def holds_no_files(self) -> bool:

@@ -224,8 +224,8 @@ class WorkingCopy:
         """The files that were added and removed. ``conflicts``: which rows of others must not have changed meanwhile."""
         files = self._changed_files()
         # A vector names its data file. A file of position deletes has it in its statistics, unless it is about several.
-        told = [self._jvm.iceberg.util.ContentFileUtil.referencedDataFileLocation(file) for file in files.deletes]
-        referenced = None if None in told else tuple(str(path) for path in told)
+        paths = [self._jvm.iceberg.util.ContentFileUtil.referencedDataFileLocation(file) for file in files.deletes]
+        referenced = None if None in paths else tuple(str(path) for path in paths)
         return RowChanges(conflicts, files.staged, files.removed, files.deletes, files.removed_deletes, referenced)
 
     def rewrite(self) -> Rewrite:

@@ -56,7 +56,7 @@ def caller() -> SourceLocation | None:
 def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str, of: str = "") -> ConfigErrors:
     """Everything that pydantic found in values for ``model``. ``of`` is the argument that contains the values, if any."""
     prefix = (of,) if of else ()
-    found = [told for details in error.errors(include_url=False) for told in _told(details, model, prefix, code)]
+    found = [problem for details in error.errors(include_url=False) for problem in _errors_of(details, model, prefix, code)]
     return ConfigErrors(list({str(one): one for one in found}.values()))
 
 
@@ -79,7 +79,7 @@ def unknown(name: str, known: Iterable[str], *, code: str, prefix: tuple[str, ..
     return ConfigError(code, f"{'.'.join((*prefix, name))}: there is no option of this name.", fix=fix)
 
 
-def _told(details: Mapping[str, Any], model: type[BaseModel], prefix: tuple[str, ...], code: str) -> Iterator[ConfigError]:
+def _errors_of(details: Mapping[str, Any], model: type[BaseModel], prefix: tuple[str, ...], code: str) -> Iterator[ConfigError]:
     place = tuple(str(step) for step in details["loc"])
     path = ".".join((*prefix, *place))
     cause = details.get("ctx", {}).get("error")

@@ -225,10 +225,12 @@ def require_casts(table: StructType, data: StructType, options: CoercionOptions)
             )
     refused = [pair for pair in pairs if way(pair[1], pair[2]) in (Way.LOSSY, Way.ZONED)] if options.strict_casting else []
     if refused:
-        told = "; ".join(f"column {path!r} is {given} in the data and {wanted} in the table" for path, given, wanted in refused)
+        examples = "; ".join(
+            f"column {path!r} is {given} in the data and {wanted} in the table" for path, given, wanted in refused
+        )
         raise DataError(
             "strict-casting",
-            f"strict_casting refuses conversions that could lose something: {told}.",
+            f"strict_casting refuses conversions that could lose something: {examples}.",
             fix="Cast the column in the source, change the table's type, or set strict_casting: false.",
         )
 

@@ -41,8 +41,8 @@ class ColumnIds:
     def to_json(self, fields: Mapping[str, int]) -> str:
         """The property's text. ``fields`` are the ids that the table's columns have after the batch."""
         added = {column: (fields[name],) for column, name in self.new.items() if name in fields}
-        told = {column: (*self.known.get(column, ()), *added.get(column, ())) for column in (*self.known, *added)}
-        kept = {column: [number for number in numbers if number in fields.values()] for column, numbers in told.items()}
+        ids = {column: (*self.known.get(column, ()), *added.get(column, ())) for column in (*self.known, *added)}
+        kept = {column: [number for number in numbers if number in fields.values()] for column, numbers in ids.items()}
         return json.dumps({column: numbers for column, numbers in kept.items() if numbers}, sort_keys=True, separators=(",", ":"))
 
 

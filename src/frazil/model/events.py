@@ -195,7 +195,7 @@ Event = (
 Listener = Callable[[Event], None]
 
 
-def told_to(listeners: Sequence[Listener]) -> Listener:
+def notify_all(listeners: Sequence[Listener]) -> Listener:
     """One listener that passes every event on to all of these."""
 
     def tell(event: Event) -> None:

@@ -158,7 +158,7 @@ def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], rules: R
     if rules.mode is SchemaEvolution.STRICT and (found.added or mismatched):
         raise DataError(
             "schema-strict",
-            f"Schema evolution not allowed in strict mode: {_told(found.added, mismatched, rules.apart)}",
+            f"Schema evolution not allowed in strict mode: {_differences(found.added, mismatched, rules.apart)}",
             fix="Set schema_evolution: full to rename it, or change the table."
             if any(one.path in rules.apart for one in found.added)
             else "Set schema_evolution: add_columns, or change the table.",
@@ -167,7 +167,7 @@ def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], rules: R
         fix = "Declare the column's type in the sink's schema to have values converted, or change the table."
         raise DataError(
             "schema-mismatch",
-            f"The data does not fit the table: {_told((), mismatched, {})}",
+            f"The data does not fit the table: {_differences((), mismatched, {})}",
             fix=f"Set schema_evolution: type_widen to widen the column. {fix}" if _widened(mismatched) else fix,
         )
 
@@ -235,7 +235,7 @@ def _in_use(name: str, rules: Rules) -> str | None:
     return None
 
 
-def _told(added: Sequence[AddColumn], mismatched: Sequence[Mismatch], apart: Mapping[str, str]) -> str:
+def _differences(added: Sequence[AddColumn], mismatched: Sequence[Mismatch], apart: Mapping[str, str]) -> str:
     parts = [
         f"column {a.path!r} ({a.column.type}) is not in the table"
         + (f", which has it as {apart[a.path]!r}: the source has renamed it" if a.path in apart else "")

@@ -122,7 +122,7 @@ class _Declared(Model):
             if name.startswith(HIDDEN):
                 raise ValueError(f"column {name!r}: names that begin with {HIDDEN} are frazil's own")
             if names.count(name) > 1:
-                raise ValueError(f"column {name!r} is declared twice; upper and lower case do not tell columns apart")
+                raise ValueError(f"column {name!r} is declared twice; names are compared without regard to case")
         return columns
 
 
@@ -133,7 +133,7 @@ class JsonFormat(_Declared, Enveloped):
     infer: Inference | None = Field(
         None,
         description="Columns that are not declared: found in the first batch (`sample`), in every batch (`evolve`, the default), "
-        'or told by the schema of Kafka Connect in `{"schema": ..., "payload": ...}` (`embedded`).',
+        'or taken from the schema of Kafka Connect in `{"schema": ..., "payload": ...}` (`embedded`).',
     )
     unwrap: bool = Field(False, description='Whether the row is the `payload` of `{"schema": ..., "payload": ...}`.')
 

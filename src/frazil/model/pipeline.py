@@ -75,7 +75,7 @@ def advise(error: FrazilError, known: Mapping[str, Advice]) -> None:
 
 
 @contextmanager
-def told_in_file(pipeline: PipelineSpec) -> Iterator[None]:
+def located_in_file(pipeline: PipelineSpec) -> Iterator[None]:
     """Errors in the block are reported with the position and the fix of the pipeline's file."""
     try:
         yield

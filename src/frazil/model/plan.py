@@ -122,7 +122,7 @@ class PipelinePlan:
         return self.create_table or changes
 
     @property
-    def rows_told(self) -> str:
+    def rows_text(self) -> str:
         """How many rows a run would read, as far as that is known, in words."""
         if self.rows is None:
             return "unknown"
@@ -137,7 +137,7 @@ class PipelinePlan:
             ("partitioned by", ", ".join(self.partition) or "nothing"),
             ("mode", self.mode),
             ("reads from", self.start or "the beginning"),
-            ("rows to read", self.rows_told),
+            ("rows to read", self.rows_text),
             *(("note", note) for note in self.notes),
         ]
         columns = [(one.name, one.type, "required" if one.required else "", one.change) for one in self.columns]

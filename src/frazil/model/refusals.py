@@ -60,8 +60,8 @@ def _casts(table: Type, data: Type, path: Path, options: CoercionOptions) -> Ite
             for field in data.fields:
                 yield from _casts(table.value, field.type, (*path, field.name), options)
         case _:
-            needed, told = way(data, table), ".".join(path)
-            words = f"column {told!r} is {data} in the data and {table} in the table"
+            needed, full_name = way(data, table), ".".join(path)
+            words = f"column {full_name!r} is {data} in the data and {table} in the table"
             if needed is Way.EPOCH and options.epoch_unit is None:
                 text = f"{words}: what the numbers count is not known; epoch_unit says it, as one of {', '.join(EpochUnit)}"
                 yield Refusal(path, "epoch-unit", text)
@@ -107,27 +107,31 @@ class _Surplus:
 
     def _new(self, path: Path, spelled: dict[str, str]) -> Refusal | None:  # noqa: PLR0911 - one for each case
         """Why a column that the table lacks is not added to it."""
-        name, told = path[-1], ".".join(path)
+        name, full_name = path[-1], ".".join(path)
         other = spelled.get(name.lower())
         if other is not None:
-            words = f"the column {told!r} has the name of {other!r}, but for upper and lower case"
+            words = f"the column {full_name!r} has the name of {other!r}, but for upper and lower case"
             return Refusal(path, "columns-differ-by-case", words)
         if self._extra is ExtraColumns.REFUSE:
-            return Refusal(path, "extra-column", f"the table has no column {told!r}, and extra_columns: refuse takes no others")
+            return Refusal(
+                path, "extra-column", f"the table has no column {full_name!r}, and extra_columns: refuse takes no others"
+            )
         if self._extra is ExtraColumns.IGNORE:
             return None
         if self._mode is SchemaEvolution.STRICT:
-            return Refusal(path, "schema-strict", f"the table has no column {told!r}, and schema_evolution: strict adds none")
+            return Refusal(
+                path, "schema-strict", f"the table has no column {full_name!r}, and schema_evolution: strict adds none"
+            )
         if len(path) == 1 and name.lower() in METADATA_COLUMNS:
             return Refusal(path, "column-reserved", f"Iceberg keeps the name {name!r} for a column of its own")
         if not 0 < len(name) <= NAME_LENGTH:
             shown = f"{name[:40]}..." if name else ""
             words = f"a column cannot have the name {shown!r}: names have from 1 to {NAME_LENGTH} characters"
             return Refusal(path, "column-name", words)
-        if told in self._taken:
-            return Refusal(path, "column-name", f"the name {told!r} of a column leads to another one in the table already")
+        if full_name in self._taken:
+            return Refusal(path, "column-name", f"the name {full_name!r} of a column leads to another one in the table already")
         if self._room <= 0:
-            words = f"the table is not widened to more than {MOST_COLUMNS} columns, and has no column {told!r}"
+            words = f"the table is not widened to more than {MOST_COLUMNS} columns, and has no column {full_name!r}"
             return Refusal(path, "too-many-columns", words)
         return None
 

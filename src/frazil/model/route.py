@@ -108,12 +108,12 @@ def _problems(route: RouteSpec) -> list[Problem]:
         problems.append(Problem(f"unknown: {route.unknown} needs tables: no row would find one", "unknown"))
     if "." in route.name:
         problems.append(Problem(f"name has a dot, {route.name!r}: all tables of a route are in the sink's namespace", "name"))
-    if told := folder_problem(route.name):
-        problems.append(Problem(f"name cannot be {route.name!r}: {told}", "name"))
-    if told := folder_problem(route.ledger_table):
-        problems.append(Problem(f"ledger_table cannot be {route.ledger_table!r}: {told}", "ledger_table"))
+    if problem := folder_problem(route.name):
+        problems.append(Problem(f"name cannot be {route.name!r}: {problem}", "name"))
+    if problem := folder_problem(route.ledger_table):
+        problems.append(Problem(f"ledger_table cannot be {route.ledger_table!r}: {problem}", "ledger_table"))
     for value in route.tables:
-        problems += [Problem(told, "tables", value) for told in _name_problems(route, value)]
+        problems += [Problem(problem, "tables", value) for problem in _name_problems(route, value)]
     names = [given if isinstance(given, str) else given.get("table", value) for value, given in route.tables.items()]
     with_options = [given.get("table", value) for value, given in route.tables.items() if isinstance(given, dict)]
     problems += [
@@ -131,8 +131,8 @@ def _name_problems(route: RouteSpec, value: str) -> list[str]:
         return [
             f"the table of {value!r} has a dot, {name!r}: all tables of a route are in the sink's namespace; give it one without"
         ]
-    if told := folder_problem(name):
-        return [f"the table of {value!r} cannot be {name!r}: {told}"]
+    if problem := folder_problem(name):
+        return [f"the table of {value!r} cannot be {name!r}: {problem}"]
     if name.lower() == route.ledger_table.lower():
         return [f"the table of {value!r} is {name}, which keeps how far the sink is and takes no rows"]
     return []

@@ -212,8 +212,8 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         problems = unmet_by(self, keys=keys, operations=operations, images=images)
         for value, sink in self.apart.items():
             if not problems:
-                told = unmet_by(sink, keys=keys, operations=operations, images=images)
-                problems += [Problem(f"the table of {value!r}: {one}", "route", "tables", value) for one in told]
+                unmet = unmet_by(sink, keys=keys, operations=operations, images=images)
+                problems += [Problem(f"the table of {value!r}: {one}", "route", "tables", value) for one in unmet]
         return problems
 
     @property
@@ -340,7 +340,7 @@ def _folder_problems(sink: SinkSpec) -> list[Problem]:
     named = [("namespace", name) for name in sink.namespace_levels] + [("table", sink.table or "")]
     named += [("dead_letter_table", name) for name in letters]
     found = [(option, name, folder_problem(name)) for option, name in named]
-    return [Problem(f"{option} cannot be {name!r}: {told}", option) for option, name, told in found if told]
+    return [Problem(f"{option} cannot be {name!r}: {problem}", option) for option, name, problem in found if problem]
 
 
 def _route_problems(sink: SinkSpec) -> list[Problem]:
@@ -360,7 +360,7 @@ def _route_problems(sink: SinkSpec) -> list[Problem]:
             words = f"the table of {value!r} is that of the dead letters, which takes no rows"
             problems.append(Problem(words, "route", "tables", value))
         if isinstance(given, dict):
-            problems += [Problem(told, "route", "tables", value) for told in _option_problems(sink, given, value)]
+            problems += [Problem(problem, "route", "tables", value) for problem in _option_problems(sink, given, value)]
     return problems
 
 

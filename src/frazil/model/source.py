@@ -247,7 +247,9 @@ class KafkaSource(MessageOptions, KafkaCluster):
         min_length=1, description="Topics to read; `*` stands for any characters, `/.../` is a regular expression."
     )
     consumer_group: str | None = Field(
-        None, min_length=1, description="Name under which the cluster knows the reader, and is told how far it has come."
+        None,
+        min_length=1,
+        description="Consumer group whose offsets are set after each commit, so that Kafka's tools show how far the reader is.",
     )
     start_offset: Literal["latest", "earliest", "timestamp", "explicit"] = Field(
         "latest", description="Where reading begins when the table's ledger holds no offsets."

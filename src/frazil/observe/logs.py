@@ -74,7 +74,7 @@ def _threshold(level: str) -> int:
 
 
 def configure_where_asked(settings: Settings) -> tuple[LogEvents, ...]:
-    """Logs as the settings of a program's pipelines name it themselves, and what events must be told to for that.
+    """Logs as the settings of a program's pipelines name it themselves, and the listeners that events must go to for that.
 
     A program that has handlers of its own keeps them, and only the level is set, unless a form is named, too.
     """

@@ -93,7 +93,9 @@ class Metrics:
             "frazil_rows_superseded", "Rows of committed batches that a later row of their key in the batch took the place of."
         )
         self._settled = self._counter("frazil_deletes_settled", "How often deletes were put in a cheaper form.", "kind")
-        self._unpublished = self._counter("frazil_publish_failures", "Times that another system could not be told of a commit.")
+        self._unpublished = self._counter(
+            "frazil_publish_failures", "Times that another system could not be notified of a commit."
+        )
         self._fenced = self._counter("frazil_fenced", "How often another instance took the sink.")
         self._failures = self._counter("frazil_commit_failures", "Failed commit attempts by kind.", "kind")
         self._seconds = Histogram(

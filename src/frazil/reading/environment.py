@@ -22,7 +22,7 @@ def variables_of(file: Path | str) -> dict[str, str]:
         value = _value(match["value"]) if match is not None else None
         if match is None or value is None:
             # The line itself is not shown: it may hold a secret.
-            message = "This line is no variable" if match is None else f"The quotes of {match['name']} do not end"
+            message = "This line does not set a variable" if match is None else f"The quotes of {match['name']} do not end"
             place = SourceLocation(str(file), number + 1, 1)
             raise ConfigError("bad-env-file", message, fix="Write NAME=value, a line each.", location=place)
         found[match["name"]] = value

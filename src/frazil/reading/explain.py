@@ -27,7 +27,7 @@ def checked(model: type[M], document: Document, base: Path) -> M | None:
         except ValidationError as error:
             found = [_Finding(document, base, model, details) for details in error.errors(include_url=False)]
         if not _repaired(document, found):
-            document.problems.extend(_told(document, found))
+            document.problems.extend(_errors_of(document, found))
             return None
 
 
@@ -99,7 +99,7 @@ def _repaired(document: Document, found: Iterable[_Finding]) -> bool:
     return repaired
 
 
-def _told(document: Document, found: list[_Finding]) -> list[ConfigError]:
+def _errors_of(document: Document, found: list[_Finding]) -> list[ConfigError]:
     """One error per position. If a union has several errors, the one that fits what was written is kept."""
     by_path: dict[Path, list[_Finding]] = {}
     for finding in _without_misspelt(found):
@@ -229,8 +229,8 @@ def _out_of_range(finding: _Finding) -> ConfigError:
 
 
 def _empty(finding: _Finding) -> ConfigError:
-    told = finding.document.dialect.empty(finding.base, finding.inner)
-    message = told or f"{_subject(finding.path)} must not be empty"
+    own_words = finding.document.dialect.empty(finding.base, finding.inner)
+    message = own_words or f"{_subject(finding.path)} must not be empty"
     return ConfigError("missing-key", message, location=finding.document.value_place(finding.path))
 
 

@@ -29,7 +29,7 @@ def text_of(path: Path | str) -> str:
         raise ConfigError("bad-yaml", message, fix="Save the file as UTF-8.") from None
 
 
-def told(problems: Iterable[ConfigError]) -> ConfigErrors:
+def config_errors(problems: Iterable[ConfigError]) -> ConfigErrors:
     """The problems of a file in the order of its lines, without what is secret."""
     return ConfigErrors(_scrubbed(problem) for problem in sorted(problems, key=_position))
 

@@ -46,7 +46,7 @@ class Difference:
     examples: tuple[str, ...]
     columns: Mapping[str, int]
 
-    def told(self, origin: str) -> str:
+    def message(self, origin: str) -> str:
         """For people; ``origin`` is the source's table."""
         what = {
             _MISSING: f"{self.rows} rows of {origin} are missing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
@@ -23,13 +24,20 @@ def keys_differ(files: Sequence[str], key: Sequence[str]) -> bool:
         tables = [file.read(columns=list(key)) for file in opened]
         if any(table.schema.types != tables[0].schema.types for table in tables):
             return False
-        keys = pyarrow.concat_tables(tables)
-        return bool(keys.group_by(list(key)).aggregate([]).num_rows == keys.num_rows)
+        return _all_differ(pyarrow.concat_tables(tables))
     except pyarrow.ArrowNotImplementedError:
         return False  # a type that PyArrow does not compare
     finally:
         for file in opened:
             file.close()
+
+
+def _all_differ(keys: pyarrow.Table) -> bool:
+    first = keys.column(0)
+    if keys.num_columns == 1 and pyarrow.types.is_integer(first.type) and not first.null_count:
+        ordered = np.sort(first.to_numpy())  # takes a tenth of the time of groups
+        return bool((ordered[1:] != ordered[:-1]).all())
+    return bool(keys.group_by(keys.column_names).aggregate([]).num_rows == keys.num_rows)
 
 
 def _small(files: Sequence[pyarrow.parquet.ParquetFile], key: Sequence[str]) -> bool:

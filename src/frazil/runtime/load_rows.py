@@ -119,7 +119,7 @@ class LoadRows:
                 "column that orders them."
             )
 
-    def require_told_apart(self) -> None:
+    def require_distinguishable(self) -> None:
         """Refuses several rows of one key that have different nested rows, where rows are named after their keys.
 
         Nested rows are then named after the row that they belong to, so that those of all rows of a key have the same name: the
@@ -136,8 +136,8 @@ class LoadRows:
             if (parent := self._with_other_copies(table)) is not None:
                 raise DataError(
                     "versions-mixed",
-                    f"The load has several rows with one key ({self._told_key(table, parent)}) whose nested rows differ. It "
-                    f"cannot be told which rows of {table.sink.full_name} belong to the one that counts.",
+                    f"The load has several rows with one key ({self._shown_key(table, parent)}) whose nested rows differ. It "
+                    f"is not known which rows of {table.sink.full_name} belong to the one that counts.",
                     fix="Bring one row of each key in a load.",
                 )
 
@@ -153,7 +153,7 @@ class LoadRows:
         odd = counted.agg(_rows(_ROW)).where(functions.col(_ROW) != functions.col(_COPIES)).select(quoted(parent_key)).first()
         return None if odd is None else str(odd[0])
 
-    def _told_key(self, table: TableLoad, parent: str) -> str:
+    def _shown_key(self, table: TableLoad, parent: str) -> str:
         """The primary key of the root's row that a row belongs to, found by the name of the row above that."""
         at = table
         while True:

@@ -147,7 +147,7 @@ class Loader:
     def _ready(self, load: Load) -> list[_Ready]:
         """The tables that the load writes, in their order, with their rows. What a look can refuse is refused here."""
         rows = LoadRows(self.session, load)
-        rows.require_told_apart()
+        rows.require_distinguishable()
         found = [self._ready_one(load, table, rows) for table in reversed(load.tables)]
         ready = [one for one in found if one is not None]
         if len(ready) > 1:
@@ -197,8 +197,8 @@ class Loader:
         if not rows.isEmpty():
             raise DataError(
                 "nested-without-root",
-                f"The table {sink.full_name} has rows without a value in {root_key!r}: they do not tell to which row of "
-                f"{root.sink.full_name} they belong, and would stay when that is replaced.",
+                f"The table {sink.full_name} has rows without a value in {root_key!r}: it is not known to which row of "
+                f"{root.sink.full_name} they belong, and they would stay when that row is replaced.",
                 fix="Write both tables anew, or fill the column in.",
             )
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.columns.partition import partition_json
-from frazil.columns.schema import told_keys
+from frazil.columns.schema import keys_from_source
 from frazil.columns.table_columns import frame_schema, key_columns
 from frazil.commit.protocol import AttemptFailed, Intent, not_rolled_back, require_same_source
 from frazil.errors import Retryable
@@ -173,7 +173,7 @@ def _columns(
 def _keys(sink: SinkSpec, frame: DataFrame | None) -> tuple[str, ...]:
     if frame is None:
         return sink.key_fields
-    return key_columns(sink, sink.declared_schema or frame_schema(frame, sink), told_keys(frame, sink))
+    return key_columns(sink, sink.declared_schema or frame_schema(frame, sink), keys_from_source(frame, sink))
 
 
 def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:

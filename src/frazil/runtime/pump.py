@@ -73,7 +73,7 @@ class Pump:
         self._flushed = 0.0
         self._name = writer.name
         self._position: Position | None = None
-        self._lag_told: float | None = None
+        self._lag_reported: float | None = None
         self._row_bytes = ROW_BYTES
         self._further = 0
         self.totals = Totals()
@@ -147,7 +147,7 @@ class Pump:
     def _retried(self, work: Callable[[], bool | None], stop: threading.Event) -> bool | None:
         """Does the work, again when the source did not answer; True when the pump was stopped meanwhile."""
 
-        def told(error: Retryable, failures: int, final: bool) -> None:
+        def report(error: Retryable, failures: int, final: bool) -> None:
             self._listen(SourceFailed(self._name, error.message, failures, will_retry=not final))
 
         def wait(seconds: float) -> None:
@@ -155,7 +155,7 @@ class Pump:
                 raise _Stopped
 
         try:
-            return retried(work, self._retry, told, wait, but=lambda error: not isinstance(error, SourceAway))
+            return retried(work, self._retry, report, wait, but=lambda error: not isinstance(error, SourceAway))
         except _Stopped:
             return True
 
@@ -181,7 +181,7 @@ class Pump:
             raise ConfigError(
                 "beginning-not-kept",
                 f"Nothing is there to read yet, and where reading begins cannot be kept: there is no table "
-                f"{self._writer.sink.full_name}, and no column is known to make it of. What comes until the next run would be "
+                f"{self._writer.sink.full_name}, and its columns are not known. What comes until the next run would be "
                 "missed.",
                 fix="Declare the sink's columns with schema, or create the table; or read from the first message on, which for "
                 "Kafka is start_offset: earliest.",
@@ -243,9 +243,9 @@ class Pump:
 
     def _tell_lag(self) -> None:
         now = self._clock()
-        if not isinstance(self._source, Behind) or (self._lag_told is not None and now - self._lag_told < LAG_SECONDS):
+        if not isinstance(self._source, Behind) or (self._lag_reported is not None and now - self._lag_reported < LAG_SECONDS):
             return
-        self._lag_told = now
+        self._lag_reported = now
         lag = self._source.lag(self._position)
         self._listen(Lagged(self._name, lag.rows, lag.bytes, lag.seconds))
 

@@ -56,9 +56,9 @@ def ask(text: str, catalogs: Sequence[CatalogSettings], settings: Settings, limi
 
 def _line(error: PySparkException) -> str:
     """Spark's own words, without its code and without the plan."""
-    told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    told = told.partition("] ")[2] if told.startswith("[") else told
-    return _PLACE.sub("", told.partition(" SQLSTATE: ")[0].partition("; line ")[0]).strip().rstrip(".;")
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    first = first.partition("] ")[2] if first.startswith("[") else first
+    return _PLACE.sub("", first.partition(" SQLSTATE: ")[0].partition("; line ")[0]).strip().rstrip(".;")
 
 
 def _offset(error: PySparkException, text: str) -> int | None:

@@ -67,8 +67,10 @@ class Chosen:
     @classmethod
     def at(cls, position: Position) -> Chosen:
         """What a position of the ledger means."""
-        told = json.loads(position)
-        return cls(told["snapshot"], told["until_us"], tuple((sink, last) for sink, last in told["batches"]), told["where"])
+        offsets = json.loads(position)
+        return cls(
+            offsets["snapshot"], offsets["until_us"], tuple((sink, last) for sink, last in offsets["batches"]), offsets["where"]
+        )
 
     @property
     def position(self) -> Position:

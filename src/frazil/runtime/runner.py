@@ -10,8 +10,8 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, SparkDied, together
-from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, told_to
-from frazil.model.pipeline import PipelineSpec, ProjectSpec, told_in_file
+from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, notify_all
+from frazil.model.pipeline import PipelineSpec, ProjectSpec, located_in_file
 from frazil.model.settings import Settings
 from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
 from frazil.runtime.pump import Pump, Totals
@@ -39,7 +39,7 @@ def run_project(
     """
     pipelines = selected(project, only)
     stop = stop or threading.Event()
-    listen = told_to(listeners)
+    listen = notify_all(listeners)
     if stop.is_set():
         return
     spark = SharedSpark(pipelines, project.settings)
@@ -140,7 +140,7 @@ def run_pipeline(
     while True:
         try:
             session = spark.session()
-            with _told_at(pipeline.place), told_in_file(pipeline), java_watched(session):
+            with _located_at(pipeline.place), located_in_file(pipeline), java_watched(session):
                 totals = _run(pipeline, settings, session, watch, stop, once=once, turns=turns, began=watch.began)
         except Retryable as error:
             if isinstance(error, SparkDied):
@@ -163,7 +163,7 @@ def run_pipeline(
 
 
 @contextmanager
-def _told_at(place: SourceLocation | None) -> Iterator[None]:
+def _located_at(place: SourceLocation | None) -> Iterator[None]:
     """An error without a position in the user's file is reported at this one."""
     try:
         yield

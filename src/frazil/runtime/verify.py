@@ -214,7 +214,7 @@ class _Comparison:
         except (DataError, Halted) as error:
             self.findings.append(Finding(own.full_name, f"its values cannot be compared with those of {origin}: {error.message}"))
             return None
-        self.findings += [Finding(own.full_name, one.told(origin)) for one in found.differences]
+        self.findings += [Finding(own.full_name, one.message(origin)) for one in found.differences]
         if found.unreadable:
             self.notes.append(f"{origin}: {found.unreadable} rows cannot be written to the table, and were not compared.")
         if found.unknown:

@@ -298,7 +298,7 @@ class Watch:
             self._behind = self._behind.without(rest)
             _log.warning(
                 "More than %d files were removed from the folder, or came with an old modification time, since the last commit: "
-                "which of %d files with old times are new cannot be told. They are taken as read. Touch one that was not. %s",
+                "which of %d files with old times are new is not known. They are taken as read. Touch one that was not. %s",
                 CAPACITY,
                 len(rest),
                 _named(rest),
@@ -362,6 +362,6 @@ def _undecided(files: Sequence[FileEntry], read: int) -> DataError:
     return DataError(
         "files-undecided",
         f"The folder has {len(files)} files with old modification times, of which at most {read} were read. Which of them are "
-        f"new cannot be told, since so many came while the pipeline stood still: {_named(files)}",
+        f"new is not known, since so many came while the pipeline stood still: {_named(files)}",
         fix="Give the files that were not read a new modification time (touch), or move the others out of the folder.",
     )

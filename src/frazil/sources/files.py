@@ -206,7 +206,7 @@ class Files:
         if not bad:
             return self._rows(files)
         good = [entry for entry in files if entry not in bad]
-        texts = {entry: self._told_of(entry, why) for entry, why in bad.items()}
+        texts = {entry: self._message_of(entry, why) for entry, why in bad.items()}
         return with_unreadable(self._spark, self._rows(good) if good else None, texts)
 
     def _rows(self, files: Sequence[FileEntry]) -> DataFrame:
@@ -217,7 +217,7 @@ class Files:
         local = self._folder.local if self._spec.format is SourceFormat.PARQUET else None
         return reason(error, None if local is None else local / entry.path)
 
-    def _told_of(self, entry: FileEntry, why: str) -> str:
+    def _message_of(self, entry: FileEntry, why: str) -> str:
         return f"The file {entry.uri} cannot be read as {self._spec.format.value}: {why}"
 
     def _require_unchanged(self, files: Sequence[FileEntry]) -> None:
@@ -276,7 +276,7 @@ class Files:
         if any(sign in text for sign in _UNREADABLE):
             self._explained = DataError(
                 UNREADABLE,
-                self._told_of(entry, self._reason(entry, error)),
+                self._message_of(entry, self._reason(entry, error)),
                 fix="Move it out of the folder, or correct the source's format, schema and options.",
             )
             return self._explained

@@ -90,7 +90,7 @@ def check_options(spec: FilesSource) -> None:
             instead = _RESERVED[name.lower()]
             raise ConfigError(
                 "source-option",
-                f"The reader option {name} cannot be set: the source decides which files are read and how errors are told.",
+                f"The reader option {name} cannot be set: the source decides which files are read and how errors are reported.",
                 fix=f"Use {instead} instead." if instead else "Leave it out.",
             )
 
@@ -105,7 +105,7 @@ def read_files(spark: SparkSession, spec: FilesSource, uris: Sequence[str]) -> D
         else:
             columns = read_as if read_as is not None else _readable(_reader(spark, spec).load(list(uris)).schema)
             frame = _records(_reader(spark, spec), columns, uris)
-        return _told(frame, spec, declared)
+        return _described(frame, spec, declared)
     if declared is not None:
         return _reader(spark, spec).schema(_schema(declared, spark_type)).load(list(uris))
     if spec.format is SourceFormat.AVRO and not _option(spec, "avroSchema"):
@@ -131,10 +131,10 @@ def _carriers(spec: FilesSource) -> Callable[[Type], DataType]:
 
     Where an option says what a value looks like, the reader knows.
     """
-    told = {kind for name, kind in _SHAPES.items() if _option(spec, name)}
+    shapes = {kind for name, kind in _SHAPES.items() if _option(spec, name)}
     # Spark's reader of JSON makes the text of a number from a double when an encoding is named. A variant shows that it did.
     number = VARIANT if spec.format is SourceFormat.JSON and _encoding(spec) else StringType()
-    return partial(declared_carrier, as_text=[name for name in AS_TEXT if name not in told], number=number)
+    return partial(declared_carrier, as_text=[name for name in AS_TEXT if name not in shapes], number=number)
 
 
 def _readable(found: StructType) -> StructType:
@@ -154,7 +154,7 @@ def _records(reader: DataFrameReader, columns: StructType, uris: Sequence[str]) 
     return frame.select(*(_column(name) for name in whole.names), file.alias(_FILE))
 
 
-def _told(frame: DataFrame, spec: FilesSource, declared: Declared | None) -> DataFrame:
+def _described(frame: DataFrame, spec: FilesSource, declared: Declared | None) -> DataFrame:
     """The frame with hidden columns that say what a record was that cannot be read, where it is, and why it cannot."""
     # Spark writes the names of files with percent signs.
     file = sf.coalesce(sf.try_url_decode(sf.replace(sf.col(_FILE), sf.lit("+"), sf.lit("%2B"))), sf.col(_FILE))
@@ -183,8 +183,8 @@ def _told(frame: DataFrame, spec: FilesSource, declared: Declared | None) -> Dat
     read = sf.when(~bad, as_text(row, kinds, _schema(declared, spark_type), sf.lit(False))).alias(_READ)
     wrong = sf.when(outside.isNotNull(), fault("bad-record", outside)).otherwise(no_fault()).alias(fault_of(_READ))
     was = sf.when(~broken, row).alias(_WAS)
-    told = frame.select(file.alias(_FILE), raw.alias(RAW), at, error.alias(ERROR), read, was, wrong)
-    return _as_declared(told, spec, declared)
+    described = frame.select(file.alias(_FILE), raw.alias(RAW), at, error.alias(ERROR), read, was, wrong)
+    return _as_declared(described, spec, declared)
 
 
 def _outside_years(frame: DataFrame, data: Sequence[str]) -> Column:
@@ -192,14 +192,14 @@ def _outside_years(frame: DataFrame, data: Sequence[str]) -> Column:
     moments = [one for one in frame.schema.fields if one.name in data and isinstance(one.dataType, DatetimeType)]
     kinds = iceberg_schema(StructType(moments)).fields
     words = "has a value outside of the years 1 to 9999: "
-    told = [
+    faults = [
         sf.when(
             ~within_years(_column(one.name), one.type),
             sf.concat(sf.lit(f"column {one.name!r} {words}"), _column(one.name).cast("string")),
         )
         for one in kinds
     ]
-    return sf.coalesce(*told, sf.lit(None).cast("string"))
+    return sf.coalesce(*faults, sf.lit(None).cast("string"))
 
 
 def _written(row: Column, spec: FilesSource) -> Column:
@@ -207,13 +207,13 @@ def _written(row: Column, spec: FilesSource) -> Column:
     return sf.to_json(row) if spec.format is SourceFormat.JSON else sf.to_csv(row, {"sep": _option(spec, "sep", ",")})
 
 
-def _as_declared(told: DataFrame, spec: FilesSource, declared: Declared) -> DataFrame:
+def _as_declared(described: DataFrame, spec: FilesSource, declared: Declared) -> DataFrame:
     """The values as what they are declared to be. One that does not fit makes its record one that cannot be read."""
-    told = declared.convert(told, _READ, "bad-record")
+    described = declared.convert(described, _READ, "bad-record")
     wrong = sf.col(fault_of(_READ))
     text = sf.concat(sf.lit("The file "), sf.col(_FILE), sf.lit(" has a record that does not fit: "), wrong["text"])
     was = _written(sf.col(_WAS), spec)
-    return told.select(
+    return described.select(
         *(sf.col(_READ)[name].alias(name) for name in declared.names),
         sf.coalesce(sf.col(RAW), sf.when(wrong.isNotNull(), was.cast("binary"))).alias(RAW),
         AT,

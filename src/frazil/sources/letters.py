@@ -22,13 +22,13 @@ def rows_like(letters: DataFrame, source: Source) -> DataFrame:
     rows = letters.select(from_json_text(text, whole, _BROKEN).alias(_ROW), "raw", "key", "at")
     row = sf.col(_ROW)
     broken = row.isNull() | row[_BROKEN].isNotNull()
-    told = sf.concat(sf.lit("the record is not a row of the source as JSON: "), sf.coalesce(text, sf.lit("null")))
+    message = sf.concat(sf.lit("the record is not a row of the source as JSON: "), sf.coalesce(text, sf.lit("null")))
     return rows.select(
         *(row.getField(field.name).alias(field.name) for field in schema.fields),
         sf.col("raw").alias(RAW),
         sf.col("key").alias(KEY),
         sf.col("at").alias(AT),
-        sf.when(broken, error_of("decode", "message-invalid", told)).alias(ERROR),
+        sf.when(broken, error_of("decode", "message-invalid", message)).alias(ERROR),
     )
 
 

@@ -170,7 +170,7 @@ def check_database(spec: PostgresCdcSource) -> str:
     if level != "logical":
         raise ConfigError(
             "database-limits",
-            f"PostgreSQL at {login} has wal_level = {level}, which tells nobody of changes.",
+            f"PostgreSQL at {login} has wal_level = {level}, with which changes cannot be followed.",
             fix="Set wal_level = logical, and restart the server.",
         )
     return f"connected to PostgreSQL at {login}"

@@ -56,7 +56,7 @@ def _no_way_from(start: int, known: dict[int, Snapshot], table: str) -> Halted:
 
 
 _START_OVER = (
-    "What was added since cannot be told apart. Compare the tables, then start again with a new sink id, "
+    "What was added since cannot be distinguished. Compare the tables, then start again with a new sink id, "
     "which reads the whole source. Keep snapshots for longer than a pipeline may stand still."
 )
 

@@ -133,8 +133,8 @@ def _stores_behind(options: dict[str, str]) -> list[str]:
     warehouse = options.get("warehouse", "")
     if _is_this_machine(host) or warehouse.startswith("/") or urlsplit(warehouse).scheme in OTHER_SCHEMES:
         return []
-    told = [store for store, ends in STORES.items() if f".{host}".endswith(tuple(f".{end}" for end in ends))]
-    return told or list(STORES)
+    stores = [store for store, ends in STORES.items() if f".{host}".endswith(tuple(f".{end}" for end in ends))]
+    return stores or list(STORES)
 
 
 def _is_this_machine(host: str) -> bool:

@@ -49,7 +49,7 @@ class _Program:
 
     def write(self, data: Any, options: Any, mode: str) -> str | None:
         """Writes a data frame; None, or what is wrong."""
-        return _told(lambda: self._write(_frame(self._spark, data), dict(options), mode))
+        return _error_of(lambda: self._write(_frame(self._spark, data), dict(options), mode))
 
     def open(self, options: Any, partition_columns: Any, output_mode: str) -> _Batches:
         """A sink for the batches of one query."""
@@ -79,7 +79,7 @@ class _Batches:
                 self._take = self._open()
             self._take(_frame(self._spark, data), batch)
 
-        return _told(work)
+        return _error_of(work)
 
     class Java:
         """For py4j."""
@@ -91,7 +91,7 @@ def _frame(spark: SparkSession, data: Any) -> DataFrame:
     return DataFrame(data, SparkSession(spark.sparkContext, data.sparkSession()))
 
 
-def _told(work: Callable[[], None]) -> str | None:
+def _error_of(work: Callable[[], None]) -> str | None:
     """An error for people, as its text: an exception would reach them wrapped in two traces."""
     try:
         work()

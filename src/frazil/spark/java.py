@@ -103,8 +103,8 @@ def _major_version(home: Path) -> int | None:
     if not os.access(java, os.X_OK):
         return None
     release = home / "release"
-    told = release.read_text(errors="replace") if release.is_file() else _answer(java, "-version")
-    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', told)
+    text = release.read_text(errors="replace") if release.is_file() else _answer(java, "-version")
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
 
 

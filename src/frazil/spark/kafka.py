@@ -73,8 +73,8 @@ class KafkaClient:
         if not names:
             return {}
         found = self._open().admin.describeTopics(names).allTopicNames().get()
-        told = {name: found.get(name) for name in names}
-        return {name: TopicInfo(str(one.topicId().toString()), int(one.partitions().size())) for name, one in told.items()}
+        known = {name: found.get(name) for name in names}
+        return {name: TopicInfo(str(one.topicId().toString()), int(one.partitions().size())) for name, one in known.items()}
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The first offset that each partition still has."""
@@ -104,10 +104,10 @@ class KafkaClient:
         """Lets the cluster know how far a group has come, for its own tools. The answer is not waited for: nothing needs it."""
         with self._lock:
             clients = self._open()
-            told = clients.new_map()
+            values = clients.new_map()
             for partition, offset in offsets.items():
-                told.put(clients.partition(partition), clients.new_offset(offset))
-            clients.admin.alterConsumerGroupOffsets(group, told)
+                values.put(clients.partition(partition), clients.new_offset(offset))
+            clients.admin.alterConsumerGroupOffsets(group, values)
 
     def close(self) -> None:
         """Closes the connections at once."""

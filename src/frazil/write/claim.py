@@ -113,7 +113,7 @@ class ClaimedSink:
     def awaits(self, batch: Batch) -> bool:
         """Whether the ledger as it is now lacks a batch; stops when that could not be committed to it."""
         view, intent = self._view(), replace(self.intent(), batch=batch)
-        with self._fence_told():
+        with self._fence_reported():
             same_table(view, intent)
             not_fenced(view, intent)
             not_rolled_back(view, intent)
@@ -160,7 +160,7 @@ class ClaimedSink:
 
     def run(self, intent: Intent) -> CommitResult:
         """Through the commit loop; the state is what the ledger says then."""
-        with self._fence_told():
+        with self._fence_reported():
             port = self.table.port(self.sink_id)
             result = commit(port, intent, self.retry, on_failure=self._failed_attempt, sleep=self.sleep)
         self.state, self._epoch = result.state, result.state.epoch
@@ -199,7 +199,7 @@ class ClaimedSink:
         self.listen(CommitFailed(self.name, failed.kind.value, failed.error.message, attempt, will_retry=again))
 
     @contextmanager
-    def _fence_told(self) -> Iterator[None]:
+    def _fence_reported(self) -> Iterator[None]:
         try:
             yield
         except Fenced as fenced:

@@ -121,8 +121,8 @@ class LetterBox:
         require_few(self._sink, read, count, self._put)
         # Where a batch ends says which one it is for single writes alone: a source may be read again from an earlier place.
         if part.source != SINGLE_WRITES or not self._writer.committed_before(part.end):
-            told = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.home_batch}
-            frames = [letters(one.frame, told | {"table": one.table}) for one in rejected if one.rows]
+            constants = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.home_batch}
+            frames = [letters(one.frame, constants | {"table": one.table}) for one in rejected if one.rows]
             frame = reduce(DataFrame.unionByName, frames)
             if self._post is not None:
                 self._post(frame)
@@ -207,16 +207,16 @@ def with_record(frame: DataFrame) -> DataFrame:
     return frame.withColumn(RAW, functions.coalesce(functions.col(RAW), row) if RAW in frame.columns else row)
 
 
-def letters(frame: DataFrame, told: Mapping[str, object]) -> DataFrame:
-    """The rows of the frame that have an error, as rows of the dead letter table; ``told`` has the columns that are equal for
-    all of them.
+def letters(frame: DataFrame, constants: Mapping[str, object]) -> DataFrame:
+    """The rows of the frame that have an error, as rows of the dead letter table; ``constants`` has the columns that are equal
+    for all of them.
     """
     error = functions.col(ERROR)
 
     def given(name: str, kind: str) -> Any:
         return functions.col(name) if name in frame.columns else functions.lit(None).cast(kind)
 
-    values = {name: functions.lit(value) for name, value in told.items()} | {
+    values = {name: functions.lit(value) for name, value in constants.items()} | {
         "stage": error["stage"],
         "code": error["code"],
         "error": error["text"],

@@ -9,7 +9,16 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
 
 from frazil.columns.partition import partition_json
-from frazil.columns.schema import Doubt, alignment, filled, hidden_columns, schema_of, told_ids, told_keys, unchanged
+from frazil.columns.schema import (
+    Doubt,
+    alignment,
+    column_ids_from_source,
+    filled,
+    hidden_columns,
+    keys_from_source,
+    schema_of,
+    unchanged,
+)
 from frazil.columns.table_columns import keys_of, require_distinct, require_own_names, with_room
 from frazil.columns.types import require_writable
 from frazil.errors import FrazilError, Halted, RequiredNull
@@ -43,8 +52,8 @@ from frazil.model.types import StructType, Type, schema_json
 class FitInputs:
     """What decides how data goes into a table: the columns of both, and the table's partitioning.
 
-    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``told`` the
-    columns that identify a row, if the source provides them. ``ids`` are the columns that the source identifies by an id
+    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``source_keys``
+    the columns that identify a row, if the source provides them. ``ids`` are the columns that the source identifies by an id
     besides the name, and ``known`` is what the table remembers of them.
     """
 
@@ -53,7 +62,7 @@ class FitInputs:
     partition: Partition
     nulls: frozenset[str]
     hidden: frozenset[str]
-    told: tuple[str, ...]
+    source_keys: tuple[str, ...]
     ids: Mapping[str, str]
     known: str | None
 
@@ -137,9 +146,9 @@ def fit_of(
 ) -> Fit:
     """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
     have, before, data = table.schema, table.partition, schema_of(frame)
-    ids = told_ids(frame)
+    ids = column_ids_from_source(frame)
     known = table.property_text(columns_property(sink_id)) if ids else None
-    inputs = FitInputs(data, have, before, nulls, frozenset(hidden_columns(frame)), told_keys(frame, sink), ids, known)
+    inputs = FitInputs(data, have, before, nulls, frozenset(hidden_columns(frame)), keys_from_source(frame, sink), ids, known)
     if last is not None and last.inputs == inputs:
         return last
     following = _following(table, sink, sink_id, inputs)
@@ -164,7 +173,7 @@ def fit_of(
         partition_json(partition.fields, schema, schema_json(schema))
         changes = (*changes, partition)
     had = tuple(renamed(name, changes) for name in table.identifier_fields)
-    keys = keys_of(sink, schema, had, inputs.told) if sink.commit_mode is CommitMode.UPSERT else ()
+    keys = keys_of(sink, schema, had, inputs.source_keys) if sink.commit_mode is CommitMode.UPSERT else ()
     rejects = sink.error_handling is OnError.DEAD_LETTER
     given = {column.name for column in taken.fields}
     required = [column.name for column in schema.fields if column.required and not rules.partial]
@@ -194,8 +203,8 @@ def fit_of(
 
 def _apart(following: Following) -> list[str]:
     """The columns that the source has renamed and that the table also has under the earlier name."""
-    told = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
-    return [told.format(old, new) for new, old in following.apart.items()]
+    note = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
+    return [note.format(old, new) for new, old in following.apart.items()]
 
 
 def _overruled(schema: StructType, sink: SinkSpec) -> list[str]:

@@ -233,7 +233,7 @@ class RoutedWriter:
         result = self._home.mark(part, total)
         self.unfinished = None
 
-        def told(counts: RowCounts) -> Committed:
+        def committed(counts: RowCounts) -> Committed:
             return Committed(
                 pipeline=self.name,
                 table=self._home.sink.full_name,
@@ -249,8 +249,8 @@ class RoutedWriter:
             )
 
         # Each table has reported its own rows; what is left are the rows without a table.
-        self._listen(told(unrouted))
-        return told(total)
+        self._listen(committed(unrouted))
+        return committed(total)
 
     @property
     def _listed(self) -> frozenset[str]:
@@ -407,9 +407,9 @@ def _first_of(names: Sequence[str], failed: Mapping[str, BaseException]) -> Base
     if not isinstance(error, FrazilError):
         return error
     others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
-    told = type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
-    told.__cause__ = error
-    return told
+    first = type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
+    first.__cause__ = error
+    return first
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class Router:
                 tables[table][row["value"]] = int(row["count"])
                 records_of[row["value"]] = int(row["records"])
                 filled[table] |= {column for n, column in enumerate(names) if row[f"has{n}"]}
-        ambiguous = self._told_apart(tables)
+        ambiguous = self._ambiguous(tables)
         strays.update(ambiguous)
         lost += sum(records_of[value] for value in ambiguous)
         broken = sum(int(row["count"]) for row in counted if row["broken"])
@@ -183,7 +183,7 @@ class Router:
         own = {self.route.ledger_table.lower(), *([letters.lower()] if namespace == self.sink.namespace else [])}
         return None if not name or name.lower() in own or not _may_be_a_table(name) else name
 
-    def _told_apart(self, tables: dict[str, dict[str, int]]) -> dict[str, int]:
+    def _ambiguous(self, tables: dict[str, dict[str, int]]) -> dict[str, int]:
         """Takes away values that share a table with another only because characters are replaced, with their numbers of rows.
 
         The value that came first keeps the table; in one batch it is the one with the most rows.
@@ -216,8 +216,8 @@ class Router:
     def _refusal(self, rows: DataFrame, found: RoutedValues) -> DataError:
         if found.broken:
             error = functions.col(ERROR)
-            told = with_place(error["text"], rows.columns)
-            first = rows.where(error.isNotNull()).select(error["code"].alias("code"), told.alias("text")).first()
+            text = with_place(error["text"], rows.columns)
+            first = rows.where(error.isNotNull()).select(error["code"].alias("code"), text.alias("text")).first()
             assert first is not None, "it was counted"
             return DataError(
                 first["code"],

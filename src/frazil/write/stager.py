@@ -24,7 +24,7 @@ from frazil.write.modes import TableContext, Written, is_extra, strategy_of
 from frazil.write.part import Part
 from frazil.write.shape import Tally, sink_rows
 
-_WHOSE, _TOLD = f"{HIDDEN}whose", f"{HIDDEN}told"
+_WHOSE, _ITS_ERROR = f"{HIDDEN}whose", f"{HIDDEN}its_error"
 
 _log = logging.getLogger("frazil")
 
@@ -102,10 +102,10 @@ class Stager:
                 self._nulls |= {column}  # the table stops requiring it in the same commit
 
     def _fitted(self, table: IcebergTable, frame: DataFrame) -> Fit:
-        told = self._fit.notes if self._fit is not None else ()
+        before = self._fit.notes if self._fit is not None else ()
         self._fit = fit_of(table, self._sink, self._sink_id, frame, last=self._fit, nulls=self._nulls)
         for note in self._fit.notes:
-            if note not in told:
+            if note not in before:
                 _log.warning("%s: %s", self._sink.full_name, note)
         return self._fit
 
@@ -180,8 +180,8 @@ def _together(applied: DataFrame) -> DataFrame:
     Half of a change must not be written: a changed key would be deleted under its old value, and missing under its new one.
     """
     wrong = applied.where(functions.col(ERROR).isNotNull() & functions.col(PAIR).isNotNull())
-    told = wrong.groupBy(functions.col(PAIR).alias(_WHOSE)).agg(functions.first(ERROR).alias(_TOLD))
-    both = applied.join(told, functions.col(PAIR) == functions.col(_WHOSE), "left")
-    error = functions.coalesce(functions.col(ERROR), functions.col(_TOLD))
-    undone = is_extra(applied) & functions.col(ERROR).isNull() & functions.col(_TOLD).isNotNull()
-    return both.where(~undone).withColumn(ERROR, error).drop(_WHOSE, _TOLD)
+    errors = wrong.groupBy(functions.col(PAIR).alias(_WHOSE)).agg(functions.first(ERROR).alias(_ITS_ERROR))
+    both = applied.join(errors, functions.col(PAIR) == functions.col(_WHOSE), "left")
+    error = functions.coalesce(functions.col(ERROR), functions.col(_ITS_ERROR))
+    undone = is_extra(applied) & functions.col(ERROR).isNull() & functions.col(_ITS_ERROR).isNotNull()
+    return both.where(~undone).withColumn(ERROR, error).drop(_WHOSE, _ITS_ERROR)

@@ -20,7 +20,7 @@ def position_at(claimed: ClaimedSink, snapshot: int) -> Position | None:
     if end is None or end.startswith(DIGEST):
         raise ConfigError(
             "snapshot-unknown",
-            f"Snapshot {snapshot} of {claimed.sink.full_name} does not tell where the sink {claimed.sink_id!r} was.",
+            f"Snapshot {snapshot} of {claimed.sink.full_name} does not say where the sink {claimed.sink_id!r} was.",
             fix="Choose one whose summary has `frazil.end` in full: frazil inspect shows them.",
         )
     return end

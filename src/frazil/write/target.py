@@ -57,14 +57,14 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
     return table
 
 
-def created(lake: Lake, sink: SinkSpec, schema: StructType, told: Sequence[str] = ()) -> IcebergTable:
-    """Creates the table with its namespaces, or takes the one that somebody else has just created. ``told`` are the source's
-    keys.
+def created(lake: Lake, sink: SinkSpec, schema: StructType, source_keys: Sequence[str] = ()) -> IcebergTable:
+    """Creates the table with its namespaces, or takes the one that somebody else has just created. ``source_keys`` are
+    the source's keys.
     """
     schema = with_error_columns(schema, sink)
     require_own_names(schema)
     require_writable(schema, sink.format_version)
-    keys = key_columns(sink, schema, told)
+    keys = key_columns(sink, schema, source_keys)
     ids = schema_json(schema, keys)
     partition, sort = partition_json(sink.partition, schema, ids), sort_json(sink.sort_by, schema, ids)
     lake.ensure_namespace(sink.namespace_levels)

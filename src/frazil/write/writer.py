@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.columns.schema import told_keys
+from frazil.columns.schema import keys_from_source
 from frazil.columns.table_columns import frame_schema
 from frazil.errors import ConfigError, DataError, Halted, SourceAway
 from frazil.iceberg import IcebergTable, Restage
@@ -146,7 +146,7 @@ class SinkWriter:
             if declared is None:
                 raise ConfigError(
                     "table-missing",
-                    f"Table {self.sink.full_name} does not exist, and no columns are declared to make it of.",
+                    f"Table {self.sink.full_name} does not exist, and its columns are not declared.",
                     fix="Create the table, or declare its columns.",
                 )
             table = self._created(declared)
@@ -155,9 +155,11 @@ class SinkWriter:
     def _existing(self) -> IcebergTable | None:
         return self.claimed.retried(lambda: target.existing(self.claimed.lake, self.sink), self.claimed.opening)
 
-    def _created(self, schema: StructType, told: Sequence[str] = ()) -> IcebergTable:
+    def _created(self, schema: StructType, source_keys: Sequence[str] = ()) -> IcebergTable:
         """Made once, however often it is tried: one that was made when the answer was lost is taken."""
-        return self.claimed.retried(lambda: target.created(self.claimed.lake, self.sink, schema, told), self.claimed.opening)
+        return self.claimed.retried(
+            lambda: target.created(self.claimed.lake, self.sink, schema, source_keys), self.claimed.opening
+        )
 
     def committed_before(self, end: Position) -> bool:
         """Whether a batch of this sink that ended there is in the table's history, or expired and is remembered by its name."""
@@ -172,7 +174,7 @@ class SinkWriter:
             shaped_frame = self._stager.shaped(frame, proven=False)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
             schema = self.sink.declared_schema or frame_schema(shaped_frame, self.sink, unfilled - needed)
-            self._take(self._created(schema, told_keys(shaped_frame, self.sink)), claim)
+            self._take(self._created(schema, keys_from_source(shaped_frame, self.sink)), claim)
         return self.state
 
     def awaits(self, part: Part) -> bool:

@@ -91,6 +91,7 @@ def test_every_table_of_a_run_has_every_row_once(
         assert shelf.rows(name, "id") == [(number,) for number in range(5)]
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_with_the_page_after_the_last_committed_one(spark: SparkSession, shelf: Shelf, tmp_path: Path) -> None:
     shelf.put(*(books(number) for number in range(6)))
     run_killed(shelf, tmp_path, "sync_mode: stream", "applied", 2)

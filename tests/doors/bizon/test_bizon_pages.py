@@ -35,6 +35,7 @@ def test_a_full_refresh_takes_the_place_of_all_rows_in_one_commit(shelf: Shelf) 
     assert shelf.rows() == [], "nothing is what the source has now"
 
 
+@pytest.mark.slow
 def test_an_incremental_run_brings_what_is_new_and_hands_its_state_on(shelf: Shelf) -> None:
     shelf.put(books(1), books(2), state={"seen": 2})
     shelf.run(INCREMENTAL)
@@ -119,6 +120,7 @@ def test_a_full_refresh_of_several_tables_empties_those_that_have_no_rows_any_mo
     assert (shelf.rows(), shelf.rows("papers")) == ([(2, "t2")], [])
 
 
+@pytest.mark.slow
 def test_a_record_that_does_not_fit_stops_the_run_or_is_kept_aside(shelf: Shelf) -> None:
     shelf.put([*books(1), {"id": "x", "title": "no number"}], books(2, to="elsewhere"))
     with pytest.raises(DataError):

@@ -63,6 +63,7 @@ def reached_at(port: int, catalog: RestCatalog) -> Iterator[None]:
         server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_a_catalog_that_comes_up_late_is_waited_for(bizon: Lake, rest_catalog: RestCatalog) -> None:
     topic, port = bizon.kafka.create_topic(), free_port()
     bizon.send(topic, [{"id": 1}])

@@ -60,6 +60,7 @@ def test_a_table_without_columns_gets_the_envelope(bizon: Lake) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_types_and_several_partition_fields(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     row = {"i": 1, "l": "9007199254740993", "f": 0.5, "d": 1.5, "s": {"nested": [1]}, "b": "AAEC", "day": "2026-01-31",

@@ -28,6 +28,7 @@ def line_of(text: str, words: str) -> int:
 UPSERT = "upsert: {enabled: true}"
 
 
+@pytest.mark.slow
 def test_a_schema_that_grows_between_runs_adds_columns(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1, "v": "not asked for"}])

@@ -42,6 +42,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_WRITER__ARROW_CONCAT_PROMOTE_OPTIONS", "default")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("apart")
 def test_files_of_one_load_that_differ_in_a_number_s_type(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -> None:
     # Rows of dictionaries have these columns in any case, and dlt's schema requires them.

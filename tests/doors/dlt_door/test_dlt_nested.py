@@ -26,6 +26,7 @@ def bits(lake: DltLake) -> list[tuple[Any, ...]]:
     return sorted((above.get(parent, "nobody"), b) for parent, b in lake.rows("t__parts__bits", "_dlt_parent_id", "b"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "strict", "wrong"),
     [
@@ -114,6 +115,7 @@ def test_rows_of_one_key_with_the_same_nested_rows_or_none_that_count_are_one(la
     assert (parts(lake), bits(lake)) == ([(1, 1), (1, 2)], [(1, 1), (1, 2)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hints", [{}, INSERT_ONLY], ids=["append", "insert-only"])
 def test_a_load_that_only_adds_leaves_tables_alone_that_it_has_no_rows_for(lake: DltLake, hints: Any) -> None:
     pipeline = lake.pipeline()

@@ -295,6 +295,7 @@ def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) 
     assert "column 'theirs', which the table requires" in caused(failed, SchemaEvolutionError)
 
 
+@pytest.mark.slow
 def test_contracts_are_dlt_s(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(resource([{"id": 1}])))
@@ -306,6 +307,7 @@ def test_contracts_are_dlt_s(lake: DltLake) -> None:
     assert "new_one" not in lake.table("t").schema().column_names
 
 
+@pytest.mark.slow
 def test_merge_batch_size_makes_neither_tasks_nor_files_and_says_that_it_has_no_effect(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def first_run_and_another_store(folder: str, catalog_uri: str) -> None:
     assert client(catalog_uri=catalog_uri, **SIGNED).is_storage_initialized()
 
 
+@pytest.mark.slow
 def test_spark_starts_while_rows_are_extracted_and_takes_the_library_of_another_store_later(tmp_path: Path) -> None:
     code = "import sys\nfrom test_dlt_start import first_run_and_another_store\nfirst_run_and_another_store(*sys.argv[1:])"
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])

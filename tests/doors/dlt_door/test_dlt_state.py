@@ -86,6 +86,7 @@ def test_the_command_drops_resources_with_their_tables_and_state(lake: DltLake) 
     assert lake.rows("orders", "id") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_dataset_that_was_dropped_is_noticed_beside_tables_of_others(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     loaded(pipeline.run(shop(2)))
@@ -152,6 +153,7 @@ def test_tables_as_the_catalog_has_them(lake: DltLake) -> None:
         assert (found["t"]["price"]["precision"], found["t"]["price"]["scale"], found["t"]["small"]["precision"]) == (10, 2, 32)
 
 
+@pytest.mark.slow
 def test_relations_of_a_dataset(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     first = loaded(pipeline.run(shop(2).with_resources("orders")))

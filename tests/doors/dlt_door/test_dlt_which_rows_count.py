@@ -61,6 +61,7 @@ def test_a_load_of_new_rows_that_was_cut_off_is_finished_by_the_next_run(
     assert nested(lake) == ([(1, 1), (1, 11), (2, 20), (2, 21)], [(1, 1), (20, 20)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hints", [{}, {"columns": {"v": {"dedup_sort": "desc"}}}], ids=["unsorted", "sorted"])
 def test_keys_in_several_files_are_told_unless_something_says_which_row_counts(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hints: Any

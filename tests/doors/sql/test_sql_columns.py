@@ -190,6 +190,7 @@ def test_functions_and_windows_are_those_of_spark(spark: SparkSession) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_grouped_view_over_messages_reads_each_once(here: Session, spark: SparkSession) -> None:
     query = "SELECT window(at, '1 hour').start AS hour, count(*) AS n, sum(price) AS total FROM e WHERE price > 0 GROUP BY 1"
     run(here, f"CREATE VIEW v AS {query}; {sink('v')}")

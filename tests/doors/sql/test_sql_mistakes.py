@@ -160,7 +160,7 @@ MISTAKES = {
     ),
     "an aggregate over changes": (
         "CREATE VIEW v AS SELECT city, count(*) AS n FROM customers GROUP BY city",
-        "rows of this source are updated and deleted, which sums over rows that only come cannot follow",
+        "rows of this source are updated and deleted, and GROUP BY follows only rows that are added",
         "CREATE VIEW v",
         (1, 60),
         "GROUP",
@@ -176,7 +176,7 @@ MISTAKES = {
     ),
     "a column of files twice": (
         "CREATE SOURCE n (id int, \"ID\" text) FROM FILES (PATH = 'x', FORMAT = 'csv')",
-        "column 'ID' is declared twice; upper and lower case do not tell columns apart",
+        "column 'ID' is declared twice; names are compared without regard to case",
         "CREATE SOURCE n",
         (1, 26),
         '"ID"',

@@ -205,6 +205,7 @@ def commits_of(told: list[Event], name: str) -> list[Committed]:
     return [event for event in told if isinstance(event, Committed) and event.pipeline == name]
 
 
+@pytest.mark.slow
 def test_a_grouped_view_keeps_its_table_up_batch_after_batch(door: Door) -> None:
     def sales(first: int, last: int) -> list[dict[str, Any]]:
         return [
@@ -511,6 +512,7 @@ def test_changes_that_debezium_tells_are_followed_by_sinks_and_through_views(doo
     assert door.rows("SELECT * FROM paid_orders ORDER BY nr") == [(2, 4, 2), (30, 6, 7)]
 
 
+@pytest.mark.slow
 def test_rows_of_a_topic_are_followed_by_a_key_of_the_sinks_own_or_refused(door: Door, kafka: Kafka) -> None:
     def row(number: int, email: str, amount: int) -> dict[str, Any]:
         return {"id": number, "email": email, "amount": amount}
@@ -568,6 +570,7 @@ def test_a_table_of_a_database_is_followed(door: Door, database: Database) -> No
     assert door.rows("SELECT * FROM s ORDER BY id") == [(1, "item 1"), (2, "changed"), (4, "item 4"), (5, "item 5")]
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_are_followed_by_a_key_of_the_sinks_own_where_it_logs_what_they_were(
     door: Door, database: Database
 ) -> None:

@@ -14,14 +14,14 @@ from frazil.cli import main
 from frazil.observe.metrics import Metrics
 
 
-class Told(Metrics):
+class RecordingMetrics(Metrics):
     """Metrics that can be read after the end of the servers."""
 
     made: ClassVar[list[Metrics]] = []
 
     def __init__(self) -> None:
         super().__init__()
-        Told.made.append(self)
+        RecordingMetrics.made.append(self)
 
 
 if __name__ == "__main__":
@@ -31,8 +31,8 @@ if __name__ == "__main__":
     os.chdir(folder)
     import frazil.observe.metrics
 
-    frazil.observe.metrics.Metrics = Told  # type: ignore[misc]
+    frazil.observe.metrics.Metrics = RecordingMetrics  # type: ignore[misc]
     code = main(arguments)
-    for metrics in Told.made:
+    for metrics in RecordingMetrics.made:
         print(metrics.exposition().decode())
     sys.exit(code)

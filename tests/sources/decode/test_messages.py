@@ -184,6 +184,7 @@ def test_a_key_that_is_one_value_is_not_lost_behind_a_value(spark: SparkSession,
     ]
 
 
+@pytest.mark.slow
 def test_a_filter_knows_changes_of_rows_from_events(spark: SparkSession) -> None:
     values = ['{"id": 1, "status": "paid"}', '{"id": 1, "status": "open"}', '{"id": 2}', None, "x"]
     keys = ['{"id": 1}', '{"id": 1}', '{"id": 2}', '{"id": 3}', '{"id": 4}']

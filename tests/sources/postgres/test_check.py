@@ -130,6 +130,7 @@ def plain_user(orders: Database) -> Iterator[str]:
     orders.run(f"drop owned by {name}", f"drop role {name}")
 
 
+@pytest.mark.slow
 def test_rights_are_looked_at_one_by_one(spark: SparkSession, orders: Database, plain_user: str) -> None:
     spec = orders.spec("orders", user=plain_user, password="secret-of-plain")
     error = refusal(spark, spec)

@@ -97,6 +97,7 @@ def with_large_values(database: Database, lake: Lake) -> PipelineSpec:
     return pipeline
 
 
+@pytest.mark.slow
 def test_large_values_that_did_not_change_are_kept(database: Database, lake: Lake) -> None:
     pipeline = with_large_values(database, lake)
     database.run(
@@ -165,6 +166,7 @@ def test_a_stream_that_the_server_ends_is_begun_anew_without_a_restart(database:
     assert [event for event in events if isinstance(event, Restarting)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", [{}, {"route": {"source": True}}], ids=["one table", "by source"])
 def test_a_snapshot_that_breaks_is_taken_anew_within_the_same_run(
     database: Database, lake: Lake, monkeypatch: pytest.MonkeyPatch, sink: dict[str, Any]

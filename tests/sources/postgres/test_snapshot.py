@@ -194,6 +194,7 @@ def test_a_snapshot_reads_the_same_rows_as_long_as_it_is_not_committed(database:
     assert [row.id for row in frame.collect()] == [1] == [row.id for row in reader.source.read(part).collect()]
 
 
+@pytest.mark.slow
 def test_a_snapshot_whose_connection_broke_is_begun_anew(database: Database, follow: Follow) -> None:
     database.run("create table t (id int primary key, n int)", "insert into t values (1, 0)")
     reader = follow("t")

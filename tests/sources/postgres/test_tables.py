@@ -177,6 +177,7 @@ def test_a_table_that_was_left_out_for_a_while_is_read_whole_again(database: Dat
 MOMENTS = [("applied", 1), ("unsent", 3), ("staged", 3)]
 
 
+@pytest.mark.slow
 def test_killed_between_tables_while_the_database_is_written_to(database: Database, lake: Lake, tmp_path: Path) -> None:
     filled(database)
     spec = tmp_path / "spec.json"

@@ -76,8 +76,8 @@ def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tup
     spark_name = _spark_name(document, path, kind)
     if spark_name is None or len(document.problems) > before:
         return {}, []
-    made, told = _made(document, path, spark_name, section, warehouse_of(config))
-    return (made if _is_whole(document, path, made) else {}), told
+    made, notes = _made(document, path, spark_name, section, warehouse_of(config))
+    return (made if _is_whole(document, path, made) else {}), notes
 
 
 def _made(
@@ -113,7 +113,7 @@ def _spark_name(document: Document, path: Path, kind: str) -> str | None:
         fix = "Give it another name; where its database has tables already, change catalog_name in its tables, too."
         document.problems.append(ConfigError("invalid-value", message, fix=fix, location=document.key_place(path)))
         return None
-    # What is left of two names may be the same; what they are told apart by is not.
+    # What is left of two names may be the same; what distinguishes them is not.
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     readable = re.sub(r"\W", "_", name, flags=re.ASCII)[: SPARK_NAME_LENGTH - len(digest) - 2]
     return f"_{readable}_{digest}" if readable[:1].isdigit() else f"{readable}_{digest}"

@@ -125,18 +125,18 @@ def shape(tables: Mapping[str, Fields], reading: Reading) -> Shape:
 
 def quarrels(tables: Mapping[str, Fields], reading: Reading) -> list[str]:
     """What keeps tables from being made of the same records."""
-    told = []
+    notes = []
     read: dict[str, str] = {}
     meant: dict[str, str] = {}
     for field in (field for fields in tables.values() for field in fields):
         own = bizon_column(field)
         kind = _read_as(field)
         if own is None and read.setdefault(field.source, kind) != kind and reading.names_known:
-            told.append(f"the field {field.source!r} is read as {read[field.source]} for one table and as {kind} for another")
+            notes.append(f"the field {field.source!r} is read as {read[field.source]} for one table and as {kind} for another")
         value = _value(field, reading, whole=False)
         if not reading.names_known and meant.setdefault(field.column, value) != value:
-            told.append(f"with transforms the column {field.column!r} must be of the same field in all tables")
-    return list(dict.fromkeys(told))
+            notes.append(f"with transforms the column {field.column!r} must be of the same field in all tables")
+    return list(dict.fromkeys(notes))
 
 
 def _value(field: SchemaField, reading: Reading, *, whole: bool) -> str:

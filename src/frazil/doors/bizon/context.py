@@ -60,8 +60,8 @@ class Context:
                 else:
                     way = tuple(str(step) for step in found["loc"])
                     words = str(cause) if cause is not None else found["msg"]
-                    told = f"{way[-1]}: {words}" if way else words
-                    self.problem("invalid-value", told, self._written(path, way))
+                    message = f"{way[-1]}: {words}" if way else words
+                    self.problem("invalid-value", message, self._written(path, way))
             return None
 
     def _written(self, path: Path, way: Sequence[str]) -> Path:

@@ -14,7 +14,7 @@ from frazil.reading.explain import suggestion
 # Bizon's client is librdkafka, frazil's is Java's. Names of the former that the latter has under another name.
 _OTHER_NAMES = {"fetch.wait.max.ms": "fetch.max.wait.ms", "fetch.message.max.bytes": "max.partition.fetch.bytes"}
 
-# What Java's client knows and has a use for when it is told which partitions to read.
+# What Java's client knows and has a use for when it is given the partitions to read.
 _CLIENT = (
     "check.crcs", "client.dns.lookup", "client.id", "client.rack", "connections.max.idle.ms", "default.api.timeout.ms",
     "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes", "max.poll.records",
@@ -164,9 +164,7 @@ def _problems(document: Document, given: dict[str, str], login: dict[str, Any] |
             fix = suggestion(name, known, f"Known settings: {', '.join(sorted(known))}.")
             yield ConfigError("unknown-key", f"Unknown setting `{name}` in `consumer_config`", fix=fix, location=place)
     if given.get("enable.auto.commit") == _YES:
-        words = (
-            "enable.auto.commit: offsets are kept in the table, in the same commit as the rows; the cluster is told afterwards"
-        )
+        words = "enable.auto.commit: offsets are kept in the table, in the rows' commit, and the cluster gets them afterwards"
         place = document.key_place((*_CONFIG, "enable.auto.commit"))
         yield ConfigError("invalid-value", words, fix="Write false, or leave it out.", location=place)
     for name, allowed in _WORDS.items():

@@ -22,7 +22,7 @@ from frazil.model.secrets import remember, secret_values
 from frazil.model.settings import Settings
 from frazil.reading.document import Document, Path, read_all
 from frazil.reading.explain import checked
-from frazil.reading.file import told
+from frazil.reading.file import config_errors
 
 # Keys at the top that only a Bizon file has, and those that only a file of frazil's own has.
 _BIZON = (
@@ -60,26 +60,26 @@ def load_text(
     except ConfigErrors:
         raise
     except ConfigError as error:
-        raise told([error]) from None
+        raise config_errors([error]) from None
     except RecursionError:
-        raise told([ConfigError("bad-yaml", f"{name} is nested too deeply")]) from None
+        raise config_errors([ConfigError("bad-yaml", f"{name} is nested too deeply")]) from None
     remember(secret_values(project))
     return project
 
 
 def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     dropped: list[list[tuple[Path, str]]] = [[] for _ in documents]
-    read = [(document, _checked(document, told), told) for document, told in zip(documents, dropped, strict=True)]
+    read = [(document, _checked(document, unknown), unknown) for document, unknown in zip(documents, dropped, strict=True)]
     files = [(document, file) for document, file, _ in read if file is not None]
-    found = [(document, file, _translated(document, file, told)) for document, file, told in read if file is not None]
+    found = [(document, file, _translated(document, file, unknown)) for document, file, unknown in read if file is not None]
     _require_own_names([(document, file) for document, file, one in found if one.pipelines])
     _require_one(files, ("settings",), [file.settings for _, file in files])
     _require_one(files, ("engine", "runner", "log_level"), [file.engine.runner.log_level for _, file in files])
     problems = [problem for document in documents for problem in document.problems]
     if problems:
-        raise told(problems)
+        raise config_errors(problems)
     if not found:
-        raise told([ConfigError("empty-config", f"{name} has nothing in it")])
+        raise config_errors([ConfigError("empty-config", f"{name} has nothing in it")])
     taken = Counter(pipeline.name for _, _, one in found for pipeline in one.pipelines)
     pipelines = [
         _named(pipeline, file.name or "", several=taken[pipeline.name] > 1)
@@ -97,9 +97,9 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     )
 
 
-def _translated(document: Document, file: BizonDocument | PagedDocument, told: list[tuple[Path, str]]) -> Found:
+def _translated(document: Document, file: BizonDocument | PagedDocument, unknown: list[tuple[Path, str]]) -> Found:
     found = translated_pages(document, file) if isinstance(file, PagedDocument) else translated(document, file)
-    found.notices[:0] = told
+    found.notices[:0] = unknown
     return found
 
 
@@ -198,11 +198,11 @@ def _settings(files: Sequence[AnyDocument]) -> Settings:
 
 
 def _notices(document: Document, found: Found) -> list[str]:
-    told = [(_place(document, path), words) for path, words in found.notices]
-    told += [
+    notes = [(_place(document, path), words) for path, words in found.notices]
+    notes += [
         (str(document.place(span)), f"the key `{key}` is written again; the last one counts") for key, span in document.repeated
     ]
-    return [f"{place}: {words}" for place, words in told]
+    return [f"{place}: {words}" for place, words in notes]
 
 
 def _place(document: Document, path: Path) -> str:

@@ -50,8 +50,8 @@ class Translation(Context):
         """The catalog; empty when something is wrong with it."""
         if not self.runs and not self.config.catalog_config:
             return _NO_CATALOG
-        catalog, told = catalog_of(self.document, self.home("catalog_config"), self.config)
-        self.notices += told
+        catalog, notes = catalog_of(self.document, self.home("catalog_config"), self.config)
+        self.notices += notes
         return catalog
 
     @property
@@ -116,8 +116,8 @@ class Translation(Context):
         given = {"unnest": self.config.unnest, "record_schemas": self.config.record_schemas is not None}
         self.notices += [((*self.base, key), f"`{key}` {words}") for key, there in given.items() if there]
         if self.config.buffer_flush_timeout == 0:
-            told = f"rows wait for a commit for {MOST_SECONDS:,} seconds at most; 0 does not mean longer"
-            self.notices.append(((*self.base, "buffer_flush_timeout"), told))
+            note = f"rows wait for a commit for {MOST_SECONDS:,} seconds at most; 0 does not mean longer"
+            self.notices.append(((*self.base, "buffer_flush_timeout"), note))
 
     # Values for the engine.
 
@@ -133,7 +133,7 @@ class Translation(Context):
     ) -> PipelineSpec | None:
         """The pipeline from a source to a sink; its errors are reported at the path, also when it runs."""
         listed = isinstance(path[-1], int)  # an item has no key
-        told = {
+        metadata = {
             "name": name,
             "source_name": self.file.source.name if self.file.source is not None else None,
             "source": source,
@@ -145,7 +145,7 @@ class Translation(Context):
             "place": self.document.value_place(path) if listed else self.document.key_place(path),
             "advice": advice_of(self.document, self._catalog_path, topics=isinstance(source, KafkaSource)),
         }
-        return self.made(path, lambda: PipelineSpec.model_validate(told))
+        return self.made(path, lambda: PipelineSpec.model_validate(metadata))
 
     @property
     def _keeps_letters(self) -> bool:
@@ -172,7 +172,7 @@ class Translation(Context):
             "on_error": OnError.DEAD_LETTER if self._keeps_letters else OnError.STOP,
             "epoch_unit": config.epoch_unit,
         }
-        # Without letters they were told to mean nothing, once for all tables.
+        # Without dead letters it was already reported, once for all tables, that they have no effect.
         return options | (self._limits if self._keeps_letters else {}) | self._google()
 
     def _google(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class Translation(Context):
         if not self.runs or config.project_id is None or config.dataset_id is None:
             return options
         if not in_google and config.bigquery_endpoint is None:
-            words = "BigQuery is not told of the tables: the warehouse is not in Google Cloud Storage"
+            words = "BigQuery does not get the tables: the warehouse is not in Google Cloud Storage"
             if (self.base, words) not in self.notices:
                 self.notices.append((self.base, words))
             return options

@@ -42,12 +42,12 @@ _NO_SLIPS = ("config",)
 def drop_unknown(document: Document, known: Iterable[str]) -> list[tuple[Path, str]]:
     """Takes keys away that the source does not have, as Bizon does, and says so. One that looks misspelt is left, as an error."""
     names = set(known)
-    told: list[tuple[Path, str]] = []
+    unknown: list[tuple[Path, str]] = []
     for key in [key for key in document.at(_SOURCE) if key not in names]:
         if key in _NO_SLIPS or nearest(str(key), names) is None:
             document.drop((*_SOURCE, key))
-            told.append(((*_SOURCE, key), f"`{key}` has no effect: the source has no key of this name"))
-    return told
+            unknown.append(((*_SOURCE, key), f"`{key}` has no effect: the source has no key of this name"))
+    return unknown
 
 
 def keys_without_effect(file: AnyDocument) -> Iterator[tuple[Path, str]]:

@@ -87,7 +87,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
         except ValidationError as error:
             raise argument_errors(error, IcebergSinkConfig, code=CODE) from None
         remember(secret_values(self.spec))
-        self.rows  # noqa: B018 - what is wrong with them is told here, too
+        self.rows  # noqa: B018 - what is wrong with them is reported here, too
         self.settings  # noqa: B018
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -41,7 +41,7 @@ def with_errors(transform: Callable[[Any], Row]) -> Callable[[Any], Row]:
     def safe(message: Any) -> Row:
         try:
             return transform(message)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a message, it is told in its row
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a message is reported in its row
             return error_row(message, error)
 
     return safe

@@ -83,10 +83,10 @@ class RowMaker:
         errors: dict[int, list[str]] = {}
         arrays = {column.name: self._array(column, rows, errors) for column in self.columns.fields}
         if errors:
-            for name, told in ((self.error_column, self._texts(errors)), (self.raw_column, self._raws(errors, rows))):
+            for name, values in ((self.error_column, self._texts(errors)), (self.raw_column, self._raws(errors, rows))):
                 if name is not None:
                     had = arrays[name]
-                    arrays[name] = pa.array([told.get(n, had[n].as_py()) for n in range(len(rows))], pa.string())
+                    arrays[name] = pa.array([values.get(n, had[n].as_py()) for n in range(len(rows))], pa.string())
         return pa.table(list(arrays.values()), schema=to_arrow(self.columns))
 
     def _array(self, column: Column, rows: Sequence[Mapping[str, Any]], errors: dict[int, list[str]]) -> pa.Array:
@@ -107,7 +107,7 @@ class RowMaker:
             return None
 
     def _texts(self, errors: Mapping[int, list[str]]) -> dict[int, str]:
-        return {number: "; ".join(told) for number, told in errors.items()}
+        return {number: "; ".join(messages) for number, messages in errors.items()}
 
     def _raws(self, errors: Iterable[int], rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
         return {number: raw_text(rows[number]) for number in errors}

@@ -28,7 +28,7 @@ from frazil.doors.bytewax.schema import CODE, require_writable
 from frazil.errors import ConfigError, DataError, Fenced, Halted, Retryable
 from frazil.model.arguments import functions, located_at_caller
 from frazil.model.commit import RowCounts, SinkState
-from frazil.model.events import CommitFailed, Committed, Event, Listener, told_to
+from frazil.model.events import CommitFailed, Committed, Event, Listener, notify_all
 from frazil.model.types import StructType
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
                 fix="Write IcebergSink(IcebergSinkConfig(...)).",
             )  # fmt: skip
         self.config = config
-        self._pass_on = told_to(functions("listeners", listeners, code=CODE))
+        self._pass_on = notify_all(functions("listeners", listeners, code=CODE))
         self._clock = clock
         self._session: SparkSession | None = None
         self._maker: RowMaker | None = None

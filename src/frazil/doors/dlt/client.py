@@ -190,7 +190,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     def create_load_job(
         self,
-        table: PreparedTableSchema,  # noqa: ARG002 - the job is told by the loader
+        table: PreparedTableSchema,  # noqa: ARG002 - the loader gives it to the job
         file_path: str,
         load_id: str,  # noqa: ARG002
         restore: bool = False,  # noqa: ARG002 - a job that is done again finds out by itself

@@ -65,7 +65,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     signing_region: str | None = None
     """Region of the signature."""
     signing_name: str | None = None
-    """Name of the service in the signature; told by the catalog's address when left out."""
+    """Name of the service in the signature; taken from the catalog's address when left out."""
 
     s3_endpoint: str | None = None
     s3_access_key_id: TSecretStrValue | None = None
@@ -105,7 +105,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
     """The namespace as it was given: dlt makes the clients of further schemas from the settings of the first one's."""
 
     def on_resolved(self) -> None:
-        """Everything that can be wrong is told before anything is done."""
+        """Reports everything that can be wrong before anything is done."""
         require_known(written_elsewhere(self.destination_name or self.destination_type), self.known(), self.own())
         self._require_types()
         anyone = self.of_dataset("any")
@@ -370,8 +370,8 @@ _NAMES = {
 def _refused(error: ValidationError, name: str | None = None) -> ConfigurationValueError:
     """What pydantic found first, under the name of the setting: the one given, or that of the place in the model."""
     first = error.errors(include_url=False, include_input=False)[0]
-    # What does not fit together is told with the place in the error itself.
+    # An error about options that do not fit together has the place in itself.
     cause = first.get("ctx", {}).get("error")
-    told = cause.problems[0].at[:1] if isinstance(cause, InconsistencyError) else ()
-    place = name or str((first["loc"] or told or ("destination",))[0])
+    at = cause.problems[0].at[:1] if isinstance(cause, InconsistencyError) else ()
+    place = name or str((first["loc"] or at or ("destination",))[0])
     return ConfigurationValueError(f"{_NAMES.get(place, place)}: {first['msg'].removeprefix('Value error, ')}")

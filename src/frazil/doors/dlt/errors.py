@@ -41,7 +41,7 @@ class LoadError(DestinationTerminalException):
 
     def __init__(self, error: FrazilError, where: str = "") -> None:
         self.code = error.code
-        super().__init__(_told(error, where))
+        super().__init__(_message(error, where))
 
 
 class CastingError(LoadError):
@@ -57,10 +57,10 @@ class LoadInterrupted(DestinationTransientException):
 
     def __init__(self, error: FrazilError, where: str = "") -> None:
         self.code = error.code
-        super().__init__(_told(error, where))
+        super().__init__(_message(error, where))
 
 
-def _told(error: FrazilError, where: str) -> str:
+def _message(error: FrazilError, where: str) -> str:
     text = f"{error.message}\n{_CURES[error.code]}" if error.code in _CURES else str(error)
     return f"{where}: {text} [{error.code}]" if where else f"{text} [{error.code}]"
 

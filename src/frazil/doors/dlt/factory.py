@@ -58,8 +58,8 @@ class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]): 
     def __repr__(self) -> str:
         """Without the secrets, which dlt's own shows."""
         given = {name: self.config_params.get(name) for name in ("catalog_uri", "warehouse", "namespace")}
-        told = ", ".join(f"{name}={mask_uri(str(value))!r}" for name, value in given.items() if value is not None)
-        return f"{type(self).__name__}({told})"
+        settings = ", ".join(f"{name}={mask_uri(str(value))!r}" for name, value in given.items() if value is not None)
+        return f"{type(self).__name__}({settings})"
 
     def _raw_capabilities(self) -> DestinationCapabilitiesContext:
         caps = DestinationCapabilitiesContext.generic_capabilities(preferred_loader_file_format="parquet")

@@ -108,14 +108,14 @@ def partition_fields(schema_name: str, table: PreparedTableSchema, caps: Destina
     """The partition fields that the hints of a table ask for."""
     columns = _by_place(table, table["columns"], PARTITION_PLACE)
     fields = [_from_column(schema_name, table, name, table["columns"][name], caps) for name in columns]
-    told = [field for field in fields if field is not None]
+    known = [field for field in fields if field is not None]
     for one in cast(list[Mapping[str, Any]], table.get(DLT_PARTITION, [])):
-        told.append(_from_dlt(schema_name, table, one, caps))
-    names = [field.field_name for field in told]
+        known.append(_from_dlt(schema_name, table, one, caps))
+    names = [field.field_name for field in known]
     for name in names:
         if names.count(name) > 1:
             raise _wrong(schema_name, table, f"the partition field {name!r} is asked for twice")
-    return told
+    return known
 
 
 def _from_column(
@@ -221,8 +221,8 @@ def first_with(table: PreparedTableSchema, hint: str) -> str | None:
 
 def newest_of(table: PreparedTableSchema) -> Newest | None:
     """Which of several rows with one key counts."""
-    told = get_dedup_sort_tuple(_plain(table))
-    return None if told is None else Newest(column=told[0], order=told[1])
+    hint = get_dedup_sort_tuple(_plain(table))
+    return None if hint is None else Newest(column=hint[0], order=hint[1])
 
 
 def delete_mark(table: PreparedTableSchema, default: str | None) -> DeleteMark | None:

@@ -1,4 +1,4 @@
-"""The names of settings: one that nobody knows is told, with the nearest, wherever it was written."""
+"""The names of settings: an unknown one is an error that suggests the nearest, wherever it was written."""
 
 from __future__ import annotations
 

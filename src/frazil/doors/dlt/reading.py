@@ -246,10 +246,10 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
 
     @staticmethod
     def _make_database_exception(ex: Exception) -> Exception:
-        told = ValueError(str(ex).partition("\n")[0][:_FIRST_LINE])
+        short = ValueError(str(ex).partition("\n")[0][:_FIRST_LINE])
         if any(word in str(ex) for word in _UNKNOWN):
-            return DatabaseUndefinedRelation(told)
-        return ex if isinstance(ex, DatabaseTerminalException) else DatabaseTerminalException(told)
+            return DatabaseUndefinedRelation(short)
+        return ex if isinstance(ex, DatabaseTerminalException) else DatabaseTerminalException(short)
 
 
 def _with_marks(query: str) -> str:

@@ -19,10 +19,10 @@ def columns_of(schema: StructType, caps: DestinationCapabilitiesContext) -> TTab
 
 
 def _column(column: Column, caps: DestinationCapabilitiesContext) -> TColumnSchema:
-    told: TColumnSchema = {"name": column.name, "nullable": not column.required, **_type(column.type, caps)}  # type: ignore[typeddict-item]
+    hints: TColumnSchema = {"name": column.name, "nullable": not column.required, **_type(column.type, caps)}  # type: ignore[typeddict-item]
     if column.doc:
-        told["description"] = column.doc
-    return told
+        hints["description"] = column.doc
+    return hints
 
 
 def _type(kind: Type, caps: DestinationCapabilitiesContext) -> TColumnType:

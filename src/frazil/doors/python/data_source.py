@@ -83,7 +83,7 @@ def _open(options: Mapping[str, str], columns: list[str], output_mode: str) -> C
                 CODE, 'overwrite_where: .outputMode("complete") takes the place of all rows.', fix="Leave the option out."
             )
         described = described.options(overwrite_where=ALL_ROWS)
-    described.spec, described.retry_settings  # noqa: B018 - a wrong option is told before the table is looked at
+    described.spec, described.retry_settings  # noqa: B018 - a wrong option is reported before the table is looked at
     return described
 
 

@@ -15,7 +15,7 @@ from frazil.model.arguments import argument_errors, functions, located_at_caller
 from frazil.model.base import Model
 from frazil.model.cases import CaseResult, CaseSpec
 from frazil.model.dead_letters import OnError
-from frazil.model.events import Committed, Event, Listener, told_to
+from frazil.model.events import Committed, Event, Listener, notify_all
 from frazil.model.html import facts_html
 from frazil.model.pipeline import LetterTopic, PipelineSpec, letters_refused, pipeline_problems
 from frazil.model.plan import PipelinePlan
@@ -100,7 +100,7 @@ class Pipeline:
 
         with surroundings(self.settings, [self.spec]) as around:
             spark = SharedSpark([self.spec], self.settings)
-            everybody = told_to((*self._listeners, *listeners, *around))
+            everybody = notify_all((*self._listeners, *listeners, *around))
             return run_pipeline(self.spec, self.settings, spark, everybody, stop, once=once)
 
     def start(self) -> Running:

@@ -15,7 +15,7 @@ from frazil.doors.python.options import CatalogOptions, RetryOptions, SinkOption
 from frazil.errors import ConfigError
 from frazil.model.arguments import argument_errors, located_at_caller, unknown
 from frazil.model.catalog import CatalogSpec
-from frazil.model.events import Committed, Listener, told_to
+from frazil.model.events import Committed, Listener, notify_all
 from frazil.model.html import facts_html
 from frazil.model.secrets import masked, remember, secret_values
 from frazil.model.settings import RetrySettings
@@ -175,7 +175,7 @@ class Sink:
                 "A streaming data frame needs a checkpoint to be exactly-once over restarts.",
                 fix='Add .checkpoint("/path/of/its/own").',
             )
-        self.spec, self.retry_settings  # noqa: B018 - a wrong option is told here, not in the stream's thread
+        self.spec, self.retry_settings  # noqa: B018 - a wrong option is reported here, not in the stream's thread
         # Each query has a writer of its own: the table and its owner may be others than when the last one ended.
         writer = frame.writeStream.foreachBatch(replace(self, _cell=None)).option("checkpointLocation", self.checkpoint_location)
         if self.trigger_given:
@@ -262,7 +262,7 @@ class Sink:
         session = session_for(frame.sparkSession, catalog_settings(spec))
         sink_id = spec.id or f"{kind}/{spec.full_name}"
         make = SinkWriter if spec.route is None else RoutedWriter
-        return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=told_to(self.listeners))
+        return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=notify_all(self.listeners))
 
     def _require_table(self) -> None:
         """Nothing is said of the table when `.to()` is forgotten, and only a part with options alone."""

@@ -135,7 +135,7 @@ def show_create(title: str, statement: Create) -> Answer:
 
 
 def describe(title: str, world: World, statement: Create) -> Answer:
-    """What an object is, as names and values. Of a sink the columns of its table are told by :func:`table_columns`."""
+    """What an object is, as names and values. The columns of a sink's table come from :func:`table_columns`."""
     pairs: list[tuple[str, str]] = [("type", statement.kind.lower())]
     match statement:
         case CreateConnection():
@@ -181,7 +181,7 @@ def explain(title: str, sink: CreateSink, made: PipelinePlan, spec: SinkSpec) ->
         ("partitioned by", ", ".join(made.partition)),
         ("commits", pace(spec)),
         ("reads from", made.start or "the beginning"),
-        ("rows to read", made.rows_told),
+        ("rows to read", made.rows_text),
         *((f"column {one.name}", f"{one.type} ({one.change})" if one.change else one.type) for one in made.columns),
     ]
     return Answer(title, columns=("property", "value"), rows=tuple((k, str(v)) for k, v in pairs if v), notes=made.notes)

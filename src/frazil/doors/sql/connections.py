@@ -88,7 +88,7 @@ def lake(world: World, connection: CreateConnection, files: CreateConnection | N
         given.refuse(f"in a catalog of type {kind}", "CREDENTIAL", "TOKEN", "SCOPE", "OAUTH2 SERVER URI")
     name = given.text("NAME") or connection.name.text
     where = {"name": given.place("NAME")}
-    given.built(_Name, {"name": name}, where)  # the name that queries use; told before anything else is built
+    given.built(_Name, {"name": name}, where)  # the name that queries use; refused before anything else is built
     values: dict[str, Any] = {"name": name}
     if kind in _S3_TABLES:
         values |= _s3_tables(given, aws, files)

@@ -114,7 +114,7 @@ def _left(world: World, sinks: list[CreateSink]) -> tuple[str, ...]:
         try:
             source = pipeline(world, sink).source
         except ConfigError as error:
-            notes.append(f"what {sink.name.text} read cannot be told any more: {_TAIL.sub('', error.message)}")
+            notes.append(f"what {sink.name.text} read is not known any more: {_TAIL.sub('', error.message)}")
             continue
         if isinstance(source, PostgresCdcSource):
             notes.append(
@@ -204,8 +204,8 @@ def _which_counts(made: PipelineSpec) -> str:
 
 
 def _at_option(statement: Alter, error: ConfigError) -> ConfigError:
-    """An error of the altered object, told at the option of the ALTER that it is about."""
+    """An error of the altered object, located at the option of the ALTER that it is about."""
     words: list[Word] = [*(option.name for option in statement.given), *statement.reset]
-    told = _TAIL.sub("", error.message)
-    place = next((word.at for word in words if word.text in told), words[0].at if words else statement.name.at)
-    return statement.wrong(error.code, place, told, fix=error.fix)
+    message = _TAIL.sub("", error.message)
+    place = next((word.at for word in words if word.text in message), words[0].at if words else statement.name.at)
+    return statement.wrong(error.code, place, message, fix=error.fix)

@@ -132,7 +132,7 @@ def _names_in(statement: Create) -> list[Word]:
     try:
         return list(names_in(statement))
     except ConfigError:
-        return []  # a view that cannot be taken apart is told where it is used, and can be dropped
+        return []  # a view that cannot be taken apart is reported where it is used, and can be dropped
 
 
 class Given:
@@ -217,7 +217,7 @@ class Given:
         return self.statement.wrong(code, self.place(name), message, fix=fix)
 
     def built(self, model: type[M], values: Mapping[str, Any], places: Mapping[str, int] | None = None) -> M:
-        """A value of the model; what is wrong with it is told at the option that it comes from, by the option's name."""
+        """A value of the model; what is wrong with it is reported at the option that it comes from, by the option's name."""
         options = {option.name.at: option.name.text for option in self._by_name.values()}
         return built(self.statement, model, values, places or {}, at=self._at, options=options)
 
@@ -231,7 +231,7 @@ def built(
     at: int,
     options: Mapping[int, str] | None = None,
 ) -> M:
-    """A value of the model; what is wrong is told at the place of its field, or at ``at``. Values of None are left out.
+    """A value of the model; what is wrong is reported at the place of its field, or at ``at``. Values of None are left out.
 
     ``options`` are the names of options by their places: a field is called as its option is.
     """

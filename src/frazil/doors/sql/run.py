@@ -10,7 +10,7 @@ from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.session import Session
 from frazil.doors.sql.sinks import require_own_sums, trace_of
 from frazil.errors import ConfigError, FrazilError, Retryable, together
-from frazil.model.events import Committed, Event, Listener, told_to
+from frazil.model.events import Committed, Event, Listener, notify_all
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 
 WATCH_SECONDS = 1.0
@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Runs the sinks (or those named) until each is done or ``stop`` is set; the first error is raised when all have ended.
 
-    When several have failed, ``say`` is told of each before.
+    When several have failed, ``say`` reports each of them before.
 
     A sink that is created, altered or dropped meanwhile is started, started anew or stopped between two batches. With ``once``
     what is there is read and committed, and the catalog is not watched. When the last sink was dropped, the next one is
@@ -76,7 +76,7 @@ class _Supervisor:
         self._session = session
         self._once = once
         self._only = only
-        self._tell = told_to([*listeners, self._note])
+        self._tell = notify_all([*listeners, self._note])
         self._stop = stop
         self._say = say
         self._running: dict[str, _Running] = {}
@@ -114,7 +114,7 @@ class _Supervisor:
             raise together(list(self._errors.values()))
 
     def _look_again(self) -> None:
-        """Takes the catalog as it is now, if it has changed; one that cannot be used is told, and what runs goes on."""
+        """Takes the catalog as it is now, if it has changed; one that cannot be used is reported, and what runs goes on."""
         version = self._version
         try:
             version = self._session.definitions.version

@@ -30,7 +30,7 @@ from frazil.doors.sql.statements import (
     Validate,
 )
 from frazil.doors.sql.validate import connection_of, require_followed, validate
-from frazil.model.pipeline import ProjectSpec, told_in_file
+from frazil.model.pipeline import ProjectSpec, located_in_file
 from frazil.model.settings import Settings
 
 MOST_ROWS = 1000
@@ -49,7 +49,7 @@ class Session:
         """Carries out a script, and gives the answer of each statement as soon as it is there.
 
         The whole script is checked first, against the definitions as they will be: with a mistake in it nothing is done. What a
-        statement finds outside, in a catalog or on Spark, is told when its turn comes. Statements that define, one after the
+        statement finds outside, in a catalog or on Spark, is reported when its turn comes. Statements that define, one after the
         other, are kept all together or not at all.
         """
         statements = parse(text, name)
@@ -96,12 +96,12 @@ class Session:
             version = self.definitions.version
             world, changes, answers = self.world, [], []
             for statement in several:
-                change, told = defined(statement, world)
+                change, answer = defined(statement, world)
                 world = world.after(change)
                 if isinstance(change.added, CreateSink) and (note := require_followed(world, change.added)):
-                    told = replace(told, notes=(*told.notes, note))
+                    answer = replace(answer, notes=(*answer.notes, note))
                 changes.append(change)
-                answers.append(told)
+                answers.append(answer)
             # What another session has changed meanwhile may not fit together with this.
             if self.definitions.apply(changes, version):
                 return answers
@@ -125,7 +125,7 @@ class Session:
         found = world.find(statement, statement.name, *Kind)
         if isinstance(found, CreateSink):
             made = pipeline(world, found)
-            with told_in_file(made):
+            with located_in_file(made):
                 return answer.table_columns(statement.title, made.sink)
         return answer.describe(statement.title, world, found)
 
@@ -137,7 +137,7 @@ class Session:
         found = world.find(statement, statement.name, Kind.SINK)
         assert isinstance(found, CreateSink), "its kind says so"
         made = pipeline(world, found)
-        with told_in_file(made):
+        with located_in_file(made):
             return answer.explain(statement.title, found, plan_pipeline(made, self.settings), made.sink)
 
     @_answer.register

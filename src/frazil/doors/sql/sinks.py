@@ -164,7 +164,7 @@ def check_sink(world: World, sink: CreateSink) -> None:
         try:
             beside = pipeline(world, other)
         except ConfigError:
-            continue  # what is wrong with it is told where it is used
+            continue  # what is wrong with it is reported where it is used
         if words := _mixed(made, beside):
             raise sink.wrong(_MIXED, sink.item[0].at, words, fix=_OWN_TABLE)
         slots = [one.source.slot for one in (made, beside) if isinstance(one.source, PostgresCdcSource)]

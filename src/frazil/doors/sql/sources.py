@@ -106,7 +106,7 @@ def _view(world: World, view: CreateView, reader: str) -> SinkInput:
         fix = "Make a sink of the grouped view, and compute with its table when you read it."
         raise view.wrong("sql-view", query.item[0].at, words, fix=fix)
     if query.keys and below.tells_operations:
-        words = "rows of this source are updated and deleted, which sums over rows that only come cannot follow"
+        words = "rows of this source are updated and deleted, and GROUP BY follows only rows that are added"
         raise view.wrong("sql-view", view.query.at + query.group_at, words, fix="Group when you read the table.")
     if query.steps and below.guesses:
         words = f"the columns of {below.name!r} are not declared: a batch in which one is missing would stop the view"
@@ -183,7 +183,7 @@ def _require_declared_once(source: CreateSource) -> None:
     for column in source.columns:
         name = column.name.text
         if name.lower() in declared:
-            words = f"column {name!r} is declared twice; upper and lower case do not tell columns apart"
+            words = f"column {name!r} is declared twice; names are compared without regard to case"
             raise source.wrong("sql-twice", column.name.at, words, fix="Give one of them another name.")
         declared.add(name.lower())
 
@@ -273,7 +273,7 @@ def _format(
 ) -> dict[str, Any]:
     kind = made.type.text
     if columns and kind not in ("JSON", "CSV"):
-        raise source.wrong("sql-source", source.columns[0].name.at, f"{kind} tells its columns itself: leave the list out")
+        raise source.wrong("sql-source", source.columns[0].name.at, f"{kind} brings its own columns: leave the list out")
     values: dict[str, Any] = {"type": _FORMATS[kind]}
     if columns:
         values["schema"] = columns

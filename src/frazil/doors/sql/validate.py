@@ -76,7 +76,7 @@ def _followed_in_database(made: PipelineSpec, source: PostgresCdcSource, sink: C
     (stream,) = source.streams
     own = ", ".join(sorted(known[0])) or "no columns"
     words = (
-        f"rows of {stream.full_name} are known by {own}, and its changes do not tell what {key.text} was before: the old "
+        f"rows of {stream.full_name} are known by {own}, and its changes do not contain what {key.text} was before: the old "
         "row of an update would stay in the table, and the row of a delete would not be found"
     )
     fix = f"Run ALTER TABLE {stream.full_name} REPLICA IDENTITY FULL in the database, or leave KEY out."

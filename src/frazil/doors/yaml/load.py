@@ -18,7 +18,7 @@ from frazil.model.source import KafkaSource, SourceSpec
 from frazil.reading.anatomy import keys_of
 from frazil.reading.document import Document, read
 from frazil.reading.explain import checked, unknown_key
-from frazil.reading.file import text_of, told
+from frazil.reading.file import config_errors, text_of
 
 
 def load(path: Path | str, env: Mapping[str, str] | None = None) -> ProjectSpec:
@@ -39,7 +39,7 @@ def load_text(text: str, name: str = "<text>", env: Mapping[str, str] | None = N
     except ConfigErrors:
         raise
     except ConfigError as error:
-        raise told([error]) from None
+        raise config_errors([error]) from None
     except RecursionError:
         raise ConfigErrors([ConfigError("bad-yaml", f"{name} is nested too deeply")]) from None
     remember(secret_values(project))
@@ -59,7 +59,7 @@ def _project(document: Document) -> ProjectSpec:
     parts = _parts(document)
     project = project_of(document, parts) if parts is not None else None
     if document.problems or project is None:
-        raise told(document.problems)
+        raise config_errors(document.problems)
     return project
 
 

@@ -226,7 +226,7 @@ def _cluster(file: PipelineFile) -> KafkaCluster | None:
 def _tell(document: Document, sink: str, problem: Problem) -> None:
     """Points at the key of the sink that the problem is at, once, however many pipelines write to it."""
     location = document.key_place(("sinks", sink, "config", *problem.at))
-    if not any(told.location == location and told.message == problem for told in document.problems):
+    if not any(known.location == location and known.message == problem for known in document.problems):
         document.problems.append(ConfigError("invalid-value", str(problem), location=location))
 
 

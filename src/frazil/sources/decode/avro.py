@@ -113,7 +113,7 @@ class Avro:
                 frame, branch = self._branch(frame, f"{into}_{one}", schema, body, column(_ID) == one)
                 branches.append(branch)
         merged, branches = merged_branches(frame, branches, into, self._expected)
-        told = [
+        faults = [
             (given.isNull(), sf.lit(None)),
             (sf.octet_length(given) == 0, fault("avro-empty", "the message is empty")),
             (sf.hex(sf.substring(given, 1, 1)) != "00", fault("avro-magic", _starts_with(given))),
@@ -130,7 +130,7 @@ class Avro:
             ),
         ]
         spare = [branch.name for branch in branches]
-        return merged.withColumn(fault_of(into), first_fault(told)).drop(_ID, *spare)
+        return merged.withColumn(fault_of(into), first_fault(faults)).drop(_ID, *spare)
 
     def _writer(self, number: int) -> _Schema | None:
         """The schema with an id, or None when the registry does not know it; that is asked again in the next batch."""
@@ -183,7 +183,7 @@ class Avro:
         if not isinstance(used.kind, StructType):
             value = sf.struct(value.alias("value"))
         lost = sf.concat(sf.lit("a value has no meaning in its type: "), without_meaning(wrong))
-        told = first_fault(
+        error = first_fault(
             [
                 (body.isNull(), sf.lit(None)),
                 (~sf.coalesce(fine, sf.lit(False)), fault("avro-malformed", "the message is not a record of its schema")),
@@ -191,7 +191,7 @@ class Avro:
             ]
         )
         wrong_name = fault_of(name)
-        frame = frame.withColumn(wrong_name, sf.when(when, told))
+        frame = frame.withColumn(wrong_name, sf.when(when, error))
         frame = frame.withColumn(name, sf.when(when & body.isNotNull() & column(wrong_name).isNull(), value)).drop(read)
         return frame, Branch(when, name, column(wrong_name))
 

@@ -61,7 +61,7 @@ def merged_branches(
     if not merged:
         return frame.withColumn(into, sf.when(sf.lit(False), packed([]))), list(branches)
     whole = sf.lit(None).cast(StructType([StructField(name, kind) for name, kind in merged.items()]))
-    told = []
+    faults = []
     for branch in reversed(branches):
         strange = odd.get(branch.name, [])
         own = {one.name: one.dataType for one in fields_of(frame, branch.name) if one.name not in strange}
@@ -74,10 +74,10 @@ def merged_branches(
         held = {name: field(value, name).isNotNull() for name in strange}
         fits = reduce(Column.__and__, [~lost for lost in (*wide.values(), *held.values())], value.isNotNull())
         whole = sf.when(branch.when, sf.when(fits, sf.struct(*parts))).otherwise(whole)
-        told.append(
+        faults.append(
             replace(branch, fault=first_fault([(branch.fault.isNotNull(), branch.fault), *_faults(wide), *_strange(held)]))
         )
-    return frame.withColumn(into, whole), told[::-1]
+    return frame.withColumn(into, whole), faults[::-1]
 
 
 def _faults(wide: Mapping[str, Column]) -> list[tuple[Column, Column]]:

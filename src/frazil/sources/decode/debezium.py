@@ -65,9 +65,9 @@ def changes(frame: DataFrame, into: str, spec: Enveloped) -> DataFrame:
     kinds = {one.name: one.dataType for one in fields_of(frame, into)}
     envelope, wrong = column(into), column(fault_of(into))
     op = field(envelope, "op") if "op" in kinds else sf.lit(None).cast("string")
-    told = [field(envelope, name).isNotNull() for name in _OTHERWISE if name in kinds]
+    given = [field(envelope, name).isNotNull() for name in _OTHERWISE if name in kinds]
     something_else = sf.lit(False)
-    for one in told:
+    for one in given:
         something_else = something_else | one
     new = [
         (wrong.isNotNull(), wrong),
@@ -149,16 +149,16 @@ def _order(frame: DataFrame, envelope: Column, kinds: dict[str, DataType]) -> Co
     which of two transactions is later, so their counts cannot be compared.
     """
     lsn = _lsn(envelope, kinds)
-    within = sf.when(lsn.isNotNull(), _told(envelope, kinds, "transaction", "total_order"))
+    within = sf.when(lsn.isNotNull(), _nested_value(envelope, kinds, "transaction", "total_order"))
     offset = column("offset") if "offset" in frame.columns else sf.lit(None).cast("long")
     return sf.struct(lsn.alias("lsn"), within.alias("total_order"), offset.alias("offset"))
 
 
 def _lsn(envelope: Column, kinds: dict[str, DataType]) -> Column:
-    return _told(envelope, kinds, "source", "lsn")
+    return _nested_value(envelope, kinds, "source", "lsn")
 
 
-def _told(envelope: Column, kinds: dict[str, DataType], outer: str, inner: str) -> Column:
+def _nested_value(envelope: Column, kinds: dict[str, DataType], outer: str, inner: str) -> Column:
     """A number within the envelope; null if the envelope does not have it."""
     kind = kinds.get(outer)
     known = isinstance(kind, StructType) and inner in kind.names
@@ -169,7 +169,7 @@ def _table(envelope: Column, kinds: dict[str, DataType]) -> Column | None:
     source = kinds.get("source")
     if not isinstance(source, StructType) or "table" not in source.names:
         return None
-    told = field(envelope, "source")
-    above = [field(told, name) for name in ("schema", "db") if name in source.names]
-    table = field(told, "table")
+    origin = field(envelope, "source")
+    above = [field(origin, name) for name in ("schema", "db") if name in source.names]
+    table = field(origin, "table")
     return sf.when(table.isNotNull(), sf.concat_ws(".", sf.coalesce(*above), table) if above else table)

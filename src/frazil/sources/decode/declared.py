@@ -77,8 +77,8 @@ class Declared:
         values[_WRONG] = inside.get(_WRONG, none)
         yield [*kept, *(value.alias(name) for name, value in values.items())]
         read, before = column(_READ), column(_BEFORE)
-        told = sf.coalesce(_lost(read, plain), column(_WRONG), self._missing())
-        yield [*kept, *(column(name) for name in self.names), sf.when(read.isNotNull(), told).alias(_WRONG)]
+        error = sf.coalesce(_lost(read, plain), column(_WRONG), self._missing())
+        yield [*kept, *(column(name) for name in self.names), sf.when(read.isNotNull(), error).alias(_WRONG)]
         now = sf.when(before.isNotNull(), before).when(column(_WRONG).isNotNull(), fault(code, column(_WRONG)))
         fine = read.isNotNull() & column(_WRONG).isNull()
         yield [
@@ -106,7 +106,7 @@ def _lost(read: Column, plain: Sequence[TableColumn]) -> Column:
     if not plain:
         return sf.lit(None).cast("string")
     lost = [field(read, one.name).isNotNull() & column(one.name).isNull() for one in plain]
-    told = [
+    faults = [
         sf.when(
             gone,
             sf.concat(
@@ -116,4 +116,4 @@ def _lost(read: Column, plain: Sequence[TableColumn]) -> Column:
         )
         for one, gone in zip(plain, lost, strict=True)
     ]
-    return sf.when(reduce(Column.__or__, lost), sf.concat_ws("; ", *told))
+    return sf.when(reduce(Column.__or__, lost), sf.concat_ws("; ", *faults))

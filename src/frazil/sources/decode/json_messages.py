@@ -68,7 +68,7 @@ class Json:
                 frame = self._objects.read(frame, source, into, self._reading)
                 frame = self._declared.convert(frame, into, _CODE)
             case Inference.EMBEDDED:
-                frame = self._told(frame, source, into)
+                frame = self._by_embedded_schema(frame, source, into)
             case _:
                 frame = self._found(frame, source, into)
         return changes(frame, into, self._spec) if self._spec.envelope else frame
@@ -118,18 +118,18 @@ class Json:
                 return found, Known(known.schema, refused)
             refused += known.refused
 
-    def _told(self, frame: DataFrame, source: str, into: str) -> DataFrame:
+    def _by_embedded_schema(self, frame: DataFrame, source: str, into: str) -> DataFrame:
         """Each message is read by the schema inside it. Few differ, so that their texts are collected first."""
         text = sf.get_json_object(message_text(column(source)), "$.schema")
         frame = frame.withColumn(_SCHEMA, text)
         texts = [row[0] for row in frame.select(_SCHEMA).where(f"{_SCHEMA} IS NOT NULL").distinct().collect()]
         branches, spare = [], []
-        for number, told in enumerate(texts):
-            node = self._node(told)
+        for number, schema in enumerate(texts):
+            node = self._node(schema)
             if node is None:
                 continue
             name = f"{into}_{number}"
-            frame, branch = self._branch(frame, source, name, node, sf.col(_SCHEMA) == told)
+            frame, branch = self._branch(frame, source, name, node, sf.col(_SCHEMA) == schema)
             branches.append(branch)
             spare += [name, fault_of(name)]
         own, branches = merged_branches(frame, branches, into, self._expected)

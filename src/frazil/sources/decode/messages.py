@@ -100,22 +100,22 @@ class Messages:
         return frame.select(*(value.alias(name) for name, value in columns.items()), *others, error.alias(ERROR))
 
     def _error(self, frame: DataFrame, hidden: list[str]) -> Column:
-        told = [column(ERROR)] if ERROR in hidden else []
-        told.append(column(fault_of(_VALUE)))
+        known = [column(ERROR)] if ERROR in hidden else []
+        known.append(column(fault_of(_VALUE)))
         if self._key is not None:
             wrong = column(fault_of(_KEY))
             text = sf.concat(sf.lit("key: "), field(wrong, "text"))
-            told.append(sf.when(wrong.isNotNull(), wrong.withField("text", text)))
+            known.append(sf.when(wrong.isNotNull(), wrong.withField("text", text)))
             if not self._options.key_and_value and not self._enveloped and self._tombstones == "delete":
                 nobody = column("value").isNull() & column("key").isNull()
-                told.append(first_fault([(nobody, fault("message-empty", "the record has neither a key nor a value"))]))
-            told.append(first_fault(self._misfits(frame)))
+                known.append(first_fault([(nobody, fault("message-empty", "the record has neither a key nor a value"))]))
+            known.append(first_fault(self._misfits(frame)))
         if not self._options.key_and_value:
-            told.append(first_fault(self._clashes(frame)))
+            known.append(first_fault(self._clashes(frame)))
         if not self._enveloped and not self._options.key_and_value and self._tombstones == "error":
             absent = column(_VALUE).isNull() & column(fault_of(_VALUE)).isNull()
-            told.append(first_fault([(absent, fault("message-empty", "the record has no value"))]))
-        return sf.coalesce(*told)
+            known.append(first_fault([(absent, fault("message-empty", "the record has no value"))]))
+        return sf.coalesce(*known)
 
     def _pair(self) -> dict[str, Column]:
         return {"key": column(_KEY), "value": column(_VALUE)}
@@ -209,11 +209,11 @@ class Messages:
             if name in columns:
                 raise _exists(name, "metadata_prefix")
             # A bad record has only hidden columns.
-            told = self._told(one)
-            made[name] = sf.when(column(ERROR).isNull(), told) if self._value is not None else told
+            value = self._metadata_value(one)
+            made[name] = sf.when(column(ERROR).isNull(), value) if self._value is not None else value
         return made
 
-    def _told(self, one: Metadata) -> Column:
+    def _metadata_value(self, one: Metadata) -> Column:
         if one is not Metadata.JSON:
             return column(one.value)
         return _readable(column("value")) if self._value is None else sf.to_json(column(_VALUE), JSON_OPTIONS)
@@ -236,8 +236,8 @@ class Messages:
             op = sf.when(gone, "delete" if deletes else "ignore").otherwise("update")
             # Where no key could be read yet, nothing is known of its columns.
             count = len(self._key_fields(frame))
-            told = {CHANGES_MARK: True} | ({KEY_COUNT_MARK: count} if count else {})
-            kept.append(op.alias(OP, metadata=told if deletes else None))
+            marks = {CHANGES_MARK: True} | ({KEY_COUNT_MARK: count} if count else {})
+            kept.append(op.alias(OP, metadata=marks if deletes else None))
         return [*kept, once(column(ERROR)).alias(ERROR)]
 
 

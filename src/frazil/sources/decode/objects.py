@@ -332,8 +332,8 @@ def _faults(source: str, into: str, reading: Reading) -> Iterator[tuple[Column, 
         yield _has_any(found, reading.refused), fault("json-key", _refused_keys(found, reading.refused))
     yield _half_characters(text), fault("json-unicode", "a text has half of a character (an unpaired surrogate)")
     if _floating(reading):
-        told = _inexact(into, reading)
-        yield _large(into, reading) & told.isNotNull(), fault("json-type", told)
+        inexact = _inexact(into, reading)
+        yield _large(into, reading) & inexact.isNotNull(), fault("json-type", inexact)
 
 
 def _refused_keys(found: Column, refused: Sequence[Path]) -> Column:
@@ -375,7 +375,7 @@ def _inexact(into: str, reading: Reading) -> Column:
         other = text.try_cast("decimal(38, 0)") != pair["value"].try_cast("decimal(38, 0)")
         return (sf.abs(pair["value"]) == float("inf")) | (text.rlike(r"^-?\d+$") & sf.coalesce(other, sf.lit(True)))
 
-    return _told(sf.transform(sf.filter(large, wrong), lambda pair: pair["name"]), reading)
+    return _message(sf.transform(sf.filter(large, wrong), lambda pair: pair["name"]), reading)
 
 
 def _wrong_columns(into: str, reading: Reading) -> Column:
@@ -388,10 +388,10 @@ def _wrong_columns(into: str, reading: Reading) -> Column:
     nested = [one.name for one in reading.carrier.fields if isinstance(one.dataType, StructType | ArrayType | MapType)]
     within = sf.array_join(sf.array_intersect(here, sf.array(*map(sf.lit, nested))), ", ") if nested else sf.lit("")
     inside = sf.concat(sf.lit("a value inside does not fit its type: "), within)
-    return sf.coalesce(_told(lost, reading), inside)
+    return sf.coalesce(_message(lost, reading), inside)
 
 
-def _told(names: Column, reading: Reading) -> Column:
+def _message(names: Column, reading: Reading) -> Column:
     """What is wrong with the columns of these names, or null when there are none."""
     types = [text for one in reading.wanted.fields for text in (sf.lit(one.name), sf.lit(one.dataType.simpleString()))]
     if not types:

@@ -55,8 +55,8 @@ def fault_of(into: str) -> str:
 
 def fault(code: str, text: Column | str) -> Column:
     """Why a message cannot be read."""
-    told = sf.lit(text) if isinstance(text, str) else text
-    return sf.struct(sf.lit(STAGE).alias("stage"), sf.lit(code).alias("code"), told.alias("text"))
+    message = sf.lit(text) if isinstance(text, str) else text
+    return sf.struct(sf.lit(STAGE).alias("stage"), sf.lit(code).alias("code"), message.alias("text"))
 
 
 def no_fault() -> Column:
@@ -67,8 +67,8 @@ def no_fault() -> Column:
 def first_fault(faults: Iterable[tuple[Column, Column]]) -> Column:
     """The fault of the first condition that holds. Later ones are not evaluated."""
     chosen = no_fault()
-    for condition, told in reversed(list(faults)):
-        chosen = sf.when(condition, told).otherwise(chosen)
+    for condition, error in reversed(list(faults)):
+        chosen = sf.when(condition, error).otherwise(chosen)
     return chosen
 
 

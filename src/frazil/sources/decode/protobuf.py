@@ -96,8 +96,8 @@ class Protobuf:
         read = arrow_udf(decode, result)  # type: ignore[call-overload]
         frame = frame.withColumn(into, read(column(source)))
         code = field(column(into), "code")
-        told = sf.struct(sf.lit(STAGE).alias("stage"), code.alias("code"), field(column(into), "text").alias("text"))
-        frame = frame.withColumn(fault_of(into), first_fault([(code.isNotNull(), told)]))
+        error = sf.struct(sf.lit(STAGE).alias("stage"), code.alias("code"), field(column(into), "text").alias("text"))
+        frame = frame.withColumn(fault_of(into), first_fault([(code.isNotNull(), error)]))
         return frame.withColumn(into, field(column(into), "row"))
 
 

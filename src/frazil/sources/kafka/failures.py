@@ -88,5 +88,5 @@ def _first(text: str, signs: tuple[str, ...]) -> str | None:
     """What the deepest exception that bears one of the names says, or the sign itself."""
     if not (present := [sign for sign in signs if sign in text]):
         return None
-    told = [match["text"].strip() for match in _EXCEPTION.finditer(text) if match["name"] in present]
-    return scrub(next((line for line in reversed(told) if line), present[0]))
+    messages = [match["text"].strip() for match in _EXCEPTION.finditer(text) if match["name"] in present]
+    return scrub(next((line for line in reversed(messages) if line), present[0]))

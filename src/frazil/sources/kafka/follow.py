@@ -63,7 +63,7 @@ def require_topics_there(place: KafkaPlace, wanted: frozenset[str], cluster: Clu
     if gone := sorted(name for name in place.ids if name in wanted and name not in cluster.topics):
         raise Halted(
             "kafka-topic-gone",
-            f"{_topics(gone)} not there any more. {_read_up_to(place, gone)} Whether more came before the end cannot be told.",
+            f"{_topics(gone)} not there any more. {_read_up_to(place, gone)} Whether more came before the end is not known.",
             fix=f"If that is meant, go on with the others where they are: {NEAREST}",
         )
 
@@ -80,10 +80,10 @@ def _require_same_cluster(place: KafkaPlace, cluster: Cluster) -> None:
 
 def _require_same_topics(place: KafkaPlace, cluster: Cluster) -> None:
     if other := sorted(name for name, topic in cluster.topics.items() if place.ids.get(name, topic.id) != topic.id):
-        told = "; ".join(f"{name} was {place.ids[name]} and is {cluster.topics[name].id}" for name in other[:NAMED])
+        changes = "; ".join(f"{name} was {place.ids[name]} and is {cluster.topics[name].id}" for name in other[:NAMED])
         raise Halted(
             "kafka-topic-recreated",
-            f"{_topics(other)} deleted and made again: {told}. {_read_up_to(place, other)} "
+            f"{_topics(other)} deleted and made again: {changes}. {_read_up_to(place, other)} "
             "The messages of the new one are others.",
             fix=f"Read the new one from its beginning: {NEAREST} Or from now on: {REWIND} --to-latest.",
         )
@@ -105,17 +105,17 @@ def _require_reachable(place: KafkaPlace, cluster: Cluster) -> None:
     known = {one: at for one, at in place.offsets.items() if one in cluster.earliest}
     if expired := sorted(one for one, at in known.items() if at < cluster.earliest[one]):
         lost = sum(cluster.earliest[one] - known[one] for one in expired)
-        told = _listed(f"{_name(one)} begins at {cluster.earliest[one]}, and was read up to {known[one]}" for one in expired)
+        examples = _listed(f"{_name(one)} begins at {cluster.earliest[one]}, and was read up to {known[one]}" for one in expired)
         raise Halted(
             "kafka-messages-expired",
-            f"Up to {lost} messages were deleted by the cluster before they were read: {told}.",
+            f"Up to {lost} messages were deleted by the cluster before they were read: {examples}.",
             fix=f"Go on with what is left: {NEAREST} Let the topic keep messages for longer than a pipeline may stand still.",
         )
     if ahead := sorted(one for one, at in known.items() if at > cluster.latest[one]):
-        told = _listed(f"{_name(one)} ends at {cluster.latest[one]}, and was read up to {known[one]}" for one in ahead)
+        examples = _listed(f"{_name(one)} ends at {cluster.latest[one]}, and was read up to {known[one]}" for one in ahead)
         raise Halted(
             "kafka-messages-taken-back",
-            f"The cluster has lost messages that are in the table: {told}.",
+            f"The cluster has lost messages that are in the table: {examples}.",
             fix=f"The next messages get offsets that were read already. Go on after the last one: {NEAREST}",
         )
 
@@ -125,7 +125,7 @@ def nothing_matches(topics: tuple[str, ...]) -> ConfigError:
     return SourceMissing(
         "source-missing",
         f"The cluster has no topic that is called, or matches, {', '.join(topics)}, or does not show it to this user.",
-        fix="Check the spelling and the permissions; Kafka tells small letters and capitals apart.",
+        fix="Check the spelling and the permissions; Kafka's names are case-sensitive.",
     )
 
 
@@ -147,6 +147,6 @@ def _name(partition: Partition) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    told = list(words)
-    more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
-    return ", ".join(told[:NAMED]) + more
+    shown = list(words)
+    more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
+    return ", ".join(shown[:NAMED]) + more

@@ -26,12 +26,12 @@ def letter_topic(spec: LetterTopic) -> Callable[[DataFrame], None]:
     options = {f"{PREFIX}{name}": value for name, value in settings.items()}
 
     def post(letters: DataFrame) -> None:
-        told = [
+        headers = [
             f.struct(f.lit(f"frazil.{name}").alias("key"), f.col(name).cast("string").cast("binary").alias("value"))
             for name in HEADERS
         ]
         own = f.coalesce(f.col("headers"), f.array().cast("array<struct<key: string, value: binary>>"))
-        messages = letters.select("key", f.col("raw").alias("value"), f.concat(f.array(*told), own).alias("headers"))
+        messages = letters.select("key", f.col("raw").alias("value"), f.concat(f.array(*headers), own).alias("headers"))
         try:
             messages.write.format("kafka").mode("append").options(**options).option("topic", spec.topic).save()
         except FrazilError:

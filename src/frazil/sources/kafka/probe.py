@@ -195,9 +195,9 @@ class Broker:
 
     def _authenticate(self, message: bytes) -> bytes:
         answer = self._ask(*_SASL_AUTHENTICATE, struct.pack(">i", len(message)) + message)
-        error, told = answer.number(">h"), answer.text()
+        error, reason = answer.number(">h"), answer.text()
         if error:
-            raise login_refused(self.servers, scrub(told or f"error {error}"))
+            raise login_refused(self.servers, scrub(reason or f"error {error}"))
         return answer.sized()
 
     def _ask(self, request: int, version: int, body: bytes) -> BrokerAnswer:
@@ -314,12 +314,12 @@ class Scram:
 
     def final(self, challenge: bytes) -> bytes:
         """The proof, after the server's salt."""
-        told = dict(part.split("=", 1) for part in challenge.decode().split(","))
-        if not told.get("r", "").startswith(self.nonce):
+        values = dict(part.split("=", 1) for part in challenge.decode().split(","))
+        if not values.get("r", "").startswith(self.nonce):
             raise _Away(_SILENT)
-        salted = hashlib.pbkdf2_hmac(self.hash, self.password.encode(), base64.b64decode(told["s"]), int(told["i"]))
+        salted = hashlib.pbkdf2_hmac(self.hash, self.password.encode(), base64.b64decode(values["s"]), int(values["i"]))
         client_key = self._mac(salted, b"Client Key")
-        without_proof = f"c=biws,r={told['r']}"
+        without_proof = f"c=biws,r={values['r']}"
         self._said = b",".join([self._bare(), challenge, without_proof.encode()])
         self._server_key = self._mac(salted, b"Server Key")
         signature = self._mac(hashlib.new(self.hash, client_key).digest(), self._said)

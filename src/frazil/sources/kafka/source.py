@@ -63,7 +63,7 @@ class KafkaTopics:
         self._idle: tuple[Position, KafkaPlace] | None = None
         self._looked = 0.0
         self._committed: Position | None = None
-        self._told: Position | None = None
+        self._reported: Position | None = None
         self._reading: Slice | None = None
 
     @property
@@ -294,11 +294,11 @@ class KafkaTopics:
         A mere plan commits nothing, and no offsets.
         """
         group, position = self._spec.consumer_group, self._committed
-        if group is None or position is None or position == self._told:
+        if group is None or position is None or position == self._reported:
             return
         offsets = KafkaPlace.from_position(position).offsets
         self._asked.tell_group(group, {one: at for one, at in offsets.items() if self._wants(one[0])})
-        self._told = position
+        self._reported = position
 
     @property
     def _known_settings(self) -> Mapping[str, str]:

@@ -63,7 +63,7 @@ class BizonPager:
 
     def done(self) -> None:
         """Tells the source, which may keep a position of its own."""
-        with asking(f"{self._name}, failed when it was told that its records are written", self._file):
+        with asking(f"{self._name}, failed when it was notified that its records are written", self._file):
             self._source.commit()
 
     def check(self) -> None:

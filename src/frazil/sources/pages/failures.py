@@ -25,10 +25,10 @@ def asking(what: str, file: str | None = None) -> Iterator[None]:
     except FrazilError:
         raise
     except Exception as error:
-        raise told(error, what, file) from error
+        raise explained(error, what, file) from error
 
 
-def told(error: Exception, what: str, file: str | None = None) -> FrazilError:
+def explained(error: Exception, what: str, file: str | None = None) -> FrazilError:
     """An error of the source as frazil has it."""
     location = place_in(error, file) if file is not None else None
     message = f"{what}: {words_of(error)}"

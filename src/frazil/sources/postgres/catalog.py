@@ -58,7 +58,7 @@ class DatabaseTable:
         return by_index or self.identity == "f" or (self.identity == "d" and bool(self.primary_key))
 
     @property
-    def untold_key(self) -> tuple[str, ...]:
+    def missing_key(self) -> tuple[str, ...]:
         """The columns of the primary key that updates and deletes do not contain, since the replica identity is an index
         without them.
         """
@@ -148,8 +148,8 @@ def table(connection: Connection, namespace: str, name: str) -> DatabaseTable | 
     # Earlier versions list generated columns among those of a publication, too, and never let them through.
     newer = connection.info.server_version >= _PUBLISHES_GENERATED
     columns = tuple(column for column in found if newer or not column.generated)
-    told = (tuple(key), readable, last, columns, index, tuple(index_columns))
-    return DatabaseTable(oid, namespace, name, kind, identity, *told)
+    parts = (tuple(key), readable, last, columns, index, tuple(index_columns))
+    return DatabaseTable(oid, namespace, name, kind, identity, *parts)
 
 
 def attributes(connection: Connection, publication: str, oid: int) -> tuple[Attribute, ...]:

@@ -30,14 +30,14 @@ _STILL_ANSWERS = 5
 class Described:
     """A table in the log: its columns, its key columns, and its shape, if all columns are identified.
 
-    ``untold`` are columns of the primary key that its updates and deletes do not contain, ``unlogged`` those in which rows have
-    got values that are not in the log, since the table was last looked up.
+    ``missing_key`` are columns of the primary key that its updates and deletes do not contain, ``unlogged`` those in which rows
+    have got values that are not in the log, since the table was last looked up.
     """
 
     columns: Columns
     keys: tuple[str, ...]
     shape: Shape | None
-    untold: tuple[str, ...] = ()
+    missing_key: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
 
 
@@ -101,7 +101,7 @@ class ChangeReader:
         self._folder = tempfile.TemporaryDirectory(prefix="frazil-postgres-", dir=spool_path, ignore_cleanup_errors=True)
         self._spool = Spool(Path(self._folder.name), images=images)
         self._names: dict[int, str] = {}
-        self._untold: dict[int, tuple[str, ...]] = {}
+        self._missing_key: dict[int, tuple[str, ...]] = {}
         self._shapes = {name: Shape.from_text(text) for name, text in start.shapes.items()}
         self._unlogged: dict[str, tuple[str, ...]] = {}
         self._unseen: list[bytes] = []
@@ -194,8 +194,8 @@ class ChangeReader:
             return  # of a table that is not followed
         self._seq += 1
         if name not in self._skipped:
-            if self._untold.get(oid) and message[0] != protocol.INSERT:
-                self._blocked = _unfollowable(name, self._untold[oid], self._transaction)
+            if self._missing_key.get(oid) and message[0] != protocol.INSERT:
+                self._blocked = _unfollowable(name, self._missing_key[oid], self._transaction)
                 return
             self._spool.add(oid, message, self._transaction, self._seq)
             self._open_rows[name] += 1
@@ -234,7 +234,7 @@ class ChangeReader:
             known = self._unlogged.get(relation.full_name, ())
             self._unlogged[relation.full_name] = tuple(dict.fromkeys([*known, *found.unlogged]))
         self._names[relation.oid] = relation.full_name
-        self._untold[relation.oid] = found.untold
+        self._missing_key[relation.oid] = found.missing_key
         self._spool.describe(relation, found.columns, found.keys)
 
     def _truncate(self, oids: tuple[int, ...]) -> None:
@@ -283,11 +283,11 @@ def unlogged_values(table: str, columns: Sequence[str], *, read_again: bool) -> 
     )
 
 
-def _unfollowable(table: str, untold: tuple[str, ...], transaction: Begin) -> Halted:
+def _unfollowable(table: str, missing_key: tuple[str, ...], transaction: Begin) -> Halted:
     return Halted(
         "replica-identity",
         f"Changes of {table} at {protocol.lsn_text(transaction.lsn)} name rows by an index that does not have the primary key's "
-        f"{', '.join(untold)}: which rows they mean cannot be told. All before that is committed.",
+        f"{', '.join(missing_key)}: which rows they mean is not known. All before that is committed.",
         fix=f"Run: ALTER TABLE {table} REPLICA IDENTITY DEFAULT. Then read the table anew: with a new sink id, or, beside other "
         "tables, by leaving it out of streams until the pipeline has moved on.",
     )

@@ -84,8 +84,8 @@ class Database:
             return {}  # nothing was before, and the server has no file that says so
         found = self._ask_as_replica(f"TIMELINE_HISTORY {timeline}")[1]
         lines = (found if isinstance(found, str) else bytes(found).decode()).splitlines()
-        told = [line.split() for line in lines if line.strip() and not line.startswith("#")]
-        return {int(number): lsn_number(left) for number, left, *_ in told}
+        branches = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+        return {int(number): lsn_number(left) for number, left, *_ in branches}
 
     def _ask_as_replica(self, command: str) -> tuple[Any, ...]:
         with self._login.connect(replication="database") as connection, asking("Looking who the server is"):
@@ -149,8 +149,8 @@ class Database:
         table = self.ask(lambda database: catalog.table(database, relation.namespace, relation.name))
         keys = () if table is None else self.key_columns(table)
         key_names = tuple(column.name for column in columns if is_among(column, keys))
-        told = {column.name for column in relation.columns if column.is_key or relation.identity != "i"}
-        untold = tuple(name for name in key_names if name not in told)
+        identified = {column.name for column in relation.columns if column.is_key or relation.identity != "i"}
+        missing_key = tuple(name for name in key_names if name not in identified)
         shape = found.shape
         unlogged: tuple[str, ...] = ()
         if shape is not None:
@@ -165,7 +165,7 @@ class Database:
                 (column.name, column.type_oid, column.type_modifier) for column in relation.columns
             ]
             shape = replace(shape, storage=storage if current else None if known is None else known.storage)
-        return Described(columns, key_names or tuple(column.name for column in columns), shape, untold, unlogged)
+        return Described(columns, key_names or tuple(column.name for column in columns), shape, missing_key, unlogged)
 
     def _unlogged(self, before: Shape, now: Shape, storage: Storage, attributes: Sequence[Attribute]) -> tuple[str, ...]:
         """The columns, by their names of today, in which rows have values that the log did not and will not carry."""

@@ -141,10 +141,10 @@ class Shown:
         raw = sf.coalesce(sf.col("raw"), sf.to_json(change, {"ignoreNullFields": "false"}).cast("binary"))
         place = sf.struct(_lsn_text().alias("lsn"), sf.col("xid"), sf.col("seq"), sf.lit(self.table).alias("table"))
         turn = sf.when(sf.col("extra"), 0).otherwise(1)
-        told = {CHANGES_MARK: True, KEY_COUNT_MARK: sum(KEY_MARK in marks for marks in self.marks.values())}
-        told |= {IMAGES_MARK: True} if self.images else {}
+        change_marks = {CHANGES_MARK: True, KEY_COUNT_MARK: sum(KEY_MARK in marks for marks in self.marks.values())}
+        change_marks |= {IMAGES_MARK: True} if self.images else {}
         hidden = {
-            OP: sf.col("op").alias(OP, metadata=told),
+            OP: sf.col("op").alias(OP, metadata=change_marks),
             ORDER: sf.struct(sf.col("lsn"), sf.col("seq"), turn.alias(TURN)),
             EXTRA: sf.col("extra"),
             PAIR: sf.when(sf.col("extra") | sf.col("moved"), sf.struct("lsn", "seq")),

@@ -169,8 +169,8 @@ def numbered(
     # A column that was dropped and one that was added under its name look alike, as long as the log is behind: the one that is
     # there now is meant or will be, and whoever knows the other one finds that it was replaced.
     now = {one.name: one.number for one in catalog if one.name}
-    told = [(name, set(numbers)) for (name, _), numbers in zip(columns, zip(*readings, strict=True), strict=True)]
-    return Numbered(tuple(min(may) if len(may) == 1 else now.get(name) if now.get(name) in may else None for name, may in told))
+    found = [(name, set(numbers)) for (name, _), numbers in zip(columns, zip(*readings, strict=True), strict=True)]
+    return Numbered(tuple(min(may) if len(may) == 1 else now.get(name) if now.get(name) in may else None for name, may in found))
 
 
 def _of_chosen(columns: Sequence[Named], catalog: Sequence[Attribute], before: Shape | None) -> list[tuple[int, ...]]:

@@ -110,7 +110,7 @@ def _check_replication(connection: Connection, spec: PostgresCdcSource) -> None:
     if level != "logical":
         raise ConfigError(
             "wal-level",
-            f"PostgreSQL at {spec.host}:{spec.port} has wal_level={level}, which does not write down what changes need.",
+            f"PostgreSQL at {spec.host}:{spec.port} has wal_level={level}, which does not log enough to follow changes.",
             fix="Set wal_level = logical in postgresql.conf and restart the server.",
         )
     # Managed services give the right by membership in a role of their own.
@@ -157,16 +157,16 @@ def _check_table(connection: Connection, spec: PostgresCdcSource, stream: CdcStr
         raise ConfigError(
             "database-rights", f"The user {spec.user} may not read {name}.", fix=f'GRANT SELECT ON {name} TO "{spec.user}".'
         )
-    if stream.sync_mode == "full_refresh" or (table.names_rows and not table.untold_key):
+    if stream.sync_mode == "full_refresh" or (table.names_rows and not table.missing_key):
         return
     known = catalog.published(connection, spec.publication_name) is not None
     if known and not catalog.publishes_changes(connection, spec.publication_name):
         return
-    if table.index is not None and table.untold_key:
+    if table.index is not None and table.missing_key:
         raise ConfigError(
             "replica-identity",
             f"Updates and deletes of {name} name rows by the index {table.index}, which does not have the primary key's "
-            f"{', '.join(table.untold_key)}: a row whose primary key changes, or that is deleted, could not be found.",
+            f"{', '.join(table.missing_key)}: a row whose primary key changes, or that is deleted, could not be found.",
             fix=f"Run: ALTER TABLE {name} REPLICA IDENTITY DEFAULT, or FULL, or USING INDEX one that has the whole primary key.",
         )
     why = {"n": "its replica identity is nothing", "i": "the index of its replica identity is gone"}.get(
@@ -174,7 +174,7 @@ def _check_table(connection: Connection, spec: PostgresCdcSource, stream: CdcStr
     )
     raise ConfigError(
         "replica-identity",
-        f"Updates and deletes of {name} do not tell which row they mean: {why}.",
+        f"Updates and deletes of {name} do not identify their row: {why}.",
         fix=f"Give it a primary key and REPLICA IDENTITY DEFAULT, or run: ALTER TABLE {name} REPLICA IDENTITY FULL.",
     )
 

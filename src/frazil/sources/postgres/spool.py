@@ -199,9 +199,9 @@ def assembled(sent: SpooledRows, meta: dict[str, pa.Array], table: str) -> pa.Ta
         good = np.ones(rows, np.bool_)
         good[list(wrong)] = False
         data = [pc.if_else(pa.array(good), array_, pa.scalar(None, array_.type)) for array_ in data]
-        told = [{"stage": "decode", "code": "value-not-representable", "text": wrong[row]} if row in wrong else None
+        refusals = [{"stage": "decode", "code": "value-not-representable", "text": wrong[row]} if row in wrong else None
                 for row in range(rows)]  # fmt: skip
-        error = pa.array(told, ERROR)
+        error = pa.array(refusals, ERROR)
         raws = [_raw(sent, row, meta, table) if row in wrong else None for row in range(rows)]
         raw = pa.array(raws, pa.binary())
     meta = {**meta, "unchanged": _unchanged(sent), "error": error, "raw": raw}

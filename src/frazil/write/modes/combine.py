@@ -20,7 +20,7 @@ def combined(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> D
     if tells_changes(frame):
         raise ConfigError(
             "combine-operations",
-            "combine adds up rows that only come, and those of this source are updated and deleted.",
+            "combine is for rows that are only added, and those of this source are also updated and deleted.",
             fix="Leave combine out, and add up when you read the table; or set tombstones: ignore in the source.",
         )
     others = [name for name in data_columns(frame) if name not in keys]

@@ -54,8 +54,8 @@ def _replaced(context: TableContext, applied: DataFrame, fit: Fit, choice: Choic
     applied = applied.where(~ignored)
     rows = seen.frame.where(~gone & ~ignored).select(*_with_required(context, fit))
     change, added = (_in_copy if choice.way == MERGE else _by_values)(context, rows, applied, fit, choice)
-    told = seen.get() if OP in applied.columns else None
-    deleted, filtered = (int(told["deletes"]), int(told["ignored"])) if told is not None else (0, 0)
+    counts = seen.get() if OP in applied.columns else None
+    deleted, filtered = (int(counts["deletes"]), int(counts["ignored"])) if counts is not None else (0, 0)
     return Written(change, RowCounts(read=added + deleted + filtered, written=added, deleted=deleted, filtered=filtered))
 
 

@@ -320,7 +320,7 @@ def _require_one(row: Row, *, ordered: bool) -> None:
             "duplicate-keys",
             f"{apart} keys have several different rows in the batch from several partitions of the source, between which "
             f"there is no order, for example {row['example1']}.",
-            fix="Name a column in order_by that tells which is the last: one of the data's, or the time of the record, "
+            fix="Name a column in order_by that says which is the last: one of the data's, or the time of the record, "
             "kafka_timestamp, with metadata: [timestamp] in the source.",
         )
     if tied:
@@ -328,7 +328,7 @@ def _require_one(row: Row, *, ordered: bool) -> None:
         raise DataError(
             "duplicate-keys",
             f"{tied} keys have several different rows in the batch and {cause}, for example {row['example0']}.",
-            fix="Name a column in order_by that tells them apart." if not ordered else "Add a column to order_by.",
+            fix="Name a column in order_by by which they differ." if not ordered else "Add a column to order_by.",
         )
 
 

@@ -130,9 +130,9 @@ def _require_known(last: DataFrame, table: DataFrame, fit: Fit) -> None:
         return
     raise DataError(
         "unchanged-missing",
-        f"A row ({_told(row, fit)}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table "
-        "has no such row: it was never read, or came after a delete of its key in the batch, or its key changed, and the old one "
-        "was itself new, or taken again, in the same batch.",
+        f"A row ({_key_text(row, fit)}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the "
+        "table has no such row: it was never read, or came after a delete of its key in the batch, or its key changed, and the "
+        "old one was itself new, or taken again, in the same batch.",
         fix="Let the database log whole rows (REPLICA IDENTITY FULL), or set unchanged_missing: write_null.",
     )
 
@@ -194,13 +194,13 @@ def _require_whole(rows: DataFrame, fit: Fit, options: ChangeOptions) -> None:
     if row is not None:
         raise DataError(
             "key-held-twice",
-            f"The table has several rows with one key ({_told(row, fit)}), and values of the table's are to be kept: "
-            "it cannot be told which of the rows has them.",
+            f"The table has several rows with one key ({_key_text(row, fit)}), and values of the table's are to be kept: "
+            "it is not known which of the rows has them.",
             fix="Delete all but one of these rows from the table.",
         )
 
 
-def _told(row: Row, fit: Fit) -> str:
+def _key_text(row: Row, fit: Fit) -> str:
     return ", ".join(f"{name} = {row[name]}" for name in fit.keys)
 
 

@@ -32,6 +32,6 @@ class PlainRows:
         """The counts, when so many were written."""
         if self._seen is None:
             return RowCounts(read=written, written=written)
-        told = self._seen.get()
-        records, extra = int(told["records"]), int(told["extra"])
+        row = self._seen.get()
+        records, extra = int(row["records"]), int(row["extra"])
         return RowCounts(read=records, written=written, filtered=records + extra - written, extra=extra)

@@ -139,8 +139,8 @@ def _without_marks(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     }
     without = frame.withColumns(sent | {UNCHANGED: functions.when(functions.size(found) > 0, found)})
     for name in names:
-        if told := frame.schema[name].metadata:
-            without = without.withMetadata(name, told)
+        if marks := frame.schema[name].metadata:
+            without = without.withMetadata(name, marks)
     return without
 
 
@@ -152,8 +152,8 @@ def _operations(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if sink.change_format is ChangeFormat.DEBEZIUM:
         frame = under_new_names(envelopes(frame), sink)
         require_columns(frame, ("op", "before", "after", *sink.order_by), "change_format: debezium")
-        told = keys_told(frame)
-        keys, marked = sink.key_fields or told, told or sink.key_fields
+        known = key_columns_of_envelopes(frame)
+        keys, marked = sink.key_fields or known, known or sink.key_fields
         own = sink.commit_mode is CommitMode.UPSERT and any(sink.key_column(key, marked) is None for key in keys)
         return from_debezium(_ordered(frame, sink), sink, keys, marked=marked, images=own)
     frame = under_new_names(frame, sink)
@@ -281,7 +281,7 @@ def envelopes(frame: DataFrame) -> DataFrame:
     return frame.select("payload.*", *map(quoted, beside), *hidden_columns(frame))
 
 
-def keys_told(frame: DataFrame) -> tuple[str, ...]:
+def key_columns_of_envelopes(frame: DataFrame) -> tuple[str, ...]:
     """The names of the columns inside of envelopes by which the messages' keys know a row."""
     return tuple(frame.schema[OP].metadata.get(KEYS_MARK, ())) if OP in frame.columns else ()
 
@@ -320,7 +320,7 @@ def from_debezium(
         frame = frame.withColumn(OP, functions.when(read, UPDATE).otherwise(functions.col(OP)))
     op = functions.col(OP)
     identify = {sink.key_column(name, fields) for name in marked}
-    frame = _with_untold(frame, fields, known_keys, sink, identify if images else None)
+    frame = _with_unsent(frame, fields, known_keys, sink, identify if images else None)
     wrong = _wrong_values(wrong_before, wrong_after, known_keys, sink, images=images)
     frame = _with_faults(frame, wrong)
     changed = (op == UPDATE) & before.isNotNull()
@@ -344,8 +344,8 @@ def from_debezium(
     pair = functions.when(both, functions.md5(said.cast("binary"))).alias(PAIR)
     frame = frame.select(*beside, *kept, *orders, pair, functions.explode(steps).alias(_STEP))
     step = functions.col(_STEP)
-    told = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)} | ({IMAGES_MARK: True} if images else {})
-    hidden = [step["op"].alias(OP, metadata=told), (step["turn"] == _BEFORE).alias(EXTRA), functions.col(PAIR)]
+    change_marks = {CHANGES_MARK: True, KEY_COUNT_MARK: len(marked)} | ({IMAGES_MARK: True} if images else {})
+    hidden = [step["op"].alias(OP, metadata=change_marks), (step["turn"] == _BEFORE).alias(EXTRA), functions.col(PAIR)]
     if partial:
         # A value that was not sent is looked for under the key that the row had.
         hidden += [step["moved"].alias(MOVED), step["unsent"].alias(UNCHANGED)]
@@ -376,7 +376,7 @@ def _taken(name: str) -> str:
     return f"The column {name!r}, which was added to Debezium's envelopes, is in their rows already."
 
 
-def _with_untold(
+def _with_unsent(
     frame: DataFrame, fields: Mapping[str, DataType], keys: Sequence[str], sink: SinkSpec, identify: Collection[str | None] | None
 ) -> DataFrame:
     """The frame with an error in changes without their previous row, where that row is needed.
@@ -384,7 +384,7 @@ def _with_untold(
     A delete always needs it, for its key. ``identify``: the columns of the source's own key, if the sink identifies rows by
     other columns, so that the whole row is needed. A database that logs only the key of a row has nulls in all other columns.
     """
-    op, before, told = functions.col(OP), functions.col("before"), _types_within(frame, "before")
+    op, before, given = functions.col(OP), functions.col("before"), _types_within(frame, "before")
     if sink.diff_column is not None:
         lost = (op == UPDATE) & before.isNull()
         why = f"which {sink.diff_column} counts"
@@ -392,18 +392,18 @@ def _with_untold(
         why = f"by which it is found in the table ({', '.join(sink.key_fields or keys)}); the database must log it whole: in "
         why += "PostgreSQL REPLICA IDENTITY FULL"
         if identify is None:
-            nulls = [before[key].isNull() if key in told else functions.lit(True) for key in keys]
+            nulls = [before[key].isNull() if key in given else functions.lit(True) for key in keys]
             lost = (op == DELETE) & reduce(Column.__or__, nulls, before.isNull())
         else:
             others = [name for name in fields if name not in identify]
-            nulls = [before[name].isNull() for name in others if name in told]
+            nulls = [before[name].isNull() for name in others if name in given]
             blank = reduce(Column.__and__, nulls, functions.lit(bool(others and identify)))
             # What a snapshot reads has nothing before it.
             read = functions.coalesce(functions.lower(functions.col("op").cast("string")).isin(*_READS), functions.lit(False))
             lost = op.isin(UPDATE, DELETE) & ~read & (before.isNull() | blank)
     else:
         return frame
-    words = functions.lit(f"the change does not tell the row of before it, {why}")
+    words = functions.lit(f"the change has no `before`, {why}")
     error = functions.when(lost, error_of("decode", "before-missing", words))
     return frame.withColumn(ERROR, functions.coalesce(functions.col(ERROR), error))
 
@@ -440,8 +440,8 @@ def _images(frame: DataFrame) -> dict[str, DataType]:
 
 def _shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
     """The type for values that come from several places, by these: that of the first where none is wider."""
-    told = [kind for kind in types.values() if not isinstance(kind, NullType)] or list(types.values())
-    first, *others = told
+    known = [kind for kind in types.values() if not isinstance(kind, NullType)] or list(types.values())
+    first, *others = known
     if all(kind == first for kind in others):
         return first
     common = common_type(first, others[0], _looked_at)
@@ -506,8 +506,8 @@ def _same(before: Column, after: Column, keys: Sequence[str]) -> Column:
 
 def _step(row: Column, op: Column | str, turn: int, moved: Column, unsent: Column) -> Column:
     meaning = functions.lit(op) if isinstance(op, str) else op
-    told = {"row": row, "op": meaning, "turn": functions.lit(turn), "moved": moved, "unsent": unsent}
-    return functions.struct(*[column.alias(name) for name, column in told.items()])
+    parts = {"row": row, "op": meaning, "turn": functions.lit(turn), "moved": moved, "unsent": unsent}
+    return functions.struct(*[column.alias(name) for name, column in parts.items()])
 
 
 def _unsent_before(before: Column, after: Column, frame: DataFrame, fields: Mapping[str, DataType], sink: SinkSpec) -> Column:

@@ -166,8 +166,8 @@ def _digest_of(copy: WorkingCopy, files: Sequence[LiveFile], columns: Sequence[s
 def _audit_failed(expected: int, found: int) -> Halted:
     return Halted(
         "audit-failed",
-        f"The table's deletes were put in another form, but it would not hold the same rows then: {found} instead of {expected}, "
-        "or others. Nothing was changed.",
+        f"Settling the table's equality deletes would have changed its rows: it would hold {found} instead of {expected}, or "
+        "other ones. Nothing was committed.",
         fix="Report this. Set max_equality_deletes and max_delete_files to null to go on without it.",
     )
 

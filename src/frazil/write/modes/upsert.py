@@ -58,11 +58,9 @@ def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
     seen = Counted(applied, *[number.alias(name) for name, number in numbers.items()])
     rows = seen.frame.where(~op.isin(DELETE, IGNORE)).select(*[quoted(name) for name in fit.names])
     staged = context.write_files(rows, fit.evolution)
-    told = seen.get()
-    require_keys(int(told["keyless"]), fit.keys)
-    counts = RowCounts(
-        read=int(told["changes"]), written=staged.rows, deleted=int(told["deletes"]), filtered=int(told["ignored"])
-    )
+    row = seen.get()
+    require_keys(int(row["keyless"]), fit.keys)
+    counts = RowCounts(read=int(row["changes"]), written=staged.rows, deleted=int(row["deletes"]), filtered=int(row["ignored"]))
     summary = Choice(APPEND, "the table is empty").summary
     return Written(Change(Delta(staged, StagedFiles(), Fits.HEAD), base, fit.evolution, summary=summary), counts)
 

@@ -34,7 +34,7 @@ from frazil.model.transform import (
     WhereRows,
 )
 from frazil.model.types import Primitive
-from frazil.write.modes.rows import UPDATE, envelopes, from_debezium, keys_told, with_operations, without_marks
+from frazil.write.modes.rows import UPDATE, envelopes, from_debezium, key_columns_of_envelopes, with_operations, without_marks
 from frazil.write.shape.expressions import require_sound, understood
 from frazil.write.shape.keys import is_followed, marking_keys, with_keys_of_images, without_images
 from frazil.write.shape.odd import cleared, completed, leaves
@@ -123,7 +123,7 @@ def _shaped(
         if not data_columns(frame):
             return frame  # no record has anything to say, and so there is nothing to change
         if isinstance(transform, UnwrapDebezium):
-            relying = None if images or transform.keys or keys_told(frame) else transform
+            relying = None if images or transform.keys or key_columns_of_envelopes(frame) else transform
             frame = without_marks(_unwrapped(transform, frame, sink, images=images), sink)
         else:
             if tells_changes(frame):
@@ -156,7 +156,7 @@ def _unwrapped(transform: UnwrapDebezium, frame: DataFrame, sink: SinkSpec, *, i
     for name in ("op", "before", "after"):
         spot(frame, name, transform, ())
     added = {name: spot(frame, path, transform, ("add", name)).value for name, path in transform.add.items()}
-    keys = transform.keys or keys_told(frame) or (() if images else sink.key_fields)
+    keys = transform.keys or key_columns_of_envelopes(frame) or (() if images else sink.key_fields)
     try:
         return from_debezium(frame, sink, keys, marked=keys, added=added, images=images)
     except ConfigError as error:
@@ -193,7 +193,7 @@ def _require_keys_of_the_sink(transform: UnwrapDebezium, frame: DataFrame, sink:
     names = {key: sink.key_column(key, data_columns(frame)) for key in sink.key_fields}
     for key, name in names.items():
         if sink.commit_mode is CommitMode.UPSERT and name is not None and not is_key(frame, name):
-            words = f"{key!r} of key_fields is another column than the {key!r} of the envelopes, by which moves were told"
+            words = f"{key!r} of key_fields is another column than the {key!r} of the envelopes, which identifies rows"
             raise refusal(transform, (), words, code="key-differs", kind=KeyDiffers, fix=_NAME_KEYS)
 
 
@@ -270,8 +270,8 @@ def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:
     A delete always passes, since it may contain only the key. A new row that does not match was never in the table.
     """
     op = functions.col(OP)
-    told = frame.withColumn(_HOLDS, functions.coalesce(condition, functions.lit(False)))
-    kept = told.where(functions.col(_HOLDS) | op.isin(UPDATE, DELETE))
+    judged = frame.withColumn(_HOLDS, functions.coalesce(condition, functions.lit(False)))
+    kept = judged.where(functions.col(_HOLDS) | op.isin(UPDATE, DELETE))
     holds = functions.col(_HOLDS)
     after = {OP: functions.when(holds, op).otherwise(DELETE)}
     if UNCHANGED in frame.columns:

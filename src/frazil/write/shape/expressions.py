@@ -71,6 +71,6 @@ def _refused(error: PySparkException, frame: DataFrame, transform: Transform, wa
 def _line(error: PySparkException) -> str:
     """Spark's own words, without its code and without the plan."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
-    told = told.partition("] ")[2] if told.startswith("[") else told
-    return told.partition(" SQLSTATE: ")[0].strip()
+    first = lines[0] if lines else type(error).__name__
+    first = first.partition("] ")[2] if first.startswith("[") else first
+    return first.partition(" SQLSTATE: ")[0].strip()

@@ -46,8 +46,8 @@ def without_images(frame: DataFrame) -> DataFrame:
     """The frame without rows that nobody needs who knows rows by the source's own key."""
     if IMAGE not in frame.columns:
         return frame
-    told = {name: value for name, value in frame.schema[OP].metadata.items() if name != IMAGES_MARK}
-    return frame.where(~functions.col(IMAGE)).drop(IMAGE).withMetadata(OP, told)
+    marks = {name: value for name, value in frame.schema[OP].metadata.items() if name != IMAGES_MARK}
+    return frame.where(~functions.col(IMAGE)).drop(IMAGE).withMetadata(OP, marks)
 
 
 def with_keys_of_images(frame: DataFrame, sink: SinkSpec, *, whole: bool) -> DataFrame:
@@ -60,13 +60,13 @@ def with_keys_of_images(frame: DataFrame, sink: SinkSpec, *, whole: bool) -> Dat
     lacking = [functions.col(quoted(name)).isNull() for name in names if name is not None]
     gone = functions.col(OP) == DELETE
     nobody = gone & reduce(Column.__or__, lacking, functions.lit(False))
-    told = frame.schema[OP].metadata
+    marks = frame.schema[OP].metadata
     if whole:
         op = functions.when(nobody, IGNORE).otherwise(functions.col(OP))
-        return frame.withColumn(OP, op).withMetadata(OP, told)
+        return frame.withColumn(OP, op).withMetadata(OP, marks)
     words = (
-        f"the change does not tell the row of before it, by which it is found in the table ({', '.join(sink.key_fields)}); the "
-        "database must log it whole: in PostgreSQL REPLICA IDENTITY FULL"
+        f"the change has no `before`, by which its row is found in the table ({', '.join(sink.key_fields)}); the "
+        "database must log whole rows: in PostgreSQL REPLICA IDENTITY FULL"
     )
     wrong = functions.when(nobody, error_of("transform", "before-missing", functions.lit(words)))
     error = functions.coalesce(functions.col(ERROR), wrong) if ERROR in frame.columns else wrong

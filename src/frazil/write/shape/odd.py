@@ -34,7 +34,7 @@ from frazil.write.shape.paths import Spot, known_spot, without
 _MOST_LACKING = 20
 
 # What was said once need not be said of every batch.
-_told: set[tuple[str, str]] = set()
+_reported: set[tuple[str, str]] = set()
 
 _log = logging.getLogger("frazil")
 
@@ -95,8 +95,8 @@ def completed(frame: DataFrame, transform: TransformSpec) -> DataFrame:
     for expression in _expressions(transform):
         lacking += _unresolved(_with_nulls(frame, lacking), expression)
     for name in lacking:
-        if (transform.type, name) not in _told:
-            _told.add((transform.type, name))
+        if (transform.type, name) not in _reported:
+            _reported.add((transform.type, name))
             _log.warning("%s: no record of the batch has a column %r: it is taken to be null", transform.type, name)
     return _with_nulls(frame, lacking)
 
