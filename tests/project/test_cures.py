@@ -32,7 +32,7 @@ def tables() -> Iterator[tuple[str, set[str]]]:
     yield "sql", {*sql._PARTITION, *sql._RECORDS, *(code for table in of_sql for code in table)}
 
 
-@pytest.mark.parametrize(("door", "codes"), tables())
+@pytest.mark.parametrize(("door", "codes"), [*tables()])
 def test_every_code_with_a_fix_of_its_own_is_raised_somewhere(door: str, codes: set[str]) -> None:
     texts = raised()
     # A code may stand for all that begin with its word.

@@ -19,7 +19,7 @@ DEV = EXAMPLES / "example.dev.yaml"
 def test_validate_tells_what_is_in_the_file_and_what_has_no_use(frazil: Frazil) -> None:
     found = frazil("validate", DEV, "--json")
     assert (found.code, found.json["pipelines"][0]["table"]) == (0, "dev_bizon.events")
-    assert f"{DEV}:18:3: BigQuery is not told of the tables" in found.err
+    assert f"{DEV}:18:3: BigQuery does not get the tables" in found.err
 
 
 def test_a_mistake_is_told_in_their_file(frazil: Frazil, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def _problems(document: Document, given: dict[str, str], login: dict[str, Any] |
             fix = suggestion(name, known, f"Known settings: {', '.join(sorted(known))}.")
             yield ConfigError("unknown-key", f"Unknown setting `{name}` in `consumer_config`", fix=fix, location=place)
     if given.get("enable.auto.commit") == _YES:
-        words = "enable.auto.commit: offsets are kept in the table, in the rows' commit, and the cluster gets them afterwards"
+        words = "enable.auto.commit: offsets are kept in the table, in the same commit as the rows"
         place = document.key_place((*_CONFIG, "enable.auto.commit"))
         yield ConfigError("invalid-value", words, fix="Write false, or leave it out.", location=place)
     for name, allowed in _WORDS.items():
