@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -40,15 +41,17 @@ def _archive(say: Callable[[str], None]) -> Path | None:
 
 
 def _typical_work(java_options: str) -> SparkSession:
-    """What most pipelines do, so that the classes for it are known: append, upsert in both ways, settle, read."""
+    """What most pipelines do, so that the classes for it are known: read JSON, append, upsert in both ways, settle."""
     import frazil
     from frazil.model.settings import SparkSettings
     from frazil.spark.session import spark_session
 
     conf = {"spark.driver.extraJavaOptions": java_options, "spark.sql.shuffle.partitions": "1"}
     spark = spark_session(SparkSettings(master="local[2]", app_name="frazil-setup", conf=conf))
-    rows = spark.range(100).selectExpr("id", "id % 3 AS kind", "cast(id AS string) AS name", "timestamp_seconds(id) AS at")
     with tempfile.TemporaryDirectory(prefix="frazil-setup-") as folder:
+        lines = [json.dumps({"id": number, "name": f"n{number}", "at": "2026-11-15T12:00:00Z"}) for number in range(100)]
+        Path(folder, "rows.json").write_text("\n".join(lines))
+        rows = spark.read.schema("id long, name string, at timestamp").json(f"{folder}/rows.json")
         catalog = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
         sink = frazil.sink(rows).catalog(type="sql", sql=catalog).to("lake.setup.rows").partition_by("day(at)")
         sink.write(batch="first")
