@@ -9,6 +9,7 @@ from importlib.resources import files
 import pytest
 
 import frazil
+import frazil.testing
 
 NAMES = {
     "Committed", "ConfigError", "ConfigErrors", "DataError", "EnvironmentFault", "Event", "Fenced", "FrazilError", "Halted",
@@ -23,6 +24,12 @@ def test_the_public_names_are_these() -> None:
     assert all(getattr(frazil, name) is not None for name in NAMES)
 
 
+def test_the_names_for_tests_of_users_are_these() -> None:
+    names = {"ABORT", "BATCH", "DELETE", "EOF", "Aborted", "ScriptedSource", "TemporaryLake"}
+    assert set(frazil.testing.__all__) == names
+    assert all(getattr(frazil.testing, name) is not None for name in names)
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'snik'"):
         frazil.snik  # noqa: B018
@@ -33,6 +40,7 @@ def test_importing_and_describing_a_sink_loads_neither_spark_nor_arrow() -> None
         "import sys, frazil\n"
         "assert 'pydantic' not in sys.modules\n"
         "frazil.sink().to('lake.db.t').keys('id')\n"
+        "assert 'frazil.testing' not in sys.modules\n"
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pyspark', 'pyiceberg', 'pyarrow', 'pandas', 'typer'})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

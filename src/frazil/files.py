@@ -20,14 +20,20 @@ def load(file: str | Path, env: Mapping[str, str] | None = None, *, custom_sourc
     file of Bizon's, which is run. Everything that is wrong is raised at once, as
     :class:`frazil.errors.ConfigErrors`; a file that cannot be read at all is a :class:`frazil.errors.ConfigError`.
     """
+    return load_text(text_of(file), str(file), env, custom_source=custom_source)
+
+
+def load_text(
+    text: str, name: str, env: Mapping[str, str] | None = None, *, custom_source: str | Path | None = None
+) -> ProjectSpec:
+    """Loads the text of such a file; ``name`` stands for it in messages."""
     from frazil.doors import bizon, yaml
 
-    text = text_of(file)
     if bizon.is_bizon(text):
-        return bizon.load_text(text, str(file), env, custom_source=None if custom_source is None else str(custom_source))
+        return bizon.load_text(text, name, env, custom_source=None if custom_source is None else str(custom_source))
     if custom_source is not None:
-        raise UsageError("usage", f"{file} is not a file of Bizon's: only those have a source in Python.")
-    return yaml.load_text(text, str(file), env)
+        raise UsageError("usage", f"{name} is not a file of Bizon's: only those have a source in Python.")
+    return yaml.load_text(text, name, env)
 
 
 @located_at_caller

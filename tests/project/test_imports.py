@@ -62,6 +62,8 @@ ALLOWED = {
     # No door imports another: which of them knows a file is decided above them, once for the command line and for Python.
     "files": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
     "cli": ("frazil", "frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    # For users' own tests: it runs pipelines as the command line does, and nothing of frazil needs it.
+    "testing": ("frazil.files", "frazil.doors.python.pipeline", *BELOW_DOORS),
     "": ("frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
 }
 
@@ -205,6 +207,7 @@ def test_every_part_has_its_place() -> None:
         ("frazil.doors.python.sink", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.doors.python.sink", "from frazil.cli import main", "imports frazil.cli"),
         ("frazil.reading.x", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
+        ("frazil.cli.test", "from frazil.testing import TemporaryLake", "imports frazil.testing"),
     ],
 )
 def test_an_arrow_the_wrong_way_is_seen(module: str, source: str, fault: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -23,6 +23,8 @@ from frazil.spark.session import export_environment, session_for, spark_session,
 from frazil.write.many_tables import RoutedWriter
 from frazil.write.writer import SinkWriter
 
+OpenSource = Callable[[SparkSession], Source]
+
 
 def run_project(
     project: ProjectSpec,
@@ -31,30 +33,36 @@ def run_project(
     listeners: Sequence[Listener] = (),
     stop: threading.Event | None = None,
     only: Sequence[str] = (),
+    sources: Mapping[str, OpenSource] | None = None,
+    session: SparkSession | None = None,
 ) -> None:
     """Runs the enabled pipelines (or those named) until each is done or ``stop`` is set.
 
     A pipeline that fails does not stop the others, unless the settings say so. When all have ended, the first error is raised;
-    it mentions the others.
+    it mentions the others. A pipeline that ``sources`` names reads that source instead of its own. ``session`` is used instead of
+    that of the process.
     """
+    replaced = sources or {}
     pipelines = selected(project, only)
     stop = stop or threading.Event()
     listen = notify_all(listeners)
     if stop.is_set():
         return
-    spark = SharedSpark(pipelines, project.settings)
+    spark = SharedSpark(pipelines, project.settings, session)
     if stop.is_set():  # Spark takes a while to start
         return
     # Each that has something to write takes a turn.
     turns = threading.BoundedSemaphore(project.settings.parallel or len(pipelines))
     if len(pipelines) == 1:
-        run_pipeline(pipelines[0], project.settings, spark, listen, stop, once=once)
+        only_one = pipelines[0]
+        run_pipeline(only_one, project.settings, spark, listen, stop, once=once, source=replaced.get(only_one.name))
         return
     errors: list[BaseException] = []
 
     def work(pipeline: PipelineSpec) -> None:
         try:
-            run_pipeline(pipeline, project.settings, spark, listen, stop, once=once, turns=turns)
+            source = replaced.get(pipeline.name)
+            run_pipeline(pipeline, project.settings, spark, listen, stop, once=once, turns=turns, source=source)
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread
             errors.append(error)
             if project.settings.on_failure == "stop":
@@ -99,11 +107,13 @@ def start_spark(pipelines: Sequence[PipelineSpec], settings: Settings, sources: 
 class SharedSpark:
     """The Spark of pipelines that run side by side. When its Java has died, the first pipeline that continues starts another."""
 
-    def __init__(self, pipelines: Sequence[PipelineSpec], settings: Settings) -> None:
+    def __init__(self, pipelines: Sequence[PipelineSpec], settings: Settings, session: SparkSession | None = None) -> None:
         self._pipelines = pipelines
         self._settings = settings
         self._lock = threading.Lock()
-        self._spark = start_spark(pipelines, settings)
+        self._spark = (
+            start_spark(pipelines, settings) if session is None else with_settings(session, with_scratch(settings), insist=False)
+        )
 
     def session(self) -> SparkSession:
         """A session of the Spark that runs now."""
@@ -130,10 +140,11 @@ def run_pipeline(
     *,
     once: bool,
     turns: AbstractContextManager[object] | None = None,
+    source: OpenSource | None = None,
 ) -> Totals:
     """Runs one pipeline in the calling thread, again when it failed for a reason that may pass, unless it never began.
 
-    Whatever ends it, the last thing that is said of it is that it stopped.
+    Whatever ends it, the last thing that is said of it is that it stopped. ``source`` opens another source than its own.
     """
     watch = _Watch(listen)
     once = once or pipeline.once
@@ -141,7 +152,7 @@ def run_pipeline(
         try:
             session = spark.session()
             with _located_at(pipeline.place), located_in_file(pipeline), java_watched(session):
-                totals = _run(pipeline, settings, session, watch, stop, once=once, turns=turns, began=watch.began)
+                totals = _run(pipeline, settings, session, watch, stop, once=once, turns=turns, began=watch.began, source=source)
         except Retryable as error:
             if isinstance(error, SparkDied):
                 watch.last_error = str(error)
@@ -212,18 +223,19 @@ def _run(
     once: bool,
     turns: AbstractContextManager[object] | None,
     began: Started | None,
+    source: OpenSource | None,
 ) -> Totals:
     """One try of a run. ``began``: how the first one started, so that what is read once a run is not read once a try."""
     try:
-        writer, source = open_pipeline(pipeline, settings, spark, listen, stop)
-        if began is not None and isinstance(source, OnceARun):
-            source.run_began(began.start)
+        writer, opened = open_pipeline(pipeline, settings, spark, listen, stop, source=source)
+        if began is not None and isinstance(opened, OnceARun):
+            opened.run_began(began.start)
     except BaseException as problem:
         listen(Stopped(pipeline.name, 0, 0, str(problem)))
         raise
     pump = Pump(
         writer,
-        source,
+        opened,
         listen,
         rate_limit=pipeline.rate_limit,
         retry=pipeline.retry or settings.retry,
@@ -234,9 +246,15 @@ def _run(
 
 
 def open_pipeline(
-    pipeline: PipelineSpec, settings: Settings, spark: SparkSession, listen: Listener, stop: threading.Event
+    pipeline: PipelineSpec,
+    settings: Settings,
+    spark: SparkSession,
+    listen: Listener,
+    stop: threading.Event,
+    *,
+    source: OpenSource | None = None,
 ) -> tuple[SinkWriter | RoutedWriter, Source]:
-    """The two ends of a pipeline. Nothing is read or claimed yet."""
+    """The two ends of a pipeline. Nothing is read or claimed yet. ``source`` opens another source than its own."""
     session = session_for(spark, catalog_settings(pipeline.sink))
     make = SinkWriter if pipeline.sink.route is None else RoutedWriter
     writer = make(
@@ -250,6 +268,8 @@ def open_pipeline(
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
         post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),
     )
+    if source is not None:
+        return writer, source(session)
     return writer, open_source(pipeline.source, session, images=pipeline.sink.has_own_key)
 
 

@@ -118,7 +118,7 @@ def test_a_pipeline_takes_the_retries_of_the_sink() -> None:
     heard: list[Any] = []
     pipeline = frazil.Pipeline(SOURCE, described().catalog(CATALOG).retry(max_retries=2).listen(heard.append))
     assert pipeline.spec.retry == RetrySettings(max_retries=2)
-    assert pipeline._listeners == (heard.append,)
+    assert pipeline.listeners == (heard.append,)
 
 
 REQUIRED = {name for name, field in IcebergSinkConfig.model_fields.items() if field.is_required()}

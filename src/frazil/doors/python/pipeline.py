@@ -83,7 +83,7 @@ class Pipeline:
         self.spec: PipelineSpec = _value(PipelineSpec, given, "")
         self.settings: Settings = _value(Settings, settings or {}, "settings")
         _require_settings_of_one(self.settings)
-        self._listeners = (*described.listeners, *functions("listeners", listeners, code=CODE))
+        self.listeners: tuple[Listener, ...] = (*described.listeners, *functions("listeners", listeners, code=CODE))
         remember(secret_values(self.spec))
         remember(secret_values(self.settings))
 
@@ -100,7 +100,7 @@ class Pipeline:
 
         with surroundings(self.settings, [self.spec]) as around:
             spark = SharedSpark([self.spec], self.settings)
-            everybody = notify_all((*self._listeners, *listeners, *around))
+            everybody = notify_all((*self.listeners, *listeners, *around))
             return run_pipeline(self.spec, self.settings, spark, everybody, stop, once=once)
 
     def start(self) -> Running:
