@@ -40,8 +40,8 @@ def _runs(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 def _measured(machine: Mapping[str, Any]) -> str:
     words = ", ".join(f"{name} {machine[name]}" for name in ("frazil", "pyspark", "iceberg", "java", "python"))
     return (
-        f"measured {machine['when']} on {machine['system']} with {machine['cores']} cores and {machine['memory_gb']} GB; "
-        f"load before the run {machine['load_before'][0]}; {words}."
+        f"measured {machine['when']} on {machine['system']} with {machine['cores']} cores and {machine['memory_gb']} GB;\n"
+        f"  load before the run {machine['load_before'][0]}; {words}."
     )
 
 

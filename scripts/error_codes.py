@@ -145,8 +145,8 @@ def page() -> str:
     for entry in entries():
         by_code.setdefault(entry.code, []).append(entry)
     for code, same in by_code.items():
-        kinds = ", ".join(
-            kind if kind == _RECORD else f"{kind}, exit code {_CLASSES[kind].exit_code}"
+        kinds = "; ".join(
+            kind if kind == _RECORD else f"`{kind}`, exit code {_CLASSES[kind].exit_code}"
             for kind in dict.fromkeys(one.kind for one in same)
         )
         lines = []

@@ -24,16 +24,16 @@ def test_the_page_is_what_the_models_say() -> None:
 def test_every_option_is_there_with_its_meaning() -> None:
     page = reference()
     for model, key in options():
-        assert f"| `{key}` |" in page, f"{model.__name__}.{key}"
-    assert re.findall(r"^\| `.*\|  \|$", page, re.MULTILINE) == []
+        assert f"- **`{key}`** (" in page, f"{model.__name__}.{key}"
+    assert re.findall(r"\):\s*(?=\n(?:-|$))", page) == []
 
 
 def test_ranges_choices_and_defaults_are_there() -> None:
     page = reference()
-    assert "| `batch_size` | whole number, 1 to 1,000,000 | `10000` |" in page
-    assert "| `partitioning` | `none` `table_default` `identity` `bucket` `time` | `none` |" in page
-    assert "| `password` | text, secret |" in page
-    assert "| `format` | `json` `csv` `parquet` `avro` | *required* |" in page
+    assert "- **`batch_size`** (whole number, 1 to 1,000,000; default `10000`): " in page
+    assert "- **`partitioning`** (`none` `table_default` `identity` `bucket` `time`; default `none`): " in page
+    assert "- **`password`** (text, secret): " in page
+    assert "- **`format`** (`json` `csv` `parquet` `avro`; *required*): " in page
 
 
 def test_secrets_are_known_by_the_names_of_their_keys() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from inspect import cleandoc
@@ -70,8 +72,14 @@ def _below(prefix: str, seen: set[type[BaseModel]], *models: type[BaseModel]) ->
             for inner in _inner_models(info.annotation):
                 if inner not in seen:
                     seen.add(inner)
-                    yield f"`{title}`", inner
+                    yield _heading(title, inner), inner
                     yield from _below(f"{title}.", seen, inner)
+
+
+def _heading(title: str, model: type[BaseModel]) -> str:
+    """The key, and its type where the type decides which keys the section has."""
+    kind = model.model_fields.get("type")
+    return f"`{title}`" if kind is None or not isinstance(kind.default, str) else f"`{title}` of type `{kind.default}`"
 
 
 def _inner_models(annotation: Any) -> list[type[BaseModel]]:
@@ -84,19 +92,26 @@ def _inner_models(annotation: Any) -> list[type[BaseModel]]:
 
 def _section(title: str, model: type[BaseModel], depth: int) -> str:
     words = cleandoc(model.__doc__ or "")
-    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     keys = keys_of(model)
-    for name, info in model.model_fields.items():
-        if key_of(name, info) in keys:
-            rows.append(_row(model, name, info))
-    return f"{'#' * depth} {title}\n\n{words}\n\n" + "\n".join(rows) + "\n"
+    items = [_item(model, name, info) for name, info in model.model_fields.items() if key_of(name, info) in keys]
+    return f"{'#' * depth} {title}\n\n{words}\n\n" + "\n".join(items) + "\n"
 
 
-def _row(model: type[BaseModel], name: str, info: FieldInfo) -> str:
+def _item(model: type[BaseModel], name: str, info: FieldInfo) -> str:
+    """An option as an item of a list: a table with so much in a row would be wider than a page."""
     key = key_of(name, info)
-    default = "*required*" if info.is_required() else _default(info.get_default(call_default_factory=True))
-    cells = [f"`{key}`", _kind(info.annotation) + _range(model, key), default, info.description or ""]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    facts = [_kind(info.annotation) + _range(model, key)]
+    if info.is_required():
+        facts.append("*required*")
+    elif default := _default(info.get_default(call_default_factory=True)):
+        facts.append(f"default {default}")
+    return wrapped(f"- **`{key}`** ({'; '.join(facts)}): {info.description or ''}")
+
+
+def wrapped(item: str, width: int = 130) -> str:
+    """An item of a list in lines that end between words, but not within `code`."""
+    whole = re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", "\0"), item)
+    return textwrap.fill(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def _range(model: type[BaseModel], key: str) -> str:
