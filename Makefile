@@ -35,15 +35,17 @@ check: setup ## Lint, check the format and the types
 bench: setup ## Measure against bare Spark, and write benchmarks/results
 	.venv/bin/python -m benchmarks
 
-docs: setup ## Write docs/reference.md from the model, and docs/errors.md from the code
+docs: setup ## Write the pages that are made from the code, and build the site of the documentation in site/
 	.venv/bin/python scripts/error_codes.py
 	.venv/bin/python -m frazil.doors.yaml.reference >docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	@echo "open site/index.html"
 
 lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=--upgrade takes the newest versions)
 	uv pip compile --quiet pyproject.toml --group dev --all-extras --universal --generate-hashes --no-header $(UPGRADE) -o requirements.lock
 	echo uv | uv pip compile --quiet - --universal --generate-hashes --no-header --no-annotate $(UPGRADE) -o scripts/uv.txt
 
 clean: ## Remove .venv and what tools leave behind, but neither ./lake nor the cache
-	rm -rf .venv .setup-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis dist spark-warehouse metastore_db derby.log
+	rm -rf .venv .setup-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site spark-warehouse metastore_db derby.log
 	find src tests -name __pycache__ -prune -exec rm -rf {} +

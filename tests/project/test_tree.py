@@ -74,7 +74,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
-    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*-*.md"))
     assert names
     assert [int(name.split("-")[0]) for name in names] == list(range(1, len(names) + 1))
 
