@@ -1,8 +1,8 @@
 """Hooks of MkDocs for the site of the documentation (mkdocs.yml); ``make docs`` builds it.
 
 - The navigation is what ``docs/index.md`` lists: a section for each heading, in the same order.
-- Pages outside of ``docs/`` (the README, the changelog, ...) and the files of ``examples/`` become pages of the site. Links between
-  all of them are written for the repository, and changed here to what the same page is called on the site.
+- Pages outside of ``docs/`` (the README, the changelog, ...) and the files of ``examples/`` become pages of the site. Links are
+  written as paths in the repository, and changed here to what the same page is called on the site.
 - Diagrams are drawn by mermaid's own script, which comes out of a package: the theme would load it from the network.
 """
 
@@ -32,6 +32,8 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "LICENSE": "license.txt",
 }
+# Pages with a line on everything: what is searched for is explained elsewhere.
+SEARCHED_LAST = ("changelog.md", "contributing.md", "decisions/", "errors.md")
 _INSIDE = {name: path for path, name in OUTSIDE.items()}
 _HEADING = re.compile(r"## (.+)")
 _ENTRY = re.compile(r"- \[(.+?)\]\((.+?)\)")
@@ -55,7 +57,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Changes the links of a page to the names that pages have on the site."""
+    """Changes the links of a page to the names that pages have on the site, and says which pages a search shows last."""
+    if page.file.src_uri.startswith(SEARCHED_LAST):
+        page.meta["search"] = {"boost": 0.1}
     return links_of_the_site(markdown, page.file.src_uri)
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_a_page_reads_well(page: Path) -> None:
         if sentences(cell) > SENTENCES_OF_A_CELL
     ]
     assert crowded == []
-    glued = [f"{at}: {line}" for (_, before), (at, line) in zip(prose, prose[1:], strict=False) if starts_list(before, line)]
+    glued = [f"{at}: {line}" for (_, before), (at, line) in pairwise(prose) if starts_list(before, line)]
     assert glued == [], "a list begins after an empty line"
 
 
@@ -76,7 +77,7 @@ def test_links_are_those_of_the_repository_and_work_on_the_site(page: str, writt
 
 
 def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
-    """Broken links, links to headings that are not there, and pages outside of the navigation are warnings, which stop the build."""
+    """Broken links, links to missing headings, and pages outside of the navigation are warnings, which stop the build."""
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", ROOT / "mkdocs.yml", "--site-dir", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
