@@ -39,7 +39,8 @@ docs: setup ## Write the pages that are made from the code, and build the site o
 	.venv/bin/python scripts/error_codes.py
 	.venv/bin/python -m frazil.doors.yaml.reference >docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	@# Not --quiet: warnings that are not shown do not stop the build.
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
 	@echo "open site/index.html"
 
 lock: ## Resolve pyproject.toml into requirements.lock (UPGRADE=--upgrade takes the newest versions)
