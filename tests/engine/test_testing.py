@@ -152,6 +152,7 @@ settings: {{state_dir: "{tmp_path}/state", metrics: {{port: 1}}, spark: {{master
 
 
 def test_lakes_of_one_name_are_apart_and_so_are_their_options() -> None:
+    before = frazil.session()
     text = PIPELINE + 'settings: {spark: {conf: {spark.sql.session.timeZone: "Asia/Tokyo"}}}\n'
     with TemporaryLake() as one, TemporaryLake() as other:
         one.run(text, ScriptedSource([{"id": 1, "state": "new"}]))
@@ -162,6 +163,8 @@ def test_lakes_of_one_name_are_apart_and_so_are_their_options() -> None:
         assert zones == ["Asia/Tokyo", "UTC"]
         folder = one.folder
     assert not folder.exists()
+    assert frazil.session() is before
+    assert before.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
 def test_several_pipelines_have_a_source_each(lake: TemporaryLake) -> None:
@@ -185,14 +188,15 @@ pipelines: {one: {source: s, sink: a}, two: {source: s, sink: b}}
         lake.run(text, {"one": two, "two": two})
 
 
-def test_a_pipeline_reads_its_own_source_and_tells_its_own_listeners(lake: TemporaryLake) -> None:
+def test_a_pipeline_reads_its_own_source_and_tells_its_own_listeners() -> None:
     heard: list[Event] = []
     own = frazil.Pipeline(source={"connector": "generator", "rows": 5}, sink=sink(batch_size=2), listeners=[heard.append])
-    assert [one.counts.written for one in lake.run(own)] == [2, 2, 1]
-    assert isinstance(heard[-1], Stopped)
-    assert lake.dead_letters("db.t") == []
-    with pytest.raises(ConfigError, match=r"no table db\.other"):
-        lake.rows("db.other")
+    with TemporaryLake("my-lake") as lake:
+        assert [one.counts.written for one in lake.run(own)] == [2, 2, 1]
+        assert isinstance(heard[-1], Stopped)
+        assert (lake.arrow("db.t").num_rows, lake.dead_letters("db.t")) == (5, [])
+        with pytest.raises(ConfigError, match=r"no table db\.other"):
+            lake.rows("db.other")
 
 
 def test_the_catalog_in_a_file_and_in_sql(lake: TemporaryLake, tmp_path: Path) -> None:
@@ -209,6 +213,13 @@ def test_the_catalog_in_a_file_and_in_sql(lake: TemporaryLake, tmp_path: Path) -
     session = Session(Definitions(tmp_path / "frazil-sql.db"))
     *_, answer = session.run(f"{lake.connection} SELECT id FROM lake.db.t ORDER BY id;", "test.sql")
     assert answer.rows == ((1,), (2,))
+
+
+def test_a_lake_has_a_name_that_spark_takes() -> None:
+    with pytest.raises(ConfigError, match="name: ") as caught:
+        TemporaryLake("a lake")
+    assert caught.value.location is not None
+    assert caught.value.location.file == __file__
 
 
 def test_values_without_a_type_are_refused_as_those_of_any_source(lake: TemporaryLake) -> None:

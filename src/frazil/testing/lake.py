@@ -5,15 +5,18 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from frazil import files
 from frazil.doors.python.pipeline import Pipeline
 from frazil.errors import ConfigError
-from frazil.model.arguments import functions, located_at_caller
+from frazil.model.arguments import argument_errors, functions, located_at_caller
 from frazil.model.catalog import DEFAULT_CATALOG_NAME, CatalogSpec
 from frazil.model.dead_letters import SUFFIX
 from frazil.model.events import Committed, Event, Listener
@@ -43,16 +46,23 @@ class TemporaryLake:
             assert lake.rows("sales.orders") == [{"id": 1}]
 
     ``name`` is the catalog's: `lake.sales.orders` in Spark. A Spark that runs already is used; otherwise one with two cores is
-    started, and stays for the lakes that follow. Each lake has a session of its own.
+    started, and stays for the lakes that follow. Each lake has a session of its own, which is the active one until the lake is
+    closed.
     """
 
+    @located_at_caller
     def __init__(self, name: str = DEFAULT_CATALOG_NAME) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="frazil-lake-")
+        self._open = ExitStack()
         self.name = name
-        self.folder = Path(self._folder.name)
+        self.folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frazil-lake-")))
         sql = {"uri": f"sqlite:///{self.folder / 'catalog.db'}", "warehouse": str(self.folder / "warehouse")}
         self.catalog: dict[str, Any] = {"type": "sql", "name": name, "sql": sql}
         """The catalog as it stands in a pipeline file, and as Python takes it: `frazil.sink(df).catalog(**lake.catalog)`."""
+        try:
+            self._spec = CatalogSpec.model_validate(self.catalog)
+        except ValidationError as error:
+            self.close()
+            raise argument_errors(error, CatalogSpec, code="run-option") from None
 
     def __enter__(self) -> TemporaryLake:
         return self
@@ -61,24 +71,29 @@ class TemporaryLake:
         self.close()
 
     def close(self) -> None:
-        """Deletes everything."""
-        self._folder.cleanup()
+        """Deletes everything. The Spark session that was active before is active again."""
+        self._open.close()
 
     @property
     def connection(self) -> str:
         """The SQL statement that makes the catalog known under its name."""
-        sql = self.catalog["sql"]
-        options = f"TYPE = 'sql', URI = '{sql['uri']}', WAREHOUSE = '{sql['warehouse']}'"
-        return f"CREATE CONNECTION {self.name} TO ICEBERG CATALOG ({options});"
+        options = {"TYPE": "sql", "URI": self.catalog["sql"]["uri"], "WAREHOUSE": self.catalog["sql"]["warehouse"]}
+        quoted = {option: value.replace("'", "''") for option, value in options.items()}
+        given = ", ".join(f"{option} = '{value}'" for option, value in quoted.items())
+        return f'CREATE CONNECTION "{self.name}" TO ICEBERG CATALOG ({given});'
 
     @cached_property
     def spark(self) -> SparkSession:
         """A Spark session that knows the catalog."""
+        from frazil.iceberg import active
         from frazil.spark.catalogs import catalog_settings
         from frazil.spark.session import session_for, spark_session
 
-        known = catalog_settings(SinkSpec(catalog=CatalogSpec.model_validate(self.catalog)))
-        return session_for(spark_session(_SPARK).newSession(), known)
+        known = catalog_settings(SinkSpec(catalog=self._spec))
+        session = session_for(spark_session(_SPARK).newSession(), known)
+        # PySpark makes a session the active one in passing, and never goes back: what follows the lake would run in it.
+        self._open.enter_context(active(session))
+        return session
 
     @located_at_caller
     def run(
@@ -148,7 +163,7 @@ class TemporaryLake:
 
     def _sink(self, sink: SinkSpec) -> SinkSpec:
         changed: dict[str, Any] = {name: None for name in _ELSEWHERE if name in sink.model_fields_set}
-        changed["catalog"] = CatalogSpec.model_validate(self.catalog)
+        changed["catalog"] = self._spec
         changed["write_properties"] = _without_paths(sink.write_properties)
         if sink.route is not None:
             tables = {value: own if isinstance(own, str) else _within(own) for value, own in sink.route.tables.items()}
@@ -156,7 +171,7 @@ class TemporaryLake:
         return sink.with_options(**changed)
 
     def _has(self, table: str) -> bool:
-        return self.spark.catalog.tableExists(f"{self.name}.{table}")
+        return self.spark.catalog.tableExists(f"`{self.name}`.{table}")
 
     def _require(self, table: str) -> None:
         if not self._has(table):
@@ -165,7 +180,7 @@ class TemporaryLake:
 
     def _frame(self, table: str, metadata: str = "") -> DataFrame:
         self._require(table)
-        return self.spark.table(f"{self.name}.{table}{metadata}")
+        return self.spark.table(f"`{self.name}`.{table}{metadata}")
 
 
 def _project(
