@@ -19,14 +19,14 @@ LONG = (
     "sources/postgres/test_pipeline.py",
     "benchmarks/test_summary.py",
     "exactly_once/test_many_tables.py",
-    "engine/test_cluster.py",
+    "spark/test_cluster.py",
     "doors/sql/test_sql_run.py",
     "doors/dlt_door/test_dlt_loads.py",
     "doors/dlt_door/test_dlt_options.py",
     "doors/dlt_door/test_dlt_retries.py",
     "doors/bytewax/test_bytewax_kill.py",
     "cli/test_demo.py",
-    "engine/test_replay.py",
+    "runtime/test_replay.py",
 )
 
 # For every Spark of a process that a test starts: it lives for seconds, beside another on few cores. To compile what is hot as
@@ -35,6 +35,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 pytest_plugins = [
     "tiers",
+    "helpers.lakes",
     "services.rest_catalog",
     "services.faulty_rest",
     "services.postgres",

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.lakes import Lake
 from exactly_once.children import started
 from exactly_once.programs.topics import PARTITIONS, TABLES, messages, name_of
+from helpers.lakes import Lake
 from services.kafka import Kafka, Message, write
 from services.processes import wait_until
 

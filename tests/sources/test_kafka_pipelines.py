@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from frazil.errors import FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.events import Event, Lagged, Restarting, Stopped, Waiting
@@ -22,6 +21,7 @@ from frazil.runtime.plan import plan_pipeline
 from frazil.runtime.verify import verify
 from frazil.sources.kafka import KafkaTopics
 from frazil.spark.kafka import KafkaClient
+from helpers.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from services.kafka import Kafka, Message, write
 from services.processes import wait_until
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import Lake, sqlite_lake
+from helpers.lakes import Lake, sqlite_lake
 from sources.topics import Value, run_topic
 
 GOOD = [json.dumps({"id": 2**60 + n, "v": n, "s": {"a": n}, "l": [{"x": n}]}) for n in range(4)]

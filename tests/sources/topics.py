@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.lakes import run
 from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
 from frazil.model.events import Event
@@ -19,6 +18,7 @@ from frazil.model.source import KafkaSource
 from frazil.sources.base import Lag, Slice
 from frazil.sources.kafka import KafkaTopics
 from frazil.sources.kafka.frame import RAW_SCHEMA, with_coordinates
+from helpers.lakes import run
 
 Value = bytes | str | None
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

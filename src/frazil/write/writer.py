@@ -228,16 +228,12 @@ class SinkWriter:
         self.claimed.retried(table.look)
         staging = self._files_of(table, batch.frame, batch.part, batch.explain)
         counts, staged = staging.written.counts, staging.written.change.operation.staged
-        self.claimed.listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - batch.began))
-        if not counts.balanced:
+        try:
+            self.claimed.listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - batch.began))
+            _require_balanced(counts)
+        except BaseException:
             staging.let_go()
-            raise DataError(
-                "rows-unaccounted",
-                f"Of {counts.read + counts.extra} changes {counts.written} were written, {counts.deleted} deleted a row, "
-                f"{counts.superseded} were superseded, {counts.dead_lettered} dead-lettered and {counts.filtered} filtered: "
-                f"the numbers do not add up.",
-                fix="Nothing was committed. The source did not read the same rows twice; report this.",
-            )
+            raise
         return staging
 
     def _commit_staged(self, prepared: Prepared, staging: Staging) -> Committed:
@@ -316,3 +312,14 @@ class SinkWriter:
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:
         """Commits a batch that has no rows for this table: only that it is done."""
         return self.claimed.commit(Batch(part.source, part.start, part.end, counts, named=part.named), None)
+
+
+def _require_balanced(counts: RowCounts) -> None:
+    if not counts.balanced:
+        raise DataError(
+            "rows-unaccounted",
+            f"Of {counts.read + counts.extra} changes {counts.written} were written, {counts.deleted} deleted a row, "
+            f"{counts.superseded} were superseded, {counts.dead_lettered} dead-lettered and {counts.filtered} filtered: "
+            f"the numbers do not add up.",
+            fix="Nothing was committed. The source did not read the same rows twice; report this.",
+        )

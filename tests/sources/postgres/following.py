@@ -10,11 +10,11 @@ import re
 import sys
 from pathlib import Path
 
-from engine.lakes import IMPATIENT
 from exactly_once.programs.moments import act_at
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import SparkSettings
 from frazil.runtime.runner import run_project
+from helpers.lakes import IMPATIENT
 
 
 def name_of(folder: Path) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import Lake, run, sqlite_lake
 from frazil.model.commit import unfilled_columns
 from frazil.model.events import Event, SourceNoticed
 from frazil.sources.base import Slice
+from helpers.lakes import Lake, run, sqlite_lake
 from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import Lake, commits, run, sqlite_lake
 from frazil.model.events import Committed
 from frazil.model.pipeline import PipelineSpec
+from helpers.lakes import Lake, commits, run, sqlite_lake
 from services.debezium import IN_JSON, Debezium, in_avro, running_debezium
 from services.kafka import Kafka
 from services.processes import wait_until

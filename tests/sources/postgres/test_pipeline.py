@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from frazil.errors import ConfigError, DataError, Retryable
 from frazil.model.commit import RowCounts
 from frazil.model.events import CommitFailed, Event, Restarting, SourceFailed
@@ -21,6 +20,7 @@ from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import RestartSettings
 from frazil.sources.base import Slice
 from frazil.sources.postgres.source import PostgresCdc
+from helpers.lakes import IMPATIENT, Lake, StopAfter, commits, run, sqlite_lake
 from services.processes import Child, start, wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of, pipeline_of

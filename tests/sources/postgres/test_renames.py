@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
 from frazil.errors import DataError, Halted
 from frazil.iceberg.jvm import active
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.plan import PipelinePlan
 from frazil.runtime.plan import plan_pipeline
+from helpers.lakes import IMPATIENT, Lake, run, sqlite_lake
 from sources.postgres.databases import ArrowReader, Database
 from sources.postgres.test_pipeline import described
 

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import IMPATIENT, Lake, commits, run, sqlite_lake
 from frazil.runtime.verify import verify
+from helpers.lakes import IMPATIENT, Lake, commits, run, sqlite_lake
 from services.processes import wait_until
 from sources.postgres.databases import Database
 from sources.postgres.following import name_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.lakes import IMPATIENT, Lake, run, sqlite_lake
 from frazil.model.pipeline import PipelineSpec
 from frazil.runtime.verify import verify
+from helpers.lakes import IMPATIENT, Lake, run, sqlite_lake
 from sources.postgres.databases import Database
 from sources.postgres.test_pipeline import described
 

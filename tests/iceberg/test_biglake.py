@@ -1,0 +1,120 @@
+"""External tables of BigQuery follow the sink's table. The server is a small double: BigQuery itself cannot be had here."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frazil.errors import ConfigError
+from frazil.iceberg.biglake import BigLakeTable
+from frazil.model.biglake import BigLakeSpec
+from frazil.model.events import Committed, Event, Published, PublishFailed
+from frazil.model.settings import RetrySettings, Settings
+from frazil.runtime.runner import SharedSpark, run_pipeline
+from helpers.lakes import Lake
+from services.bigquery import BigQuery
+
+QUICK = Settings(retry=RetrySettings(max_retries=2, initial_backoff_ms=1, max_backoff_ms=5))
+
+
+def spec_of(bigquery: BigQuery, **more: Any) -> dict[str, Any]:
+    return {"project_id": "proj", "dataset_id": "lake", "endpoint": bigquery.address, "no_auth": True, **more}
+
+
+def run(lake: Lake, bigquery: BigQuery, rows: int, **options: Any) -> list[Event]:
+    told: list[Event] = []
+    source = {"connector": "generator", "rows": rows, "rows_per_second": 1_000_000}
+    pipeline = lake.pipeline(source, "db.orders", biglake=spec_of(bigquery), batch_size=50, **options)
+    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), told.append, threading.Event(), once=True)
+    return told
+
+
+def shown_rows(bigquery: BigQuery) -> int:
+    """The rows of the snapshot that the external table shows."""
+    metadata = json.loads(Path(urlsplit(bigquery.metadata_of("lake.orders")).path).read_text())
+    head = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+    return int(head["summary"]["total-records"])
+
+
+def test_the_external_table_is_made_with_its_dataset_and_shows_each_commit_at_once(lake: Lake, bigquery: BigQuery) -> None:
+    shown: list[tuple[int, int]] = []
+    source = {"connector": "generator", "rows": 150, "rows_per_second": 1_000_000}
+    pipeline = lake.pipeline(source, "db.orders", biglake=spec_of(bigquery, dataset_location="EU"), batch_size=50)
+    written = 0
+
+    def listen(event: Event) -> None:
+        nonlocal written
+        if isinstance(event, Committed):
+            written += event.counts.written
+        elif isinstance(event, Published):
+            shown.append((written, shown_rows(bigquery)))
+
+    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), listen, threading.Event(), once=True)
+    assert shown == [(0, 0), (50, 50), (100, 100), (150, 150)]
+    assert bigquery.datasets["lake"]["location"] == "EU"
+    made = next(body for method, path, body in bigquery.calls if method == "POST" and path.endswith("/tables"))
+    assert made["externalDataConfiguration"] | {"sourceUris": []} == {
+        "sourceFormat": "ICEBERG", "sourceUris": [], "connectionId": "proj.us.biglake-connection", "autodetect": True,
+    }  # fmt: skip
+    method, path, body = bigquery.calls[-1]
+    assert (method, path) == ("PATCH", "/bigquery/v2/projects/proj/datasets/lake/tables/orders?autodetect_schema=true")
+    assert body["schema"] is None
+    # Columns, files and snapshots are the table's own: what is shown is the metadata that the catalog has.
+    assert bigquery.metadata_of("lake.orders").endswith(".metadata.json")
+
+
+def test_a_refusal_is_told_and_the_rows_are_there_and_the_next_start_catches_up(lake: Lake, bigquery: BigQuery) -> None:
+    bigquery.failures = [503] * 3 + [403] * 5
+    told = run(lake, bigquery, 50)
+    failed = [event for event in told if isinstance(event, PublishFailed)]
+    assert [event.will_retry for event in failed] == [True, True, False, False]
+    assert "403" in failed[-1].message
+    assert lake.count("db.orders") == 50
+    assert "lake.orders" not in bigquery.tables
+    bigquery.failures = []
+    assert [event for event in run(lake, bigquery, 50) if isinstance(event, Published)]
+    assert shown_rows(bigquery) == 50
+
+
+def test_a_service_that_does_not_answer_is_asked_again(bigquery: BigQuery) -> None:
+    told: list[Event] = []
+    table = BigLakeTable(
+        BigLakeSpec(**spec_of(bigquery)), "t", pipeline="p", retry=QUICK.retry, listen=told.append, sleep=lambda _: None
+    )
+    bigquery.failures = [500, 429]
+    table.show("gs://bucket/t/metadata/1.json")
+    assert [type(event) for event in told] == [PublishFailed, PublishFailed, Published]
+    calls = len(bigquery.calls)
+    table.show("gs://bucket/t/metadata/1.json")
+    assert len(bigquery.calls) == calls, "nothing new, nothing said"
+
+
+def test_a_key_that_is_none_is_told_without_showing_it(bigquery: BigQuery) -> None:
+    spec = BigLakeSpec(project_id="p", dataset_id="d", service_account_key="not json at all")
+    with pytest.raises(ConfigError) as caught:
+        BigLakeTable(spec, "t", pipeline="p", retry=QUICK.retry, listen=lambda _: None, sleep=lambda _: None)
+    assert caught.value.code == "biglake-credentials"
+    assert "not json" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("us.c", "proj.us.c"), ("other.us.c", "other.us.c"), ("projects/o/locations/us/connections/c",) * 2],
+)
+def test_a_connection_has_its_project(given: str, meant: str) -> None:
+    assert BigLakeSpec(project_id="proj", dataset_id="d", connection_id=given).connection == meant
+
+
+def test_rows_of_a_file_are_sorted(lake: Lake, spark: SparkSession) -> None:
+    frame = spark.sql("select id, cast(hash(id) as int) as h from range(100)").repartition(1)
+    lake.sink(frame, sort_by=["h"]).write()
+    (file,) = lake.files()
+    found = [row.h for row in spark.read.parquet(str(file)).collect()]
+    assert found == sorted(found)
+    assert [field["transform"] for field in lake.metadata()["sort-orders"][-1]["fields"]] == ["identity"]
