@@ -23,7 +23,7 @@ import duckdb
 import pytest
 
 from cli.commands import FRAZIL, Frazil, Outcome
-from engine.readers import EXTENSIONS, extension_file
+from helpers.readers import EXTENSIONS, extension_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 
