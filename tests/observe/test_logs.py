@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import inspect
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -64,6 +67,14 @@ def test_json_lines_have_stable_names_and_fields(capsys: pytest.CaptureFixture[s
     assert done["snapshot"] == 7_000_000_000_000_000_009
     assert lines[6]["kind"] == "refused"
     assert lines[9]["error"] == "boom"
+
+
+def test_the_page_on_operations_lists_every_event() -> None:
+    code = inspect.getsource(logs.named)
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    assert set(re.findall(r'"([a-z]+_[a-z]+)"', code)) == set(
+        re.findall(r"^\| `([a-z]+_[a-z]+)` \| (?:info|debug|warning|error)", page, re.M)
+    )
 
 
 def test_text_is_for_people_and_has_no_colours_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
