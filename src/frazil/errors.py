@@ -17,6 +17,7 @@
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
     |  |- SourceAway      the source, or what it needs to read its records, did not answer      exit 75
     |  |- CatalogAway     the catalog did not answer                                            exit 75
+    |  |  `- CatalogUnborn  its database answers, and no catalog was made in it yet            exit 75
     |  |- StoreRefused    a store is full, or may not be written to                             exit 75
     |  |- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
     |  `- SparkDied       Spark's Java has ended; the same work may succeed on a new one         exit 75
@@ -156,6 +157,10 @@ class SourceAway(Retryable):
 
 class CatalogAway(Retryable):
     """The catalog did not answer."""
+
+
+class CatalogUnborn(CatalogAway):
+    """The database answers, and no catalog has been made in it yet."""
 
 
 class StoreRefused(Retryable):

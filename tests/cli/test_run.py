@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,17 @@ def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_
     assert json.loads(plan["start"])["row"] == 500
     assert "keep shop.events" in frazil("plan").out
     assert everything_in(tmp_path) == after
+
+
+def test_a_plan_for_a_database_in_which_no_catalog_was_made_yet(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path, rows=5)
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as database, database:
+        database.execute("create table somebody_elses (n integer)")
+    before = everything_in(tmp_path)
+    planned = frazil("plan", "--json")
+    assert planned.code == 0, planned.err
+    assert planned.json["pipelines"][0]["create_namespaces"] == ["shop"]
+    assert everything_in(tmp_path) == before
 
 
 def test_a_plan_shows_how_the_table_would_change(frazil: Frazil, tmp_path: Path) -> None:

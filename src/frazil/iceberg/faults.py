@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
-from frazil.errors import CatalogAway, ConfigError, DataError, FrazilError, Halted, Retryable, StoreRefused
+from frazil.errors import CatalogAway, CatalogUnborn, ConfigError, DataError, FrazilError, Halted, Retryable, StoreRefused
 from frazil.model.secrets import scrub
 
 ICEBERG = "org.apache.iceberg.exceptions."
@@ -225,8 +225,13 @@ def _files_failed(fault: JavaFault, _address: str) -> FrazilError:
     return Retryable("storage-failed", f"The warehouse failed: {line}", fix="Check that the warehouse can be reached from here.")
 
 
+# The table that a SQL catalog keeps its tables in. Databases name it when it is missing.
+_CATALOG_TABLE = "iceberg_tables"
+
+
 def _unreachable(fault: JavaFault, address: str) -> FrazilError:
-    return CatalogAway(
+    kind = CatalogUnborn if any(_CATALOG_TABLE in part.message for part in fault.chain) else CatalogAway
+    return kind(
         "catalog-unreachable",
         f"Failed to connect to catalog at {address}: {fault.chain[-1].line}",
         fix="Check that the catalog runs and can be reached from here, and the credentials.",

@@ -12,7 +12,7 @@ from frazil.columns.partition import partition_json
 from frazil.columns.schema import keys_from_source
 from frazil.columns.table_columns import frame_schema, key_columns
 from frazil.commit.protocol import AttemptFailed, Intent, not_rolled_back, require_same_source
-from frazil.errors import Retryable
+from frazil.errors import CatalogUnborn
 from frazil.iceberg import IcebergTable, Lake
 from frazil.model.commit import Position, SinkState
 from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
@@ -30,8 +30,6 @@ from frazil.spark.session import session_for
 from frazil.write import target
 from frazil.write.fit import fit_of, repartitioning
 from frazil.write.shape import sink_rows
-
-CATALOG_TABLE = "iceberg_tables"
 
 
 @dataclass(frozen=True)
@@ -74,10 +72,8 @@ def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> Pipeline
         lake = Lake(session, catalog.name, pipeline.sink.catalog.address)
         table = target.existing(lake, pipeline.sink)
         missing = () if table is not None else lake.missing_namespaces(pipeline.sink.namespace_levels)
-    except Retryable as error:
-        if CATALOG_TABLE not in error.message:
-            raise
-        table, missing = None, pipeline.sink.namespace_levels  # a database that has not been a catalog yet
+    except CatalogUnborn:
+        table, missing = None, pipeline.sink.namespace_levels
     return _plan(pipeline, session, table, missing, look)
 
 
