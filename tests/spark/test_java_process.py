@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import ERROR, ERROR_ON_RECEIVE, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError, EnvironmentFault
@@ -117,3 +118,22 @@ def test_a_java_that_died_is_explained(program: str, words: tuple[str, ...]) -> 
     died = spark_died(process)
     assert (died.code, died.exit_code) == ("spark-died", 75)
     assert all(word in str(died) for word in (*words, "Java", "spark.driver.memory"))
+
+
+class _Lost:
+    """A connection that breaks while Java is asked."""
+
+    def send_command(self, _: str) -> str:
+        raise Py4JNetworkError("lost", when=ERROR_ON_RECEIVE)
+
+    def close(self, _: bool) -> None:
+        """Nothing to close."""
+
+
+def test_a_connection_that_breaks_is_not_logged_by_the_bridge(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    monkeypatch.setattr(client, "_get_connection", _Lost)
+    assert client.send_command("a command\n", retry=False) == ERROR
+    assert not caplog.records

@@ -230,12 +230,11 @@ _CATALOG_TABLE = "iceberg_tables"
 
 
 def _unreachable(fault: JavaFault, address: str) -> FrazilError:
-    kind = CatalogUnborn if any(_CATALOG_TABLE in part.message for part in fault.chain) else CatalogAway
-    return kind(
-        "catalog-unreachable",
-        f"Failed to connect to catalog at {address}: {fault.chain[-1].line}",
-        fix="Check that the catalog runs and can be reached from here, and the credentials.",
-    )
+    text = f"Failed to connect to catalog at {address}: {fault.chain[-1].line}"
+    fix = "Check that the catalog runs and can be reached from here, and the credentials."
+    if any(_CATALOG_TABLE in part.message for part in fault.chain):
+        return CatalogUnborn("catalog-unreachable", text, fix=fix)
+    return CatalogAway("catalog-unreachable", text, fix=fix)
 
 
 Describe = Callable[[JavaFault, str], FrazilError | None]

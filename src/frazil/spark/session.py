@@ -125,6 +125,11 @@ def _running(settings: SparkSettings) -> SparkSession | None:
     return running
 
 
+def _not_of_the_bridge(record: logging.LogRecord) -> bool:
+    """Whether a line that was logged under no name is somebody else's: py4j logs lost connections so."""
+    return record.module != "java_gateway"
+
+
 def _started(settings: SparkSettings, components: Sequence[str]) -> SparkSession:
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -140,6 +145,7 @@ def _started(settings: SparkSettings, components: Sequence[str]) -> SparkSession
     # PySpark and its bridge log every error that they raise; frazil reports each once, in its own words.
     for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_the_bridge)
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     launch_java(conf, quiet_java_home())
     with _own_handler_of_ctrl_c():
