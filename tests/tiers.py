@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 
 TIERS = ("fast", "change", "all")
-SLICES = 8
+SLICES = 12
 
 # Fixtures that start Spark or a service: whatever needs one of them is no fast test.
 HEAVY = frozenset({"spark", "spark_cluster", "rest_catalog", "postgres", "kafka", "schema_registry"})

@@ -446,7 +446,7 @@ BAD: Sequence[tuple[str, str, str, str]] = [
     ("{type: add_field, field: x, expression: sum(id)}", "sum(", "transform-expression", "one row of several"),
     ("{type: select, expressions: [id, address.town]}", "address.town", "transform-expression", "`town`"),
     ("{type: select, expressions: [id, nope(id)]}", "nope(", "transform-expression", "nope"),
-    ("{type: select, expressions: [id, 'window(now(), \"1 day\").start']}", "window(", "transform-expression", "leaves rows out"),
+    ("{type: select, expressions: [id, 'window(now(), \"1 day\").end']}", "'window(", "transform-expression", "leaves rows out"),
     ("{type: select, expressions: ['*', count(id)]}", "count(", "transform-expression", "one row of several"),
     ("{type: select, expressions: ['*', 1 as ID]}", "1 as ID", "transform-clash", "'*' and '1 as ID' both make a column 'id'"),
     ("{type: select, expressions: ['*', '*']}", "'*']", "transform-clash", "both make a column 'id'"),
