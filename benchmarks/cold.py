@@ -14,13 +14,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from benchmarks.lab import FRAZIL, Lab, Measure, interleaved, timed
+from benchmarks.lab import CATALOG, FRAZIL, NAMESPACE, Lab, Measure, interleaved, merge_statement, timed
 from benchmarks.memory import in_a_child
 from benchmarks.sizes import Sizes
 from benchmarks.summary import Finding, ratio
+from benchmarks.upsert import COLUMNS
 
 ROWS, TABLE_ROWS = 100, 10_000
-COLUMNS = ("id", "id % 97 AS kind", "concat('name-', id % 1000) AS name", "cast(id AS double) / 7 AS amount")
 SPARK = {"append": "Spark's Iceberg sink", "upsert": "Spark's MERGE"}
 
 
@@ -79,8 +79,7 @@ def _spark(lab: Lab, what: str, rows: DataFrame, name: str) -> None:
         rows.writeTo(name).append()
         return
     rows.createOrReplaceTempView("changed")
-    actions = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-    lab.spark.sql(f"MERGE INTO {name} t USING changed s ON t.id = s.id {actions}")
+    lab.spark.sql(merge_statement(name, "changed"))
 
 
 def _child(order: str) -> None:
@@ -90,7 +89,7 @@ def _child(order: str) -> None:
 
     def first() -> None:
         rows = lab.spark.read.schema("id long, kind long, name string, amount double").json(str(_source(lab)))
-        write(lab, given["what"], rows, "lake.bench.cold")
+        write(lab, given["what"], rows, f"{CATALOG}.{NAMESPACE}.cold")
 
     print(timed(first))
     lab.spark.stop()

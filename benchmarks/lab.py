@@ -112,6 +112,12 @@ class Lab:
         return sink(frame).to(name).options(compression=CODEC)
 
 
+def merge_statement(table: str, rows: str) -> str:
+    """`MERGE INTO` by `id`, as one writes it by hand: rows are updated or inserted."""
+    actions = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    return f"MERGE INTO {table} t USING {rows} s ON t.id = s.id {actions}"
+
+
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process and those of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

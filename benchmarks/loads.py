@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.lab import NAMESPACE, SPAN_US, Lab, events, interleaved, timed
+from benchmarks.lab import NAMESPACE, SPAN_US, Lab, events, interleaved, merge_statement, timed
 from benchmarks.summary import Finding, ratio
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ class Loads:
 
     def merge(self, files: list[str], name: str) -> float:
         """`MERGE INTO` with merge-on-read, from the same files."""
-        spark, actions = self._lab.spark, "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        spark = self._lab.spark
 
         def work() -> None:
             spark.read.parquet(*files).createOrReplaceTempView("loaded")
-            spark.sql(f"MERGE INTO {name} t USING loaded s ON t.id = s.id {actions}")
+            spark.sql(merge_statement(name, "loaded"))
 
         return timed(work)
 

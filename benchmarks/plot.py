@@ -83,9 +83,8 @@ def _stream(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
 
 
 def _memory(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
-    return f"Peak memory of the same append of {_rows(entries, 'memory')} rows, megabytes (less is better)", _each(
-        entries, "memory"
-    )
+    rows = _rows(entries, "memory")
+    return f"Peak memory of the same append of {rows} rows, megabytes (less is better)", _each(entries, "memory")
 
 
 def _partitions(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:

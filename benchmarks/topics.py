@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, functions
 
-from benchmarks.lab import CATALOG, SPAN_US, Lab, Measure, cpu_seconds, events, interleaved, timed
+from benchmarks.lab import CATALOG, SPAN_US, Lab, Measure, cpu_seconds, events, interleaved, merge_statement, timed
 from benchmarks.summary import Finding, ratio
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
@@ -97,9 +97,7 @@ class Bench:
         def write(frame: DataFrame, _batch: int) -> None:
             frame.createOrReplaceTempView("topic_batch")
             latest = "SELECT max_by(row, offset) AS row FROM topic_batch GROUP BY row.id"
-            actions = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-            rows = f"(SELECT row.* FROM ({latest}))"
-            frame.sparkSession.sql(f"MERGE INTO {name} t USING {rows} s ON t.id = s.id {actions}")
+            frame.sparkSession.sql(merge_statement(name, f"(SELECT row.* FROM ({latest}))"))
 
         writer = self.stream("often").writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
         return timed(lambda: _ended(writer.trigger(availableNow=True).start()))

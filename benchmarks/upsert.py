@@ -11,7 +11,7 @@ from statistics import median
 
 from pyspark.sql import DataFrame
 
-from benchmarks.lab import CATALOG, NAMESPACE, Lab, rounds, timed
+from benchmarks.lab import CATALOG, NAMESPACE, Lab, merge_statement, rounds, timed
 from benchmarks.summary import Finding, ratio
 from frazil.model.events import Settled
 
@@ -66,8 +66,7 @@ class Tables:
     def merge(self, name: str, frame: DataFrame) -> float:
         """`MERGE INTO`."""
         frame.createOrReplaceTempView("batch")
-        actions = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        return timed(lambda: self._lab.spark.sql(f"MERGE INTO {name} t USING batch s ON t.id = s.id {actions}"))
+        return timed(lambda: self._lab.spark.sql(merge_statement(name, "batch")))
 
     def compact(self, name: str) -> float:
         """Iceberg's own rewrite of everything."""

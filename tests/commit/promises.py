@@ -56,7 +56,7 @@ def wrong_verdict(program: Program, table: Table, instance: Running, outcome: Ou
     """A success that is none, or a stop without need."""
     if outcome.result is not None:
         missing = set(rows_of(instance.intent.batch)) - set(table.metadata.rows) - table.rolled_back
-        return f"{instance.name} was told that its rows are in the table: {_shown(missing)} are not" if missing else None
+        return f"{instance.name} got the answer that its rows are in the table: {_shown(missing)} are not" if missing else None
     error = outcome.error
     if error is None or isinstance(error, Retryable):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,7 @@ from frazil.iceberg.faults import explain
 from frazil.model.settings import Settings
 from frazil.spark.catalogs import CatalogSettings
 from frazil.spark.session import export_environment, session_for, spark_session, with_scratch
-
-_PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
+from frazil.write.shape.expressions import PLACE, spark_words
 
 
 @dataclass(frozen=True)
@@ -47,22 +45,15 @@ def ask(text: str, catalogs: Sequence[CatalogSettings], settings: Settings, limi
         frame = session.sql(text)
         found = frame.limit(limit + 1).collect()
     except PySparkException as error:
-        raise QueryRefused(_line(error), _offset(error, text)) from error
+        raise QueryRefused(spark_words(error), _offset(error, text)) from error
     except Exception as error:
         fault = fault_of(error)
         raise explain(fault) or DataError("query-failed", f"The query failed: {fault.line}") from error
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in found[:limit]), len(found) > limit)
 
 
-def _line(error: PySparkException) -> str:
-    """Spark's own words, without its code and without the plan."""
-    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    first = first.partition("] ")[2] if first.startswith("[") else first
-    return _PLACE.sub("", first.partition(" SQLSTATE: ")[0].partition("; line ")[0]).strip().rstrip(".;")
-
-
 def _offset(error: PySparkException, text: str) -> int | None:
-    if isinstance(error, ParseException) and (place := _PLACE.search(str(error))):
+    if isinstance(error, ParseException) and (place := PLACE.search(str(error))):
         line, column = int(place[1]), int(place[2])
         return sum(len(each) + 1 for each in text.split("\n")[: line - 1]) + column
     contexts = error.getQueryContext()

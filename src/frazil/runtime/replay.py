@@ -67,10 +67,9 @@ class Chosen:
     @classmethod
     def at(cls, position: Position) -> Chosen:
         """What a position of the ledger means."""
-        offsets = json.loads(position)
-        return cls(
-            offsets["snapshot"], offsets["until_us"], tuple((sink, last) for sink, last in offsets["batches"]), offsets["where"]
-        )
+        fields = json.loads(position)
+        batches = tuple((sink, last) for sink, last in fields["batches"])
+        return cls(fields["snapshot"], fields["until_us"], batches, fields["where"])
 
     @property
     def position(self) -> Position:

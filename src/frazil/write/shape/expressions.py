@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 Named = tuple[str, Way]
 """An expression, and where in its transform it stands."""
+
+PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
+"""Where Spark stopped understanding a text: its line, from 1, and the character in it, from 0."""
 
 _UNKNOWN_NAME = ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
 _OTHER_ROWS = ("MISSING_GROUP_BY", "MISSING_AGGREGATION", "UNSUPPORTED_GENERATOR", "UNSUPPORTED_EXPR_FOR_OPERATOR")
@@ -64,13 +68,12 @@ def _refused(error: PySparkException, frame: DataFrame, transform: Transform, wa
         words = f"the expression {text!r} makes one row of several, or several of one"
         fix = _EACH_ROW
     else:
-        words = f"the expression {text!r} cannot be understood: {_line(error)}"
+        words = f"the expression {text!r} cannot be understood: {spark_words(error)}"
     return refusal(transform, way, words, code="transform-expression", fix=fix)
 
 
-def _line(error: PySparkException) -> str:
-    """Spark's own words, without its code and without the plan."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    first = lines[0] if lines else type(error).__name__
+def spark_words(error: PySparkException) -> str:
+    """What Spark says about an expression or a query, without its code, the place, and the plan."""
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     first = first.partition("] ")[2] if first.startswith("[") else first
-    return first.partition(" SQLSTATE: ")[0].strip()
+    return PLACE.sub("", first.partition(" SQLSTATE: ")[0].partition("; line ")[0]).strip().rstrip(".;")
