@@ -21,8 +21,11 @@ from frazil.iceberg.changes import (
     done_again,
     replaced_unseen,
 )
+from frazil.iceberg.compaction import SmallFiles
 from frazil.iceberg.dead import DeadRows, DeletedKeys, Digest, scopes_of
 from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
+from frazil.iceberg.disposal import Doomed, FilesToDelete
+from frazil.iceberg.expiry import Expired
 from frazil.iceberg.jvm import active, fault_of
 from frazil.iceberg.lake import Lake
 from frazil.iceberg.port import IcebergPort
@@ -40,7 +43,10 @@ __all__ = [
     "Deletes",
     "Delta",
     "Digest",
+    "Doomed",
+    "Expired",
     "FileFacts",
+    "FilesToDelete",
     "Fits",
     "IcebergPort",
     "IcebergTable",
@@ -52,6 +58,7 @@ __all__ = [
     "Restage",
     "Rewrite",
     "RowChanges",
+    "SmallFiles",
     "StagedFiles",
     "WorkingCopy",
     "active",

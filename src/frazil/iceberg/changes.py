@@ -116,8 +116,8 @@ class Append:
     fits = Fits.COLUMNS
 
     def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - an append fits whatever came before
-        """A fast append: no manifest is rewritten."""
-        operation = transaction.newFastAppend()
+        """An append that merges manifests when there are many, as the table's properties say; without files, a fast one."""
+        operation = transaction.newAppend() if self.staged.files else transaction.newFastAppend()
         for file in self.staged.files:
             operation.appendFile(file)
         return operation

@@ -46,17 +46,29 @@ _VECTOR_MAGIC = bytes.fromhex("d1d33964")
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Files in place of others that hold the same rows, whatever rows came since."""
+    """Files in place of others that hold the same rows, whatever rows came since.
+
+    ``as_of``: the sequence number of the table that the rows were read from. With it the files fit beside any change that came
+    since: equality deletes of later batches apply to them as to those that they replace, and a delete by position of a row in a
+    replaced file makes the rewrite fail. Without it they only fit beside files that were added.
+    """
 
     staged: StagedFiles = field(default_factory=StagedFiles)
     removed: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
     removed_deletes: tuple[Any, ...] = ()
-    fits = Fits.FILES
+    as_of: int | None = None
+
+    @property
+    def fits(self) -> Fits:
+        """How much of the table must be as it was."""
+        return Fits.FILES if self.as_of is None else Fits.LAYOUT
 
     def on(self, transaction: Any, base: Base) -> Any:
         """Iceberg's rewrite: readers of changes see none."""
         operation = transaction.newRewrite().validateFromSnapshot(base.head)
+        if self.as_of is not None:
+            operation.dataSequenceNumber(self.as_of)
         for file in (*self.staged.files, *self.deletes):
             operation.addFile(file)
         for file in (*self.removed, *self.removed_deletes):
@@ -115,6 +127,12 @@ class LiveFile:
             return int(self.file.recordCount())
         vector = self.vector
         return None if vector is None or len(self.deletes) > 1 else int(self.file.recordCount()) - int(vector.recordCount())
+
+
+def live_file(task: Any) -> LiveFile:
+    """The data file that a task of a scan reads."""
+    deletes = task.deletes()
+    return LiveFile(task.file(), task, tuple(items(deletes)) if deletes.size() else ())
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,12 @@ class Jvm:
         self.build_metadata_from = iceberg.TableMetadata.buildFrom
         # Every Spark has it. What it writes comes to Python in one call, where reading a map takes two for each entry.
         self._json = root.com.fasterxml.jackson.databind.ObjectMapper()
+        self._functions: dict[str, Any] = {}
+        self._to_list = root.java.util.stream.Collectors.toList()
         self.coordinator = iceberg.spark.FileRewriteCoordinator.get()
         self.task_sets = iceberg.spark.ScanTaskSetManager.get()
         # `SparkTableCache.get()` is static, and py4j finds the instance method of the same name first: hence reflection.
-        loader = root.java.lang.Thread.currentThread().getContextClassLoader()
-        java_class = root.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache", True, loader)
+        java_class = self._class("org.apache.iceberg.spark.SparkTableCache")
         method = java_class.getMethod("get", gateway.new_array(root.java.lang.Class, 0))
         self.table_cache = method.invoke(None, gateway.new_array(root.java.lang.Object, 0))
 
@@ -59,6 +60,40 @@ class Jvm:
         """A `Map<String, String>`."""
         found: dict[str, str] = json.loads(self._json.writeValueAsString(entries))
         return found
+
+    def text_list(self, values: Sequence[str]) -> Any:
+        """A `List<String>`, made in one call."""
+        return self._json.readValue(json.dumps(list(values)), self._class("java.util.ArrayList"))
+
+    def each(self, values: Any, *getters: str) -> list[Any]:
+        """What the getters (`Snapshot.parentId`), one after the other, return for each value of a Java iterable.
+
+        It takes a few calls, however many values there are.
+        """
+        stream = self.root.java.util.stream.StreamSupport.stream(values.spliterator(), False)
+        for getter in getters:
+            stream = stream.map(self._function(getter))
+        found: list[Any] = json.loads(self._json.writeValueAsString(stream.collect(self._to_list)))
+        return found
+
+    def _function(self, getter: str) -> Any:
+        """A getter of one of Iceberg's interfaces as a Java function."""
+        if getter not in self._functions:
+            java = self.root.java.lang
+            name, _, method = getter.rpartition(".")
+            found = self._class(f"org.apache.iceberg.{name}").getMethod(method, self.gateway.new_array(java.Class, 0))
+            handle = java.invoke.MethodHandles.publicLookup().unreflect(found)
+            function = self._class("java.util.function.Function")
+            self._functions[getter] = java.invoke.MethodHandleProxies.asInterfaceInstance(function, handle)
+        return self._functions[getter]
+
+    def is_a(self, value: Any, kind: str) -> bool:
+        """Whether a Java object is of one of Iceberg's types: `io.FileIO`."""
+        return bool(self._class(f"org.apache.iceberg.{kind}").isInstance(value))
+
+    def _class(self, name: str) -> Any:
+        java = self.root.java.lang
+        return java.Class.forName(name, True, java.Thread.currentThread().getContextClassLoader())
 
     def column_type(self, column: Column) -> Any:
         """The Java type of a column; its nested fields get their ids when the table takes it."""

@@ -9,10 +9,12 @@ from frazil.commit.protocol import AttemptFailed, FailureKind, Intent, NewSnapsh
 from frazil.commit.retry import takes_too_long
 from frazil.iceberg.changes import Append, Change, Fits, Restage, base_of
 from frazil.iceberg.evolve import evolve
+from frazil.iceberg.expiry import Expired, expired_in
 from frazil.iceberg.faults import ICEBERG, too_early
 from frazil.iceberg.jvm import Jvm, attempt_errors, fault_of
 from frazil.model.commit import SinkState, short_range, state_property, summary_of
 from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
+from frazil.model.maintenance import Retention
 from frazil.version import __version__
 
 BRANCH = "main"
@@ -25,13 +27,16 @@ class IcebergPort:
     saw, so that a snapshot built in it has that metadata's head as its parent.
     """
 
-    def __init__(self, jvm: Jvm, address: str, table: Any, sink_id: str) -> None:
+    def __init__(self, jvm: Jvm, address: str, table: Any, sink_id: str, retention: Retention | None = None) -> None:
         self._jvm = jvm
         self._address = address
         self._table = table
         self._operations = table.operations()
         self._sink_id = sink_id
         self._property = state_property(sink_id)
+        self._retention = retention
+        self.expired: Expired | None = None
+        """The snapshots that went with the commit, if it is certain that it was made."""
 
     def refresh(self) -> TableView:
         """Step 1."""
@@ -83,7 +88,12 @@ class IcebergPort:
             builder = self._jvm.build_metadata_from(changed)
             builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
             builder = builder.setProperties(properties | {self._property: state.to_json()})
-            self._operations.commit(metadata, builder.build())
+            old = () if self._retention is None else expired_in(self._jvm, changed, self._retention, intent.at_ms)
+            if old:
+                builder = builder.removeSnapshots([changed.snapshot(one) for one in old])
+            after = builder.build()
+            self._operations.commit(metadata, after)
+            self.expired = Expired(old, metadata, after) if old else None
 
     def _applied(self, transaction: Any, change: Change, summary: dict[str, str]) -> Any:
         operation = change.operation.on(transaction, change.base)

@@ -14,9 +14,13 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from frazil.columns.partition import Room, open_file_bytes
+from frazil.iceberg.changes import StagedFiles
 from frazil.iceberg.debt import FileFacts, LiveFile
 from frazil.iceberg.jvm import Jvm
 from frazil.iceberg.splits import in_even_tasks
+from frazil.iceberg.staging import stage_files
+from frazil.spark.running_java import task_memory
 
 # Smaller than this part of what a file of the table should have.
 SMALL_PART = 8
@@ -73,6 +77,22 @@ def _placed(jvm: Jvm, rows: DataFrame) -> DataFrame:
     known = (relation.catalog(), relation.identifier(), relation.options(), relation.timeTravelSpec())
     placed = relation.copy(relation.table(), whole, *known)
     return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, placed), spark)
+
+
+def merged(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
+    """Few files with the rows of small ones, but for the dead."""
+    options = {"distribution-mode": "none", "fanout-enabled": _fans_out(jvm, spark, table, files), "check-nullability": "false"}
+    with rows_of(jvm, spark, table, files) as rows:
+        return stage_files(jvm, without_dead(rows, dead), options, table)
+
+
+def _fans_out(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]) -> str:
+    """Whether a task has room for an open file in each partition that the files are in: `true` or `false`."""
+    partitions = {str(one.file.partition()) for one in files}
+    columns = int(jvm.iceberg.types.TypeUtil.getProjectedIds(table.schema()).size())
+    file_format = str(table.properties().get("write.format.default") or "parquet").lower()
+    one = open_file_bytes(file_format, columns, str(table.location()))
+    return str(len(partitions) <= Room(task_memory(spark), one).files).lower()
 
 
 def without_dead(rows: DataFrame, dead: Mapping[str, BitMap64]) -> DataFrame:

@@ -10,8 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from frazil.iceberg.changes import Base, StagedFiles, base_of
-from frazil.iceberg.debt import counted, equality_deletes
+from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
+from frazil.iceberg.debt import LiveFile, Rewrite, counted, equality_deletes
+from frazil.iceberg.disposal import FilesToDelete
 from frazil.iceberg.evolve import evolve
+from frazil.iceberg.expiry import Expired
 from frazil.iceberg.faults import too_early
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.port import IcebergPort
@@ -20,6 +23,7 @@ from frazil.iceberg.working_copy import WorkingCopy, scratch_of
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
+from frazil.model.maintenance import Retention
 from frazil.model.types import StructType, type_from_json
 from frazil.spark.running_java import task_memory
 
@@ -322,9 +326,43 @@ class IcebergTable:
         with java_errors(self._address):
             self._operations.current()
 
-    def port(self, sink_id: str) -> IcebergPort:
-        """The commit loop's side of this table for one sink."""
-        return IcebergPort(self._jvm, self._address, self._table, sink_id)
+    def port(self, sink_id: str, retention: Retention | None = None) -> IcebergPort:
+        """The commit loop's side of this table for one sink. ``retention``: older snapshots expire with the commit."""
+        return IcebergPort(self._jvm, self._address, self._table, sink_id, retention)
+
+    def dead_files(self, expired: Expired) -> list[str]:
+        """The files that only expired snapshots need."""
+        with java_errors(self._address):
+            return expired.dead_files(self._jvm, self._table.io())
+
+    @property
+    def files_to_delete(self) -> FilesToDelete:
+        """The list of files that nobody needs any longer."""
+        return FilesToDelete(self._jvm, self._table.io(), self.location)
+
+    def small_files(self) -> list[SmallFiles]:
+        """The data files that are smaller than they should be, or mostly deleted, by partition."""
+        with java_errors(self._address):
+            return small_files_of(self._jvm, self._table)
+
+    @property
+    def head_sequence(self) -> int:
+        """The sequence number of the current snapshot."""
+        head = self._operations.current().currentSnapshot()
+        return 0 if head is None else int(head.sequenceNumber())
+
+    def snapshots_since(self, kind: str, most: int) -> int:
+        """How many snapshots came after the last one of a kind of upkeep, up to ``most``."""
+        at = self._operations.current().currentSnapshot()
+        for count in range(most):
+            if at is None or at.summary().get("frazil.kind") == kind:
+                return count
+            at = None if at.parentId() is None else self._table.snapshot(at.parentId())
+        return most
+
+    def merge(self, files: Sequence[LiveFile]) -> Rewrite:
+        """Lets the executors write the rows of files into fewer; commits nothing."""
+        return merged_files(self._jvm, self._jvm.spark, self._table, files)
 
     def write_files(
         self,

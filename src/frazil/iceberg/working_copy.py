@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from frazil.columns.partition import Room, open_file_bytes
 from frazil.iceberg.changes import RowChanges, StagedFiles, with_files
 from frazil.iceberg.debt import (
     Deletes,
@@ -23,6 +22,7 @@ from frazil.iceberg.debt import (
     bounds_of,
     equality_deletes,
     facts_of,
+    live_file,
     position_schema,
     read_positions,
     with_dropped,
@@ -31,11 +31,9 @@ from frazil.iceberg.debt import (
 )
 from frazil.iceberg.evolve import evolve
 from frazil.iceberg.jvm import Jvm, fault_of, items
-from frazil.iceberg.small import rows_of, small_files, without_dead
+from frazil.iceberg.small import merged, rows_of, small_files
 from frazil.iceberg.splits import in_even_tasks
-from frazil.iceberg.staging import stage_files
 from frazil.model.evolution import TableChange
-from frazil.spark.running_java import task_memory
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -146,7 +144,7 @@ class WorkingCopy:
         """The data files of the copy."""
         tasks = self._table.newScan().planFiles()
         try:
-            return [_live(task) for task in items(tasks)]
+            return [live_file(task) for task in items(tasks)]
         finally:
             tasks.close()
 
@@ -160,19 +158,7 @@ class WorkingCopy:
 
     def merged(self, small: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
         """Few files with the rows of small ones, but for the dead."""
-        if not small:
-            return StagedFiles()
-        with rows_of(self._jvm, self.spark, self._table, small) as rows:
-            options = {"distribution-mode": "none", "fanout-enabled": self._fans_out(small), "check-nullability": "false"}
-            return stage_files(self._jvm, without_dead(rows, dead), options, self._table)
-
-    def _fans_out(self, files: Sequence[LiveFile]) -> str:
-        """Whether a task has room for an open file in each partition that the files are in: `true` or `false`."""
-        partitions = {str(one.file.partition()) for one in files}
-        columns = int(self._jvm.iceberg.types.TypeUtil.getProjectedIds(self._table.schema()).size())
-        file_format = str(self._table.properties().get("write.format.default") or "parquet").lower()
-        one = open_file_bytes(file_format, columns, str(self._table.location()))
-        return str(len(partitions) <= Room(task_memory(self.spark), one).files).lower()
+        return merged(self._jvm, self.spark, self._table, small, dead) if small else StagedFiles()
 
     @property
     def keeps_vectors(self) -> bool:
@@ -376,11 +362,6 @@ def _prepare(jvm: Jvm, copy: Any, evolution: Sequence[TableChange], properties: 
         update.set(key, value)
     update.commit()
     transaction.commitTransaction()
-
-
-def _live(task: Any) -> LiveFile:
-    deletes = task.deletes()
-    return LiveFile(task.file(), task, tuple(items(deletes)) if deletes.size() else ())
 
 
 def _identity(file: Any) -> str:

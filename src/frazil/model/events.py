@@ -122,6 +122,22 @@ class Restarting:
 
 
 @dataclass(frozen=True)
+class Maintained:
+    """Something was done for the health of a table between batches.
+
+    ``kind``: `merge_files` if small files were merged, `expire_snapshots` if old snapshots went, `delete_files` if files were
+    deleted that nobody needs any longer. ``count`` is how many of them, ``bytes`` how much was rewritten.
+    """
+
+    pipeline: str
+    table: str
+    kind: str
+    count: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Settled:
     """Deletes were rewritten in a form that costs readers less.
 
@@ -185,6 +201,7 @@ Event = (
     | SourceNoticed
     | Lagged
     | Restarting
+    | Maintained
     | Settled
     | Published
     | PublishFailed

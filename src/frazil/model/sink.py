@@ -15,6 +15,7 @@ from frazil.model.changes import ChangeOptions, CommitMode, change_problems, unm
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
+from frazil.model.maintenance import MaintenanceSpec
 from frazil.model.names import folder_problem
 from frazil.model.partition import PartitionField, Transform, name_problems, whole_fields
 from frazil.model.route import RouteSpec, UnknownRoute
@@ -154,6 +155,10 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         (), alias="schema", description="Declared columns; inferred from the data when left out."
     )
     auto_create_table: bool = Field(True, description="Whether a missing table (and its namespace) is made.")
+
+    maintenance: MaintenanceSpec = Field(
+        default_factory=MaintenanceSpec, description="How the table is kept healthy between batches."
+    )
 
     s3: S3Storage | None = Field(None, description="Amazon S3 and compatible stores.")
     gcs: GcsStorage | None = Field(None, description="Google Cloud Storage.")

@@ -21,6 +21,7 @@ from frazil.model.events import (
     Event,
     FencedOut,
     Lagged,
+    Maintained,
     Published,
     PublishFailed,
     Restarting,
@@ -222,6 +223,8 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for 
             return logging.WARNING, "pipeline_restarting"
         case Settled():
             return logging.INFO, "deletes_settled"
+        case Maintained():
+            return logging.INFO, "table_maintained"
         case Published():
             return logging.DEBUG, "table_published"
         case PublishFailed():

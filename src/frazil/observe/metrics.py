@@ -21,6 +21,7 @@ from frazil.model.events import (
     Event,
     FencedOut,
     Lagged,
+    Maintained,
     Published,
     PublishFailed,
     Restarting,
@@ -92,6 +93,8 @@ class Metrics:
         self._superseded = self._counter(
             "frazil_rows_superseded", "Rows of committed batches that a later row of their key in the batch took the place of."
         )
+        self._maintained = self._counter("frazil_maintenance", "What was done for the health of tables.", "kind")
+        self._maintenance_seconds = self._counter("frazil_maintenance_seconds", "Time spent on the health of tables.", "kind")
         self._settled = self._counter("frazil_deletes_settled", "How often deletes were put in a cheaper form.", "kind")
         self._unpublished = self._counter(
             "frazil_publish_failures", "Times that another system could not be notified of a commit."
@@ -155,6 +158,9 @@ class Metrics:
                     unfinished.settle()
                 case Settled():
                     self._settled.labels(event.pipeline, event.table, event.kind).inc()
+                case Maintained():
+                    self._maintained.labels(event.pipeline, event.table, event.kind).inc()
+                    self._maintenance_seconds.labels(event.pipeline, event.table, event.kind).inc(event.seconds)
                 case Published() | SourceNoticed():
                     pass
                 case PublishFailed():

@@ -26,6 +26,7 @@ from frazil.model.events import (
     Committed,
     Event,
     FencedOut,
+    Maintained,
     PublishFailed,
     Restarting,
     Settled,
@@ -40,6 +41,11 @@ from frazil.model.secrets import scrub
 
 # The rate is that of the last half minute: long enough to smooth batches, short enough to show a change.
 RATE_SECONDS = 30.0
+_MAINTAINED = {
+    "merge_files": "{:,} small files were merged",
+    "expire_snapshots": "{:,} old snapshots expired",
+    "delete_files": "{:,} files were deleted that nobody needs any longer",
+}
 
 
 @dataclass
@@ -206,6 +212,8 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
             done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
+        case Maintained():
+            return f"{event.pipeline}: {_MAINTAINED[event.kind].format(event.count)} ({event.seconds:.1f} s)"
         case SourceNoticed():
             return f"{event.pipeline}: {event.message}"
         case CommitFailed() | SourceFailed() | Restarting() | PublishFailed() | FencedOut():

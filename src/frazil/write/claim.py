@@ -30,10 +30,11 @@ from frazil.commit.protocol import (
 )
 from frazil.commit.retry import contended, retried
 from frazil.errors import Fenced, Retryable
-from frazil.iceberg import Append, Change, IcebergTable, Lake, Restage
+from frazil.iceberg import Append, Change, Expired, IcebergTable, Lake, Restage
 from frazil.iceberg.biglake import BigLakeTable
 from frazil.model.commit import Batch, CommitResult, SinkState
 from frazil.model.events import CommitFailed, FencedOut, Listener
+from frazil.model.maintenance import Retention
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings, sqlite_file
@@ -67,6 +68,10 @@ class ClaimedSink:
         self.sleep = sleep
         self.instance = uuid.uuid4().hex[:12]
         self.state: SinkState | None = None
+        self.retention: Retention | None = None
+        """Which snapshots of the table stay when something is committed; None: all."""
+        self.expired: list[Expired] = []
+        """The snapshots that went, and whose files were not looked at yet."""
         self._epoch: int | None = None
         self._table: IcebergTable | None = None
         if file := sqlite_file(catalog_settings(sink)):
@@ -161,9 +166,11 @@ class ClaimedSink:
     def run(self, intent: Intent) -> CommitResult:
         """Through the commit loop; the state is what the ledger says then."""
         with self._fence_reported():
-            port = self.table.port(self.sink_id)
+            port = self.table.port(self.sink_id, self.retention)
             result = commit(port, intent, self.retry, on_failure=self._failed_attempt, sleep=self.sleep)
         self.state, self._epoch = result.state, result.state.epoch
+        if port.expired is not None:
+            self.expired.append(port.expired)
         return result
 
     def until_it_fits(self, attempt: Callable[[], T]) -> T:

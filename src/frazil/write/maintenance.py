@@ -1,17 +1,167 @@
-"""What keeps reads cheap between batches: deletes are settled and files compacted when there are more than the sink allows."""
+"""What keeps a table healthy between batches, so that reads stay cheap and commits stay quick for as long as it is written to.
+
+Everything goes through the sink's own commit loop, under its epoch: a second writer fences it, and a commit of somebody else that
+comes first wins. What could not be done is done after another batch. Delivery: rows stay as they are.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
-from frazil.errors import FrazilError, Retryable
-from frazil.iceberg import IcebergTable, Restage, fault_of
+from frazil.errors import FrazilError, Halted, Retryable, SparkDied
+from frazil.iceberg import Change, Doomed, FilesToDelete, IcebergTable, LiveFile, Restage, SmallFiles, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
-from frazil.model.events import CommitFailed, Settled
-from frazil.write.claim import ClaimedSink
+from frazil.model.events import CommitFailed, Maintained, Settled
+from frazil.model.maintenance import to_merge
+from frazil.write.claim import ClaimedSink, now_ms
 from frazil.write.modes import Settlement, compact, settle, too_many_files, too_many_keys
+
+T = TypeVar("T")
+
+MERGED = "merge"
+"""What `frazil.kind` of a snapshot says that merged small files."""
+# Files of many partitions are merged in one job, up to so many bytes.
+BYTES_AT_ONCE = 256 * 1024 * 1024
+
+# Deleting takes a while where a store is far away, and no batch has to wait for it.
+_DELETERS = ThreadPoolExecutor(2, thread_name_prefix="frazil-delete-files")
+
+
+class Upkeep:
+    """Looks after the table of one sink."""
+
+    def __init__(self, claimed: ClaimedSink) -> None:
+        self._claimed = claimed
+        self._spec = claimed.sink.maintenance
+        self._active: bool | None = None
+        self._new_files = 0
+        self._began = time.monotonic()
+        self._spent = 0.0
+        self._on_list: Sequence[Doomed] | None = None
+        self._deleting: Future[Sequence[str]] | None = None
+
+    def after_commit(self, files: int) -> None:
+        """Does what is due after a batch that added so many files."""
+        keep_debt_bounded(self._claimed)
+        if self._active is None:
+            self._begin()
+        if not self._active:
+            return
+        began = time.monotonic()
+        self._new_files += files
+        if self._new_files >= self._spec.small_files and self._in_time:
+            self._new_files = 0
+            self._merge()
+            _attempted(self._claimed, self._delete_due)
+        if self._claimed.expired:
+            self._list_dead()
+        self._spent += time.monotonic() - began
+
+    def _begin(self) -> None:
+        """Whether this is a table to look after, and what runs before this one have left to do."""
+        table = self._claimed.table
+        self._active = self._spec.looks_after(table.properties)
+        if self._active:
+            self._claimed.retention = self._spec.retention
+            self._new_files = table.snapshots_since(MERGED, self._spec.small_files)
+
+    @property
+    def _in_time(self) -> bool:
+        """Whether maintenance has not taken more than its share of the time so far."""
+        return self._spent <= self._spec.max_time_share * (time.monotonic() - self._began)
+
+    # Small files
+
+    def _merge(self) -> None:
+        table = self._claimed.table
+        jobs = _attempted(self._claimed, lambda: self._due(table.small_files(), table.head_sequence))
+        left = self._spec.max_rewrite_mb * 1024 * 1024
+        for files in jobs or ():
+            size = sum(int(one.file.fileSizeInBytes()) for one in files)
+            if size > left or not self._merged(files, size):
+                return
+            left -= size
+
+    def _due(self, partitions: Sequence[SmallFiles], newest: int) -> list[list[LiveFile]]:
+        """The files to merge, those first that save readers most for what it costs; those of many partitions together."""
+        chosen = [(one, places) for one in partitions if (places := to_merge(one.files, newest, self._spec))]
+        chosen.sort(key=lambda found: sum(found[0].files[place].bytes for place in found[1]) / len(found[1]))
+        jobs: list[list[LiveFile]] = []
+        room = 0
+        for partition, places in chosen:
+            size = sum(partition.files[place].bytes for place in places)
+            if size > room:
+                jobs.append([])
+                room = BYTES_AT_ONCE
+            jobs[-1] += partition.live(places)
+            room -= size
+        return jobs
+
+    def _merged(self, files: Sequence[LiveFile], size: int) -> bool:
+        claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
+        base, summary = table.base, {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
+        change = _attempted(claimed, lambda: Change(table.merge(files), base, summary=summary))
+        if change is None or not _committed(claimed, change):
+            return False
+        self._report("merge_files", len(files), began, size)
+        return True
+
+    # Files of expired snapshots
+
+    def _list_dead(self) -> None:
+        """Lists the files that only expired snapshots need. If it fails, they are left for a cleanup of orphan files."""
+        claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
+        gone, claimed.expired = claimed.expired, []
+        due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
+
+        def listed() -> None:
+            dead = [Doomed(path, due) for one in gone for path in table.dead_files(one)]
+            self._list([*self._doomed(), *dead])
+
+        _attempted(claimed, listed)
+        self._report("expire_snapshots", sum(len(one.snapshots) for one in gone), began)
+
+    def _delete_due(self) -> None:
+        """Deletes the files of the list that no query can be reading any longer, while the next batches are written."""
+        if self._deleting is not None:
+            if not self._deleting.done():
+                return
+            done, self._deleting = set(self._deleting.result()), None
+            self._list([one for one in self._doomed() if one.path not in done])
+        now, listed = now_ms(), self._claimed.table.files_to_delete
+        if due := [one.path for one in self._doomed() if one.due_ms <= now]:
+            self._deleting = _DELETERS.submit(self._deleted, listed, due)
+
+    def _deleted(self, listed: FilesToDelete, due: Sequence[str]) -> Sequence[str]:
+        """Deletes files; those of them that are gone then."""
+        began = time.monotonic()
+
+        def delete() -> Sequence[str]:
+            listed.delete(due)
+            return due
+
+        gone = _attempted(self._claimed, delete) or ()
+        if gone:
+            self._report("delete_files", len(gone), began)
+        return gone
+
+    def _doomed(self) -> Sequence[Doomed]:
+        """What is on the list of files to delete."""
+        if self._on_list is None:
+            self._on_list = self._claimed.table.files_to_delete.read()
+        return self._on_list
+
+    def _list(self, doomed: Sequence[Doomed]) -> None:
+        self._claimed.table.files_to_delete.write(doomed)
+        self._on_list = doomed
+
+    def _report(self, kind: str, count: int, began: float, size: int = 0) -> None:
+        claimed = self._claimed
+        claimed.listen(Maintained(claimed.name, claimed.sink.full_name, kind, count, size, time.monotonic() - began))
 
 
 def keep_debt_bounded(claimed: ClaimedSink) -> None:
@@ -31,26 +181,46 @@ def keep_debt_bounded(claimed: ClaimedSink) -> None:
 
 def _done(claimed: ClaimedSink, prepare: Callable[[IcebergTable], Settlement | None]) -> Settlement | None:
     """What was settled; None when nothing was, or not now."""
-    table, began = claimed.table, time.monotonic()
+    began = time.monotonic()
+    settled = _tried(claimed, lambda: prepare(claimed.table))
+    if settled is None or not _committed(claimed, settled.change):
+        return None
+    kind = settled.change.summary["frazil.kind"]
+    claimed.listen(Settled(claimed.name, claimed.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
+    return settled
+
+
+def _tried(claimed: ClaimedSink, work: Callable[[], T]) -> T | None:
+    """What the work makes; None when the store did not answer: the batch is in the table, and the next one tries again."""
     try:
-        settled = prepare(table)
+        return work()
     except FrazilError:
         raise
     except Exception as error:
         failed = explain_staging(fault_of(error))
         if not isinstance(failed, Retryable):
             raise failed from error
-        # The batch itself is in the table; what is left to do is tried again after the next one.
         claimed.listen(CommitFailed(claimed.name, "upkeep", failed.message, 1, will_retry=True))
         return None
-    if settled is None:
-        return None
+
+
+def _attempted(claimed: ClaimedSink, work: Callable[[], T]) -> T | None:
+    """What the work makes; None when that failed, which is reported. The batch is in the table, and need not stop for this."""
     try:
-        claimed.run(claimed.intent(settled.change))
-    except Restage:
-        # Somebody else wrote meanwhile: the debt is still there, and is settled after the next batch.
-        claimed.retried(table.refresh)
+        return work()
+    except (Halted, SparkDied):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again after another batch
+        message = error.message if isinstance(error, FrazilError) else fault_of(error).line
+        claimed.listen(CommitFailed(claimed.name, "upkeep", message, 1, will_retry=True))
         return None
-    kind = settled.change.summary["frazil.kind"]
-    claimed.listen(Settled(claimed.name, claimed.sink.full_name, kind, settled.deletes, settled.rows, time.monotonic() - began))
-    return settled
+
+
+def _committed(claimed: ClaimedSink, change: Change) -> bool:
+    """Whether a change of files is in the table; not if somebody else wrote meanwhile, and it does not fit any longer."""
+    try:
+        claimed.run(claimed.intent(change))
+    except Restage:
+        claimed.retried(claimed.table.refresh)
+        return False
+    return True

@@ -13,9 +13,11 @@ from frazil.model.coercion import with_error_columns
 from frazil.model.column_ids import COLUMNS_PREFIX
 from frazil.model.commit import STATE_PREFIX
 from frazil.model.evolving import PartitionEvolution
+from frazil.model.maintenance import CREATED_BY
 from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, SinkSpec
 from frazil.model.types import StructType, schema_json
 from frazil.spark.catalogs import warehouse_uri
+from frazil.version import __version__
 from frazil.write.fit import repartitioning
 
 FILE_BYTES = "write.target-file-size-bytes"
@@ -29,6 +31,14 @@ _CODEC_NAMES: dict[tuple[FileFormat, Compression], str] = {
     (FileFormat.AVRO, Compression.NONE): "uncompressed",
 }
 
+
+_SMALL_COMMITS = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+    "commit.manifest.min-count-to-merge": "10",
+    # Merging rewrites manifests up to this size, each time that there are enough new ones.
+    "commit.manifest.target-size-bytes": str(2 * 1024 * 1024),
+}
 
 # What Iceberg shows or takes as a property, but does not keep as one.
 _RESERVED = ("format-version", "uuid", "snapshot-count", "current-snapshot-id", "current-schema", "default-partition-spec",
@@ -81,8 +91,11 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, source_keys: Sequenc
 
 
 def table_properties(sink: SinkSpec) -> dict[str, str]:
-    """The properties of a new table: what the sink says about files, so that other writers and compaction do the same."""
-    return {"format-version": str(sink.format_version)} | file_properties(sink)
+    """The properties of a new table: what the sink says about files, so that other writers and compaction do the same.
+
+    A stream makes many small commits: metadata files do not pile up, and manifests are merged before there are many.
+    """
+    return {"format-version": str(sink.format_version), CREATED_BY: __version__} | _SMALL_COMMITS | file_properties(sink)
 
 
 def file_properties(sink: SinkSpec) -> dict[str, str]:
@@ -135,7 +148,7 @@ def codec(sink: SinkSpec) -> str:
 def _require_properties(sink: SinkSpec) -> None:
     """Properties that Iceberg keeps for itself, or frazil, are not the user's to set."""
     for name in sink.write_properties:
-        if name in _RESERVED or name.startswith((STATE_PREFIX, COLUMNS_PREFIX)):
+        if name in (*_RESERVED, CREATED_BY) or name.startswith((STATE_PREFIX, COLUMNS_PREFIX)):
             fix = "Use the option format_version." if name == "format-version" else "Leave it out."
             raise ConfigError("write-property", f"write_properties: {name} is not a property that can be set.", fix=fix)
 

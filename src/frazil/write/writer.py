@@ -28,7 +28,7 @@ from frazil.model.types import StructType
 from frazil.write import target
 from frazil.write.claim import ClaimedSink
 from frazil.write.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart
-from frazil.write.maintenance import keep_debt_bounded
+from frazil.write.maintenance import Upkeep
 from frazil.write.part import SINGLE_WRITES, Part
 from frazil.write.stager import Explain, Stager, Staging
 
@@ -86,6 +86,7 @@ class SinkWriter:
         self.unfinished: Position | None = None
         self._transforms = transforms
         self._stager = Stager(sink, sink_id, transforms)
+        self._upkeep = Upkeep(self.claimed)
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
             require_letters_apart(sink)
@@ -267,7 +268,7 @@ class SinkWriter:
             skipped=result.skipped,
         )
         self.claimed.listen(committed)
-        keep_debt_bounded(self.claimed)
+        self._upkeep.after_commit(len(staged.files))
         self.claimed.show()
         return committed
 

@@ -111,6 +111,7 @@ class SinkOptions(TypedDict, total=False):
     readers: Sequence[str]
     max_equality_deletes: int | None
     max_delete_files: int | None
+    maintenance: Section
 
     s3: Section | None
     gcs: Section | None

@@ -1,0 +1,115 @@
+"""Which snapshots of a table expire with a commit, and which files nobody needs afterwards.
+
+Files are found by what snapshots say that they removed, never by a listing: what is not known stays. Nothing is deleted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.iceberg.jvm import Jvm, items
+from frazil.model.ledger import ledger_entries
+from frazil.model.maintenance import PastSnapshot, References, Retention, expired
+
+_PUFFIN = ".puffin"
+
+
+def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int) -> tuple[int, ...]:
+    """The snapshots of the metadata that may go. The head that a commit adds to it counts as one more."""
+    if int(metadata.snapshots().size()) < min(retention.max_snapshots, retention.step):
+        return ()
+    return expired(_snapshots(jvm, metadata), _references(jvm, metadata), retention, now_ms)
+
+
+def _snapshots(jvm: Jvm, metadata: Any) -> list[PastSnapshot]:
+    listed = metadata.snapshots()
+    ids, parents = jvm.each(listed, "Snapshot.snapshotId"), jvm.each(listed, "Snapshot.parentId")
+    times = jvm.each(listed, "Snapshot.timestampMillis")
+    return [PastSnapshot(*one) for one in zip(ids, parents, times, strict=True)]
+
+
+def _references(jvm: Jvm, metadata: Any) -> References:
+    refs = [(int(ref.snapshotId()), bool(ref.isBranch())) for ref in metadata.refs().values()]
+    head = metadata.currentSnapshot()
+    main = None if head is None else int(head.snapshotId())
+    ledgers = ledger_entries(jvm.texts(metadata.properties())).values()
+    return References(
+        head=main,
+        branches=frozenset(one for one, branch in refs if branch and one != main),
+        pinned=frozenset({*(one for one, _ in refs), *(state.snapshot for state in ledgers)}),
+    )
+
+
+@dataclass(frozen=True)
+class Expired:
+    """Snapshots that a commit has removed from a table, and the metadata before and after it."""
+
+    snapshots: tuple[int, ...]
+    before: Any
+    after: Any
+
+    def dead_files(self, jvm: Jvm, io: Any) -> list[str]:
+        """The files that only the expired snapshots need.
+
+        All snapshots that stay come after the oldest of the main branch that stays, but for those that a branch, a tag or a
+        ledger keeps: whatever such a snapshot may need is left.
+        """
+        oldest, kept = self._kept(jvm)
+        needed = {path for one in (oldest, *kept) for path in _manifests(jvm, one, io)}
+        gone = [snapshot for one in self.snapshots if (snapshot := self.before.snapshot(one)) is not None]
+        lists = [str(snapshot.manifestListLocation()) for snapshot in gone]
+        manifests = {path for snapshot in gone for path in _manifests(jvm, snapshot, io)} - needed
+        files = self._removed_files(jvm, io, oldest, kept, gone)
+        return [*sorted(files), *sorted(manifests), *lists]
+
+    def _kept(self, jvm: Jvm) -> tuple[Any, list[Any]]:
+        """The oldest snapshot that stays of the main branch, back to a gap; and those that are not among its descendants."""
+        left = set(jvm.each(self.after.snapshots(), "Snapshot.snapshotId"))
+        at = self.after.currentSnapshot()
+        chain = {int(at.snapshotId())}
+        while at.parentId() is not None and int(at.parentId()) in left:
+            at = self.after.snapshot(at.parentId())
+            chain.add(int(at.snapshotId()))
+        return at, [self.after.snapshot(one) for one in left - chain]
+
+    def _removed_files(self, jvm: Jvm, io: Any, oldest: Any, kept: Sequence[Any], gone: Sequence[Any]) -> set[str]:
+        """Data and delete files that were removed up to the oldest snapshot, and that no other one that stays may have."""
+        sequences = [int(snapshot.sequenceNumber()) for snapshot in kept]
+        chain = self._before(oldest)
+        found: set[str] = set()
+        for snapshot in (oldest, *(one for one in gone if int(one.snapshotId()) in chain)):
+            if str(snapshot.operation()) == "append":
+                continue
+            for files in (snapshot.removedDataFiles(io), snapshot.removedDeleteFiles(io)):
+                paths, added = jvm.each(files, "ContentFile.location"), jvm.each(files, "ContentFile.fileSequenceNumber")
+                known = zip(paths, added, strict=True)
+                found |= {path for path, since in known if not any(since is None or since <= one for one in sequences)}
+        # Many deletion vectors share one file: it is needed as long as one of them is.
+        return found - _live_puffins(jvm, self.after, oldest, io) if any(path.endswith(_PUFFIN) for path in found) else found
+
+    def _before(self, oldest: Any) -> set[int]:
+        """The ancestors of a snapshot, of those that were there before the commit."""
+        found: set[int] = set()
+        parent = oldest.parentId()
+        while parent is not None and (snapshot := self.before.snapshot(parent)) is not None:
+            found.add(int(parent))
+            parent = snapshot.parentId()
+        return found
+
+
+def _manifests(jvm: Jvm, snapshot: Any, io: Any) -> list[str]:
+    return jvm.each(snapshot.allManifests(io), "ManifestFile.path")
+
+
+def _live_puffins(jvm: Jvm, metadata: Any, snapshot: Any, io: Any) -> set[str]:
+    """The files with deletion vectors that a snapshot has."""
+    found: set[str] = set()
+    for manifest in items(snapshot.deleteManifests(io)):
+        reader = jvm.iceberg.ManifestFiles.readDeleteManifest(manifest, io, metadata.specsById())
+        try:
+            found |= {path for path in jvm.each(reader, "ContentFile.location") if path.endswith(_PUFFIN)}
+        finally:
+            reader.close()
+    return found
