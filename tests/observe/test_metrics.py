@@ -51,6 +51,8 @@ def test_types_are_those_of_the_documentation() -> None:
         "frazil_rows_deleted": "counter",
         "frazil_rows_superseded": "counter",
         "frazil_deletes_settled": "counter",
+        "frazil_maintenance": "counter",
+        "frazil_maintenance_seconds": "counter",
         "frazil_fenced": "counter",
         "frazil_publish_failures": "counter",
         "frazil_source_failures": "counter",

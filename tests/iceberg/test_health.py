@@ -1,0 +1,211 @@
+"""Tables that stay healthy under a stream of small commits: few files, few snapshots, little metadata, and never a row less."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.iceberg import FilesToDelete, IcebergTable
+from frazil.model.events import CommitFailed, Event, Maintained
+from helpers.lakes import Lake
+from helpers.readers import by_duckdb, by_pyiceberg, tuples
+
+EAGER = {"small_files": 4, "max_snapshots": 5, "reader_grace_minutes": 0, "max_time_share": 1}
+
+
+@pytest.fixture(params=[2, 3], ids=lambda version: f"v{version}")
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def write(lake: Lake, batches: Sequence[int], maintenance: dict[str, Any] | None = None, **options: Any) -> list[Event]:
+    """Appends ten rows for each number."""
+    events: list[Event] = []
+    for batch in batches:
+        query = f"select id + {batch * 10} id, id % 2 p, 'name' v from range(10)"
+        lake.sink(query, maintenance=EAGER | (maintenance or {}), **options).listen(events.append).write()
+    return events
+
+
+def done(events: Sequence[Event], kind: str) -> list[Maintained]:
+    return [event for event in events if isinstance(event, Maintained) and event.kind == kind]
+
+
+def expected(batches: int) -> list[tuple[Any, ...]]:
+    return sorted([(n, n % 2, "name") for n in range(batches * 10)], key=repr)
+
+
+def on_disk(lake: Lake) -> set[str]:
+    """The files of the table, but for the list of those that are to be deleted."""
+    folder = lake.folder / "warehouse" / "db" / "t"
+    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".crc")]
+    return {path.name for path in found if path.name != "frazil-expired.json"}
+
+
+def reachable(lake: Lake) -> set[str]:
+    """The files that a snapshot or the history of metadata needs."""
+    paths = [row.file_path for row in lake.meta("all_files")] + [row.path for row in lake.meta("all_manifests")]
+    paths += [row.manifest_list for row in lake.meta("snapshots")] + [row.file for row in lake.meta("metadata_log_entries")]
+    return {Path(path).name for path in paths}
+
+
+@pytest.mark.parametrize("partition", [[], ["p"]], ids=["whole", "partitioned"])
+def test_small_files_are_merged_and_every_reader_reads_the_same_rows(lake: Lake, version: int, partition: list[str]) -> None:
+    events = write(lake, range(9), format_version=version, partition_by=partition)
+    assert done(events, "merge_files")
+    assert len(lake.files()) <= 8
+    assert lake.rows() == tuples(by_duckdb(lake)) == tuples(by_pyiceberg(lake)) == expected(9)
+
+
+def test_old_snapshots_expire_and_no_file_is_left_that_nobody_needs(lake: Lake, version: int) -> None:
+    events = write(lake, range(14), format_version=version)
+    assert sum(one.count for one in done(events, "expire_snapshots")) >= 5
+    assert len(lake.meta("snapshots")) <= 7
+    for row in lake.meta("snapshots"):
+        assert lake.table(at=row.snapshot_id).count() == int(row.summary["total-records"])
+    assert reachable(lake) <= on_disk(lake), "every file that a snapshot needs is there"
+    listed = json.loads((lake.folder / "warehouse/db/t/metadata/frazil-expired.json").read_text())["files"]
+    left = on_disk(lake) - reachable(lake)
+    assert left <= {Path(path).name for _, path in listed}, "what is left is on the list, for the next run"
+    assert len(left) < 30
+
+
+def test_snapshots_of_tags_branches_and_other_sinks_stay_with_their_files(lake: Lake, version: int) -> None:
+    write(lake, [0], format_version=version)
+    lake.sink("select 0L id, 0L p, 'other' v", id="other").write()
+    name = f"{lake.name}.db.t"
+    lake.spark.sql(f"ALTER TABLE {name} CREATE TAG kept")
+    write(lake, range(1, 3))
+    lake.spark.sql(f"ALTER TABLE {name} CREATE BRANCH theirs")
+    write(lake, range(3, 16))
+    assert lake.spark.table(f"{name}.tag_kept").count() == 11
+    assert lake.spark.table(f"{name}.branch_theirs").count() == 31
+    ledger = json.loads(lake.properties()["frazil.sink.other"])["snapshot"]
+    assert ledger in {row.snapshot_id for row in lake.meta("snapshots")}
+    assert len(lake.meta("snapshots")) <= 7 + 5
+    assert reachable(lake) <= on_disk(lake)
+
+
+@pytest.mark.slow
+def test_upserts_are_merged_with_their_deletes(lake: Lake, version: int) -> None:
+    events: list[Event] = []
+    for batch in range(9):
+        query = f"select id, {batch}L v from range({batch}, 20)"
+        given = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": version, "max_equality_deletes": 30}
+        lake.sink(query, maintenance=EAGER, **given).listen(events.append).write()
+    assert done(events, "merge_files")
+    assert lake.rows() == sorted([(n, min(n, 8)) for n in range(20)], key=repr)
+    assert reachable(lake) <= on_disk(lake)
+
+
+def meddled(monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]) -> None:
+    """Lets somebody else do something between a merge and its commit, once."""
+    merge, left = IcebergTable.merge, [deed]
+
+    def disturbed(table: IcebergTable, *asked: Any) -> Any:
+        merged = merge(table, *asked)
+        while left:
+            left.pop()()
+        return merged
+
+    monkeypatch.setattr(IcebergTable, "merge", disturbed)
+
+
+def test_a_row_that_somebody_deletes_while_files_are_merged_stays_deleted(
+    lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(lake, range(3), format_version=version)
+    name = f"{lake.name}.db.t"
+    lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    meddled(monkeypatch, lambda: lake.spark.sql(f"DELETE FROM {name} WHERE id = 5"))
+    write(lake, range(3, 9))
+    assert lake.rows() == [row for row in expected(9) if row[0] != 5]
+
+
+def test_a_key_that_another_sink_upserts_while_files_are_merged_is_there_once(
+    lake: Lake, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merge is committed all the same: later equality deletes apply to what it wrote."""
+    write(lake, range(3), format_version=version)
+    given = {"commit_mode": "upsert", "key_fields": ["id"], "upsert_strategy": "equality_delete", "id": "other"}
+    meddled(monkeypatch, lambda: lake.sink("select 5L id, 7L p, 'new' v", **given).write())
+    events = write(lake, range(3, 5))
+    assert len(done(events, "merge_files")) == 1
+    assert lake.rows() == sorted([*(row for row in expected(5) if row[0] != 5), (5, 7, "new")], key=repr)
+
+
+@pytest.mark.slow
+def test_a_compaction_and_an_expiry_by_somebody_else_do_no_harm(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{lake.name}.system"
+    write(lake, range(3))
+
+    def foreign() -> None:
+        lake.spark.sql(f"CALL {name}.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))").collect()
+        lake.spark.sql(f"CALL {name}.expire_snapshots(table => 'db.t', retain_last => 1, older_than => now())").collect()
+
+    meddled(monkeypatch, foreign)
+    write(lake, range(3, 12))
+    assert lake.rows() == expected(12)
+    assert reachable(lake) <= on_disk(lake)
+
+
+@pytest.mark.slow
+def test_files_of_a_sorted_table_stay_sorted(lake: Lake) -> None:
+    write(lake, range(6), sort_by=["id desc"])
+    import pyarrow.parquet
+
+    largest = max(lake.files(), key=lambda path: path.stat().st_size)
+    ids = pyarrow.parquet.read_table(largest)["id"].to_pylist()
+    assert len(ids) > 10
+    assert ids == sorted(ids, reverse=True)
+
+
+@pytest.mark.slow
+def test_a_table_that_frazil_did_not_make_is_looked_after_only_when_asked(lake: Lake) -> None:
+    lake.introduced()
+    lake.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {lake.name}.db")
+    lake.spark.sql(f"CREATE TABLE {lake.name}.db.t (id bigint, p bigint, v string) USING iceberg")
+    assert not [event for event in write(lake, range(9)) if isinstance(event, Maintained)]
+    assert [event for event in write(lake, range(9, 14), {"enabled": True}) if isinstance(event, Maintained)]
+    assert lake.rows() == expected(14)
+
+
+@pytest.mark.slow
+def test_files_that_may_not_be_deleted_are_reported_and_kept_on_the_list(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that forbids it cannot be had on a local disk: the answer is made up."""
+
+    def forbidden(*_: Any) -> None:
+        raise PermissionError("delete is not allowed")
+
+    monkeypatch.setattr(FilesToDelete, "delete", forbidden)
+    events = write(lake, range(16))
+    assert any(isinstance(event, CommitFailed) and "delete is not allowed" in event.message for event in events)
+    assert lake.rows() == expected(16)
+    listed = json.loads((lake.folder / "warehouse/db/t/metadata/frazil-expired.json").read_text())["files"]
+    assert on_disk(lake) - reachable(lake) <= {Path(path).name for _, path in listed}
+
+
+@pytest.mark.slow
+def test_readers_have_time_to_finish(lake: Lake) -> None:
+    """Files that no snapshot needs any longer stay for the grace of readers."""
+    write(lake, range(14), {"reader_grace_minutes": 60})
+    assert len(lake.meta("snapshots")) <= 7
+    assert len([name for name in on_disk(lake) if name.endswith(".parquet")]) >= 14
+
+
+@pytest.mark.slow
+def test_the_list_of_files_to_delete_is_bounded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frazil.iceberg.disposal.MOST", 3)
+    write(lake, range(14), {"reader_grace_minutes": 60})
+    listed = json.loads((lake.folder / "warehouse/db/t/metadata/frazil-expired.json").read_text())["files"]
+    assert len(listed) == 3
+
+
+def test_metadata_files_do_not_pile_up(lake: Lake) -> None:
+    write(lake, range(14))
+    assert len([name for name in on_disk(lake) if name.endswith(".metadata.json")]) <= 12
+    assert len(lake.meta("manifests")) <= 10
