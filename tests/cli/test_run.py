@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.commands import Frazil, everything_in, sql_pipeline
+from cli.commands import Frazil, everything_in, frazil_process, sql_pipeline, without_java
 from cli.tables import sqlite_catalog
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -100,6 +100,29 @@ def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_
     assert json.loads(plan["start"])["row"] == 500
     assert "keep shop.events" in frazil("plan").out
     assert everything_in(tmp_path) == after
+
+
+def test_a_plan_starts_no_java_where_there_are_no_rows_to_look_at(frazil: Frazil, tmp_path: Path) -> None:
+    environment, started = without_java(tmp_path)
+    file = sql_pipeline(tmp_path, "partition_by: [day(event_time)]", rows=50)
+    new = frazil_process("plan", "--json", cwd=tmp_path, env=environment)
+    assert new.code == 0, new.err
+    [plan] = new.json["pipelines"]
+    assert (plan["create_table"], len(plan["columns"]), plan["rows"]) == (True, 13, 50)
+    assert frazil("run", "--once").code == 0
+    file.write_text(file.read_text().replace("rows: 50", "rows: 60"))
+    more = frazil_process("plan", "--json", cwd=tmp_path, env=environment)
+    assert more.code == 0, more.err
+    [plan] = more.json["pipelines"]
+    assert ({c["change"] for c in plan["columns"]}, plan["rows"], json.loads(plan["start"])["row"]) == ({"keep"}, 10, 50)
+    files_pipeline(tmp_path, [{"id": 1}], "id: from-files", "partition_by: [bucket(4, id)]")
+    file.write_text(file.read_text().replace("table: events", "table: rows"))
+    assert frazil("run", "--once").code == 0
+    nothing_new = frazil_process("plan", "--json", cwd=tmp_path, env=environment)
+    assert nothing_new.code == 0, nothing_new.err
+    [plan] = nothing_new.json["pipelines"]
+    assert (plan["notes"], plan["partition"]) == (["The source has nothing to read now."], ["bucket(4, id)"])
+    assert not started.exists()
 
 
 def test_a_plan_for_a_database_in_which_no_catalog_was_made_yet(frazil: Frazil, tmp_path: Path) -> None:

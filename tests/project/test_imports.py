@@ -29,6 +29,7 @@ COLUMNS = ("frazil.columns", "frazil.columns.*")
 COMMIT = ("frazil.commit", "frazil.commit.*")
 ICEBERG = ("frazil.iceberg", "frazil.iceberg.*")
 SOURCES = ("frazil.sources", "frazil.sources.*")
+SOURCES_FRONT = ("frazil.sources", "frazil.sources.base")
 WRITE = ("frazil.write", "frazil.write.*")
 RUNTIME = ("frazil.runtime", "frazil.runtime.*")
 OBSERVE = ("frazil.observe", "frazil.observe.*")
@@ -50,7 +51,8 @@ ALLOWED = {
     # A batch is written in one way, whatever source it came from.
     "write": (*ICEBERG, *SPARK, *COLUMNS, *COMMIT, *MODEL),
     # Sources are opened by their front door; none is known by name.
-    "runtime": (*WRITE, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, "frazil.sources", "frazil.sources.base", *MODEL),
+    # A plan looks for tables without Spark.
+    "runtime": (*WRITE, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, *SOURCES_FRONT, "frazil.observe.described", *MODEL),
     # Status and inspect translate catalogs as a run does, and start no Spark.
     "observe": ("frazil.spark.catalogs", *MODEL),
     # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.

@@ -10,6 +10,8 @@ from frazil.iceberg.port import IcebergPort
 from frazil.model.events import Event, Restarting
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import RestartSettings
+from frazil.model.sink import SinkSpec
+from frazil.runtime import find
 from frazil.runtime.plan import plan_pipeline
 from frazil.runtime.runner import selected
 from frazil.sources.base import Slice
@@ -95,6 +97,10 @@ def test_a_plan_tells_of_a_catalog_that_went_away(lake: Lake, monkeypatch: pytes
     def refresh(_: IcebergPort) -> None:
         raise AttemptFailed(FailureKind.UNREACHABLE, Retryable("catalog-unreachable", "It is away."))
 
+    def nobody_answers(_: SinkSpec) -> None:
+        raise OSError("PyIceberg gets no answer either")
+
+    monkeypatch.setattr(find, "described_table", nobody_answers)
     monkeypatch.setattr(IcebergPort, "refresh", refresh)
     with pytest.raises(Retryable, match="It is away"):
         plan_pipeline(lake.pipeline(QUERY), IMPATIENT)

@@ -50,7 +50,7 @@ class Inbox:
         self.restart()
 
     def restart(self) -> None:
-        self.source = Files(self.spec, self.spark, clock=self.clock)
+        self.source = Files(self.spec, lambda: self.spark, clock=self.clock)
 
     def put(self, name: str, text: str, mtime: float = NOW) -> Path:
         path = self.folder / name

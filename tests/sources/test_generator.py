@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from frazil.errors import Halted
+from frazil.columns.schema import schema_of
 from frazil.model.source import GeneratorSource
 from frazil.sources.base import Slice
 from frazil.sources.generator import HEAD_START_MS, LONGEST_BACKLOG_MS, Generator
@@ -28,7 +29,7 @@ class Clock:
 
 
 def generator(spark: SparkSession | None, clock: Clock, **settings: int) -> Generator:
-    return Generator(GeneratorSource(**settings), spark, clock)  # type: ignore[arg-type]
+    return Generator(GeneratorSource(**settings), lambda: spark, clock)  # type: ignore[arg-type]
 
 
 def planned(source: Generator, start: str | None, limit: int = 10_000) -> Slice:
@@ -150,6 +151,11 @@ def test_the_same_number_is_the_same_event_however_it_is_sliced(spark: SparkSess
     assert whole.read(tail).drop("event_time").orderBy("event_number").collect() == in_one.tail(10)
     other = generator(spark, Clock(), rows=30_000, seed=9)
     assert other.read(tail).drop("event_time").orderBy("event_number").collect() != in_one.tail(10)
+
+
+def test_the_columns_are_known_without_reading(spark: SparkSession) -> None:
+    source = generator(spark, Clock())
+    assert source.columns == schema_of(source.read(planned(source, None, 1)))
 
 
 def test_events_hang_together(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 def names(folder: Path, spark: SparkSession | None = None, pattern: str = "*", recursive: bool = False) -> list[str]:
-    listed = list_folder(Folder(str(folder), pattern, recursive), spark)  # type: ignore[arg-type]
+    listed = list_folder(Folder(str(folder), pattern, recursive), lambda: spark)  # type: ignore[arg-type]
     return sorted(entry.path for entry in listed)
 
 
@@ -89,7 +89,7 @@ def test_spark_lists_as_the_operating_system_does(tmp_path: Path, spark: SparkSe
     def counted(entries: list[FileEntry]) -> set[FileEntry]:
         return {entry for entry in entries if folder.takes(entry.path)}
 
-    local = set(list_folder(folder, spark))
+    local = set(list_folder(folder, lambda: spark))
     assert len(local) == len(odd) - 1
     for location in (f"file:{tmp_path}", f"file://{tmp_path}/"):
         assert counted(list(by_spark(location, spark))) == local

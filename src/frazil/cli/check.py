@@ -102,7 +102,7 @@ def _check_with_spark(name: str, source: SourceSpec, project: ProjectSpec) -> No
     from frazil.sources import open_source
 
     readers = [pipeline for pipeline in project.pipelines if pipeline.source_name == name]
-    opened = open_source(source, looking_session(source, readers, project.settings))
+    opened = open_source(source, lambda: looking_session(source, readers, project.settings))
     try:
         opened.check()
     finally:

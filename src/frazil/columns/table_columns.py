@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
-
-from frazil.columns.schema import schema_of
 from frazil.errors import ConfigError, DataError, Halted, KeyDiffers, KeyMissing, NoColumns
 from frazil.model.changes import Combine, CommitMode
 from frazil.model.coercion import ExtraColumns
@@ -22,10 +19,9 @@ from frazil.model.types import NOT_KEYS, Column, Decimal, ListType, MapType, Pri
 _MORE_DIGITS, _MOST_DIGITS = 10, 38
 
 
-def frame_schema(frame: DataFrame, sink: SinkSpec, unfilled: Collection[str] = ()) -> StructType:
+def new_table_schema(data: StructType, sink: SinkSpec, unfilled: Collection[str] = ()) -> StructType:
     """The columns of a new table that is made for this data. None is required: that the first rows have no null is no promise."""
-    schema = schema_of(frame)
-    schema = StructType(tuple(column for column in schema.fields if column.name not in unfilled) or schema.fields)
+    schema = StructType(tuple(column for column in data.fields if column.name not in unfilled) or data.fields)
     if sink.error_handling is not OnError.STOP:
         refused = surplus(StructType(()), schema, ExtraColumns.EVOLVE, SchemaEvolution.ADD_COLUMNS)
         schema = without(schema, [one.path for one in refused])

@@ -236,11 +236,16 @@ def require_same_source(state: SinkState, source: str, sink_id: str) -> None:
 
 def not_rolled_back(view: TableView, intent: Intent) -> None:
     """Step 5."""
-    state = view.state
-    if state is not None and view.lineage is Lineage.ABANDONED:
+    if view.state is not None:
+        require_lineage(view.state, view.lineage, intent.sink_id)
+
+
+def require_lineage(state: SinkState, lineage: Lineage, sink_id: str) -> None:
+    """What the ledger says was written must be in the table."""
+    if lineage is Lineage.ABANDONED:
         raise Halted(
             "rolled-back",
-            f"The table was rolled back behind the last commit of {intent.sink_id!r} (snapshot {state.snapshot}).",
+            f"The table was rolled back behind the last commit of {sink_id!r} (snapshot {state.snapshot}).",
             fix="Decide what the table should hold: set the branch back to that snapshot, "
             "or give the sink another id to begin anew.",
         )

@@ -70,6 +70,11 @@ class EvolutionOptions(Model):
         """The current name for each earlier name."""
         return {earlier: name for name, several in self.aliases.items() for earlier in several}
 
+    @property
+    def drops_columns(self) -> bool:
+        """Whether a column that the source no longer has is dropped from the table."""
+        return self.schema_evolution is SchemaEvolution.FULL and self.dropped_columns is DroppedColumns.HARD
+
 
 def evolution_problems(options: EvolutionOptions, named: Iterable[tuple[str, str]]) -> list[Problem]:
     """What does not fit together. ``named`` are the columns that other options name, each with its option."""

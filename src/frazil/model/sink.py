@@ -234,8 +234,14 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
 
     @property
     def namespace_levels(self) -> tuple[str, ...]:
-        """The nested namespaces from the outermost."""
+        """The names of the nested namespaces from the outermost."""
         return tuple((self.namespace or "").split("."))
+
+    @property
+    def namespaces(self) -> tuple[tuple[str, ...], ...]:
+        """The nested namespaces from the outermost, each with the names of those around it."""
+        levels = self.namespace_levels
+        return tuple(levels[: depth + 1] for depth in range(len(levels)))
 
     @property
     def error_handling(self) -> OnError:

@@ -187,7 +187,7 @@ def facts_of(table: Table, name: str) -> TableFacts:
         properties=masked(own),
         snapshots=tuple(_snapshot_facts(snapshot, head) for snapshot in snapshots),
         ledgers=ledger_entries(table.properties),
-        branch=tuple(_branch(table, head)),
+        branch=tuple(branch_of(table)),
     )
 
 
@@ -228,8 +228,9 @@ def _snapshot_facts(snapshot: Snapshot, head: Snapshot | None) -> SnapshotFacts:
     )
 
 
-def _branch(table: Table, head: Snapshot | None) -> Iterator[Ancestor]:
+def branch_of(table: Table) -> Iterator[Ancestor]:
     """The head and its ancestors, as far back as they have not expired."""
+    head = table.current_snapshot()
     known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     while head is not None:
         parent = head.parent_snapshot_id

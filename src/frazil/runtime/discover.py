@@ -28,7 +28,7 @@ def discover(name: str, spec: SourceSpec, readers: Sequence[PipelineSpec], setti
 
     If the source can list what there is, an error in reading its own rows is only a note: the listing helps to find the cause.
     """
-    source = open_source(_from_the_beginning(spec), looking_session(spec, readers, settings))
+    source = open_source(_from_the_beginning(spec), lambda: looking_session(spec, readers, settings))
     try:
         if not isinstance(source, Offering):
             columns, notes = _columns(source)
@@ -62,8 +62,8 @@ def _from_the_beginning(spec: SourceSpec) -> SourceSpec:
 def _columns(source: Source) -> tuple[tuple[OfferedColumn, ...], tuple[str, ...]]:
     """The columns as they would be read, or why they are not known."""
     source.check()
-    rows = first_rows(source, None, SAMPLE_ROWS).rows
-    if rows is None:
+    read = first_rows(source, None, SAMPLE_ROWS).read
+    if read is None:
         return (), ("The source has nothing to read now: its columns are not known before it has.",)
-    columns = tuple(OfferedColumn(column.name, str(column.type)) for column in schema_of(rows).fields)
+    columns = tuple(OfferedColumn(column.name, str(column.type)) for column in schema_of(read()).fields)
     return columns, () if columns else ("The columns are not known before the source has data.",)

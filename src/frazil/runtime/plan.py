@@ -1,19 +1,17 @@
-"""What a run would do: looked up, never done."""
+"""What a run would do: looked up, never done. Spark is started where the source, a transform or the catalog needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.columns.partition import partition_json
-from frazil.columns.schema import keys_from_source
-from frazil.columns.table_columns import frame_schema, key_columns
-from frazil.commit.protocol import AttemptFailed, Intent, not_rolled_back, require_same_source
-from frazil.errors import CatalogUnborn
-from frazil.iceberg import IcebergTable, Lake
+from frazil.columns.table_columns import key_columns, new_table_schema
+from frazil.commit.protocol import require_lineage, require_same_source
 from frazil.model.commit import Position, SinkState
 from frazil.model.evolution import SetPartition, TableChange, partition_after, renamed
 from frazil.model.origins import source_columns
@@ -22,22 +20,25 @@ from frazil.model.plan import PipelinePlan, PlannedColumn, planned_columns
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import schema_json
+from frazil.runtime.find import Found, find_table
 from frazil.runtime.runner import start_spark
 from frazil.sources import open_source
-from frazil.sources.base import Inferring, Slice, Source
+from frazil.sources.base import Inferring, KnownColumns, Slice, Source
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for
 from frazil.write import target
-from frazil.write.fit import fit_of, repartitioning
+from frazil.write.fit import incoming_of
+from frazil.write.modes.rows import keeps_columns
 from frazil.write.shape import sink_rows
+from frazil.write.table_after import DescribedTable, Incoming, inputs_of, repartitioning, table_after
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What would be read first: the part, its rows or at least their columns, and what is to be said about it."""
+    """What would be read first: the part, what reads its rows or at least their columns, and what is to be said about it."""
 
     part: Slice | None
-    rows: DataFrame | None
+    read: Callable[[], DataFrame] | None
     note: str = ""
 
 
@@ -62,46 +63,41 @@ def plan_pipeline(pipeline: PipelineSpec, settings: Settings) -> PipelinePlan:
 
 
 def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> PipelinePlan:
-    spark = start_spark([pipeline], settings)
-    catalog = catalog_settings(pipeline.sink)
-    if catalog.is_unborn:
-        # Opening a SQLite catalog makes its file; a file that is not there holds no tables.
-        return _plan(pipeline, spark, None, pipeline.sink.namespace_levels, look)
-    session = session_for(spark, catalog.read_only)
+    sink = pipeline.sink
+
+    @cache
+    def session() -> SparkSession:
+        spark = start_spark([pipeline], settings)
+        catalog = catalog_settings(sink)
+        return spark if catalog.is_unborn else session_for(spark, catalog.read_only)
+
+    target.require_settings(sink)
+    found = find_table(sink, pipeline.sink_id, session)
+    target.require_usable(found.table, sink)
+    source = open_source(pipeline.source, session, images=sink.has_own_key)
     try:
-        lake = Lake(session, catalog.name, pipeline.sink.catalog.address)
-        table = target.existing(lake, pipeline.sink)
-        missing = () if table is not None else lake.missing_namespaces(pipeline.sink.namespace_levels)
-    except CatalogUnborn:
-        table, missing = None, pipeline.sink.namespace_levels
-    return _plan(pipeline, session, table, missing, look)
+        return _of_source(pipeline, source, found, look)
+    finally:
+        source.close()
 
 
 def first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
     """The first part after a position, or the columns alone of a source that cannot plan without leaving a trace."""
     if isinstance(source, Looked):
         note = "How much there is to read is not known before the pipeline runs: a plan leaves no trace in the source."
-        return Ahead(None, source.empty(), note)
+        return Ahead(None, source.empty, note)
     part = source.plan(start, limit)
-    return Ahead(None, None, "The source has nothing to read now.") if part is None else Ahead(part, source.read(part))
+    if part is None:
+        return Ahead(None, None, "The source has nothing to read now.")
+    return Ahead(part, lambda: source.read(part))
 
 
-def _plan(
-    pipeline: PipelineSpec, session: SparkSession, table: IcebergTable | None, missing: tuple[str, ...], look: Look
-) -> PipelinePlan:
-    source = open_source(pipeline.source, session, images=pipeline.sink.has_own_key)
-    try:
-        return _of_source(pipeline, source, table, missing, look)
-    finally:
-        source.close()
-
-
-def _of_source(
-    pipeline: PipelineSpec, source: Source, table: IcebergTable | None, missing: tuple[str, ...], look: Look
-) -> PipelinePlan:
+def _of_source(pipeline: PipelineSpec, source: Source, found: Found, look: Look) -> PipelinePlan:
     sink = pipeline.sink
     source.check()
-    state = None if table is None else _state(table, pipeline.sink_id)
+    table, state = found.table, found.state
+    if state is not None:
+        require_lineage(state, found.lineage, pipeline.sink_id)
     start = state.end if state else None
     if state is not None and start is not None:
         require_same_source(state, source.fingerprint, pipeline.sink_id)
@@ -109,20 +105,20 @@ def _of_source(
         expected = source_columns(table.schema, sink.change_format, pipeline.transforms)
         source.expect(expected, exactly=sink.strict_casting)
     ahead = look(source, start, sink.rows_per_batch)
+    data = _incoming(pipeline, source, ahead)
     total = source.total_rows(start)
-    frame = None if ahead.rows is None else sink_rows(ahead.rows, sink, pipeline.transforms)
-    columns, changes, notes = _columns(sink, pipeline.sink_id, frame, table)
+    columns, changes, notes = _columns(sink, pipeline.sink_id, data, table)
     partition, old_partition = _partition(sink, table, changes)
     return PipelinePlan(
         pipeline=pipeline.name,
         sink_id=pipeline.sink_id,
         catalog=f"{sink.catalog.name} ({sink.catalog.type}, {sink.catalog.address})",
         table=sink.full_name,
-        create_namespaces=missing,
+        create_namespaces=found.missing,
         create_table=table is None,
         columns=columns,
         partition=partition,
-        identifier_fields=_keys(sink, frame) if table is None else _identifiers(table, changes),
+        identifier_fields=_keys(sink, data) if table is None else _identifiers(table, changes),
         format_version=sink.format_version if table is None else table.format_version,
         properties=_properties(sink, table),
         mode=sink.commit_mode.value,
@@ -136,48 +132,48 @@ def _of_source(
     )
 
 
-def _state(table: IcebergTable, sink_id: str) -> SinkState | None:
-    """The sink's place in the ledger; stops where a run would stop before it reads."""
-    try:
-        view = table.port(sink_id).refresh()
-    except AttemptFailed as failed:
-        raise failed.outcome.error from failed
-    not_rolled_back(view, Intent(sink_id, instance="", at_ms=0))
-    return view.state
+def _incoming(pipeline: PipelineSpec, source: Source, ahead: Ahead) -> Incoming | None:
+    """The columns that the sink's table is to get; None when nothing is there to be read."""
+    if ahead.read is None:
+        return None
+    if isinstance(source, KnownColumns) and not pipeline.transforms and keeps_columns(pipeline.sink):
+        return Incoming(source.columns)
+    return incoming_of(sink_rows(ahead.read(), pipeline.sink, pipeline.transforms), pipeline.sink)
 
 
 def _columns(
-    sink: SinkSpec, sink_id: str, frame: DataFrame | None, table: IcebergTable | None
+    sink: SinkSpec, sink_id: str, data: Incoming | None, table: DescribedTable | None
 ) -> tuple[tuple[PlannedColumn, ...], tuple[TableChange, ...], tuple[str, ...]]:
     if table is None:
-        schema = sink.declared_schema or (frame_schema(frame, sink) if frame is not None else None)
+        schema = sink.declared_schema or (new_table_schema(data.schema, sink) if data is not None else None)
         if schema is None:
             return (), (), ("The columns are not known before the source has data.",)
         names = [column.name for column in schema.fields]
-        keys = tuple(sink.key_column(key, names) or key for key in _keys(sink, frame))
+        keys = tuple(sink.key_column(key, names) or key for key in _keys(sink, data))
         partition_json(sink.partition, schema, schema_json(schema, keys))
         # What identifies a row is required in the table, whatever the data says.
         return tuple(PlannedColumn(c.name, str(c.type), c.required or c.name in keys, "create") for c in schema.fields), (), ()
-    if frame is not None:
-        fit = fit_of(table, sink, sink_id, frame)
-        return planned_columns(table.schema, fit.evolution), fit.evolution, fit.notes
+    if data is not None:
+        after = table_after(table, sink, sink_id, inputs_of(table, sink_id, data))
+        left_out = f"Columns that the table does not have are left out: {', '.join(after.left_out)}." if after.left_out else ""
+        return planned_columns(table.schema, after.changes), after.changes, (*after.notes, *filter(None, [left_out]))
     partition = repartitioning(sink, table.partition)
     changes = () if partition is None else (partition,)
     return planned_columns(table.schema, changes), changes, ()
 
 
-def _keys(sink: SinkSpec, frame: DataFrame | None) -> tuple[str, ...]:
-    if frame is None:
+def _keys(sink: SinkSpec, data: Incoming | None) -> tuple[str, ...]:
+    if data is None:
         return sink.key_fields
-    return key_columns(sink, sink.declared_schema or frame_schema(frame, sink), keys_from_source(frame, sink))
+    return key_columns(sink, sink.declared_schema or new_table_schema(data.schema, sink), data.keys)
 
 
-def _identifiers(table: IcebergTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:
+def _identifiers(table: DescribedTable, changes: tuple[TableChange, ...]) -> tuple[str, ...]:
     return tuple(renamed(name, changes) for name in table.identifier_fields)
 
 
 def _partition(
-    sink: SinkSpec, table: IcebergTable | None, changes: tuple[TableChange, ...]
+    sink: SinkSpec, table: DescribedTable | None, changes: tuple[TableChange, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """The partitioning as it would be, and the table's own when that is another."""
     if table is None:
@@ -195,7 +191,7 @@ def _partition_text(field: tuple[str, str]) -> str:
     return f"{name}({width}, {source})" if width else f"{name}({source})"
 
 
-def _properties(sink: SinkSpec, table: IcebergTable | None) -> tuple[tuple[str, str], ...]:
+def _properties(sink: SinkSpec, table: DescribedTable | None) -> tuple[tuple[str, str], ...]:
     wanted = target.table_properties(sink) if table is None else target.lacking_properties(table, sink)
     return tuple(sorted(wanted.items()))
 

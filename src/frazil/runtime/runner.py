@@ -270,7 +270,7 @@ def open_pipeline(
     )
     if source is not None:
         return writer, source(session)
-    return writer, open_source(pipeline.source, session, images=pipeline.sink.has_own_key)
+    return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.has_own_key)
 
 
 def _components(source: SourceSpec) -> tuple[str, ...]:

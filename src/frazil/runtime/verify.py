@@ -63,7 +63,7 @@ def verify(pipeline: PipelineSpec, settings: Settings, *, values: bool = False) 
     """Looks for gaps and for rows that are there twice; with ``values`` for other values in the rows, too."""
     spark = start_spark([pipeline], settings)
     session = session_for(spark, catalog_settings(pipeline.sink))
-    source = open_source(pipeline.source, session)
+    source = open_source(pipeline.source, lambda: session)
     try:
         return _verify(pipeline, session, source, values=values)
     finally:

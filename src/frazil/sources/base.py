@@ -16,7 +16,10 @@ from frazil.model.discovery import OfferedTopic
 from frazil.model.types import StructType
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+Session = Callable[[], "SparkSession"]
+"""Returns the Spark session, and starts Spark if it does not run yet. A source that can plan without Spark asks when it reads."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,15 @@ class Behind(Protocol):
 
     def lag(self, position: Position | None) -> Lag:
         """What is there after the position, or what is kept for the lack of one."""
+
+
+@runtime_checkable
+class KnownColumns(Protocol):
+    """A source whose rows always have the same columns, and nothing beside them: neither keys nor operations."""
+
+    @property
+    def columns(self) -> StructType:
+        """The columns of all rows, known without Spark."""
 
 
 @runtime_checkable

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import Position
 from frazil.model.source import FilesSource, SourceFormat
 from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
-from frazil.sources.base import Slice
+from frazil.sources.base import Session, Slice
 from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, read_files
 from frazil.sources.listing import FileEntry, Folder, file_key, list_folder
@@ -57,12 +57,12 @@ class Files:
     read are recorded in the ledger. Parallelism: Spark's, by files and blocks of files.
     """
 
-    def __init__(self, spec: FilesSource, spark: SparkSession, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, spec: FilesSource, session: Session, clock: Callable[[], float] = time.time) -> None:
         check_options(spec)
         if "late_window_secs" in spec.model_fields_set:
             _log.warning("late_window_secs has no effect any more: late files are found however old they are. Leave it out.")
         self._spec = spec
-        self._spark = spark
+        self._session = session
         self._clock = clock
         self._folder = Folder(spec.path, spec.pattern, spec.recursive)
         self._start: Position | None = None
@@ -87,7 +87,7 @@ class Files:
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         """The oldest new files, up to about ``limit`` rows, and at least one."""
         watch = self._follow(start)
-        listing = list_folder(self._folder, self._spark)
+        listing = list_folder(self._folder, self._session)
         pending = watch.pending(listing)
         if not pending:
             return None
@@ -98,7 +98,7 @@ class Files:
 
     def between(self, start: Position | None, end: Position) -> Slice:
         """The files that are new after one bookmark and not after the other."""
-        listing = list_folder(self._folder, self._spark)
+        listing = list_folder(self._folder, self._session)
         later = set(Watch(Bookmark.from_position(end), self._now_ms()).pending(listing))
         taken = [entry for entry in self._follow(start).pending(listing) if entry not in later]
         self._planned = Slice(start, end, sum(map(self._rows_of, taken)), detail=tuple(taken))
@@ -166,7 +166,7 @@ class Files:
 
     def total_rows(self, start: Position | None) -> int | None:
         """Known for local Parquet files, from their footers."""
-        pending = self._follow(start).pending(list_folder(self._folder, self._spark))
+        pending = self._follow(start).pending(list_folder(self._folder, self._session))
         counts = [self._footer_rows(entry) for entry in pending]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -207,10 +207,10 @@ class Files:
             return self._rows(files)
         good = [entry for entry in files if entry not in bad]
         texts = {entry: self._message_of(entry, why) for entry, why in bad.items()}
-        return with_unreadable(self._spark, self._rows(good) if good else None, texts)
+        return with_unreadable(self._session(), self._rows(good) if good else None, texts)
 
     def _rows(self, files: Sequence[FileEntry]) -> DataFrame:
-        return read_files(self._spark, self._spec, [entry.uri for entry in files])
+        return read_files(self._session(), self._spec, [entry.uri for entry in files])
 
     def _reason(self, entry: FileEntry, error: Exception) -> str:
         """Why a file cannot be read."""
@@ -296,7 +296,7 @@ class Files:
 
     def check(self) -> None:
         """The folder must be there and readable."""
-        list_folder(self._folder, self._spark)
+        list_folder(self._folder, self._session)
 
 
 def _gone(uri: str) -> DataError:

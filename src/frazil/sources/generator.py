@@ -10,14 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
 from frazil.model.source import GeneratorSource
-from frazil.sources.base import Slice
+from frazil.model.types import Column, Decimal, ListType, Primitive, StructType
+from frazil.sources.base import Session, Slice
 from frazil.sources.positions import fields_of, unknown_position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # A run that begins finds the events of one second there already, so that a single pass has something to write.
 HEAD_START_MS = 1_000
@@ -53,6 +56,29 @@ _PRODUCTS = (
     ("Bluetooth speaker", "electronics", "119.00"), ("USB-C charger", "electronics", "29.90"),
     ("Trail camera", "electronics", "99.00"),
 )  # fmt: skip
+
+_TEXT, _LONG = Primitive("string"), Primitive("long")
+_PRODUCT = StructType(
+    (*(Column(name, _TEXT, required=True) for name in ("id", "name", "category")), Column("price", Decimal(10, 2), required=True))
+)
+# The columns that `_events` selects, as Spark finds them there: required are those that Spark knows to have no nulls.
+COLUMNS = StructType(
+    (
+        Column("event_id", _TEXT, required=True),
+        Column("event_number", _LONG, required=True),
+        Column("event_time", Primitive("timestamptz")),
+        Column("event_type", _TEXT),
+        Column("user_id", _LONG),
+        Column("session_id", _TEXT, required=True),
+        Column("country", _TEXT),
+        Column("user_agent", _TEXT),
+        Column("search_term", _TEXT),
+        Column("product", _PRODUCT),
+        Column("quantity", Primitive("int")),
+        Column("amount", Decimal(12, 2)),
+        Column("tags", ListType(_TEXT), required=True),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -91,12 +117,17 @@ class Generator:
 
     poll_seconds: float
 
-    def __init__(self, spec: GeneratorSource, spark: SparkSession, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, spec: GeneratorSource, session: Session, clock: Callable[[], float] = time.time) -> None:
         self._spec = spec
-        self._spark = spark
+        self._session = session
         self._clock = clock
         self._begun: tuple[Position | None, int] | None = None
         self.poll_seconds = min(max(1 / spec.rows_per_second, 0.1), 1.0)
+
+    @property
+    def columns(self) -> StructType:
+        """The columns of an event."""
+        return COLUMNS
 
     @property
     def fingerprint(self) -> str:
@@ -154,7 +185,7 @@ class Generator:
 
     def read(self, part: Slice) -> DataFrame:
         """The events of a slice."""
-        return _events(_numbers(self._spark, _span(part)), self._spec.seed)
+        return _events(_numbers(self._session(), _span(part)), self._spec.seed)
 
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: the counts are exact."""

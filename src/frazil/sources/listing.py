@@ -8,14 +8,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from frazil.errors import ConfigError, SourceMissing
 from frazil.model.secrets import mask_uri
+from frazil.sources.base import Session
 from frazil.sources.failures import asking_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]*)?")
 
@@ -73,9 +77,9 @@ def file_key(uri: str) -> str:
     return _SCHEME.sub("", uri)
 
 
-def list_folder(folder: Folder, spark: SparkSession) -> list[FileEntry]:
+def list_folder(folder: Folder, session: Session) -> list[FileEntry]:
     """The files that count and are not empty. A ConfigError when the folder is not there or not readable."""
-    found = _local_files(folder.local) if folder.local is not None else _remote_files(folder.location, spark)
+    found = _local_files(folder.local) if folder.local is not None else _remote_files(folder.location, session())
     # An empty file has no rows, and many writers make the file before they fill it.
     return [entry for entry in found if entry.size > 0 and folder.takes(entry.path)]
 

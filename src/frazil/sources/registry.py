@@ -17,7 +17,7 @@ from frazil.model.source import (
     SourceSpec,
     TableSource,
 )
-from frazil.sources.base import Source
+from frazil.sources.base import Session, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ def rereader(
         return lambda letters, columns: (_expecting(decoder(spec, spark), columns, exactly).decode(messages_of(letters, spec)),)
     from frazil.sources.letters import rows_like
 
-    return lambda letters, _columns: (rows_like(letters, open_source(spec, spark)),)
+    return lambda letters, _columns: (rows_like(letters, open_source(spec, lambda: spark)),)
 
 
 def _expecting(decoder: Decoder, columns: StructType | None, exactly: bool) -> Decoder:
@@ -76,42 +76,44 @@ def _expecting(decoder: Decoder, columns: StructType | None, exactly: bool) -> D
     return decoder
 
 
-def open_source(spec: SourceSpec, spark: SparkSession, *, images: bool = False) -> Source:  # noqa: PLR0911 - one for each case
+def open_source(spec: SourceSpec, session: Session, *, images: bool = False) -> Source:  # noqa: PLR0911 - one for each case
     """The source for a specification. Nothing is read or connected to yet.
 
+    ``session``: asked at once by sources that plan with Spark, and by the others when they read.
     ``images``: whether the previous rows of updates are needed, because the source identifies rows by another key than the sink.
     """
     match spec:
         case GeneratorSource():
             from frazil.sources.generator import Generator
 
-            return Generator(spec, spark)
+            return Generator(spec, session)
         case FilesSource():
             from frazil.sources.files import Files
 
-            return Files(spec, spark)
+            return Files(spec, session)
         case TableSource():
             from frazil.sources.table import SparkTable
 
-            return SparkTable(spec, spark)
+            return SparkTable(spec, session())
         case QuerySource():
             from frazil.sources.query import Query
 
-            return Query(spec, spark)
+            return Query(spec, session())
         case KafkaSource():
             from frazil.sources.decode import decoder
             from frazil.sources.kafka import KafkaTopics
 
+            spark = session()
             return KafkaTopics(spec, spark, lambda: decoder(spec, spark))
         case PostgresCdcSource():
             with _package_of_postgres():
                 from frazil.sources.postgres.source import PostgresCdc
-            return PostgresCdc(spec, spark, images=images)
+            return PostgresCdc(spec, session(), images=images)
         case PagesSource():
             from frazil.sources.pages.bizon import BizonPager
             from frazil.sources.pages.source import Pages
 
-            return Pages(spec, spark, lambda: BizonPager(spec))
+            return Pages(spec, session(), lambda: BizonPager(spec))
 
 
 def check_pages(spec: PagesSource) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
 
-from frazil.columns.partition import partition_json
 from frazil.columns.schema import (
     Doubt,
     alignment,
@@ -19,52 +18,15 @@ from frazil.columns.schema import (
     schema_of,
     unchanged,
 )
-from frazil.columns.table_columns import keys_of, require_distinct, require_own_names, with_room
-from frazil.columns.types import require_writable
-from frazil.errors import FrazilError, Halted, RequiredNull
+from frazil.errors import FrazilError, RequiredNull
 from frazil.iceberg import IcebergTable
-from frazil.model.changes import CommitMode
-from frazil.model.coercion import admitted, require_casts
-from frazil.model.column_ids import ColumnIds, Following, columns_property, followed, known_from_json
+from frazil.model.column_ids import ColumnIds
 from frazil.model.dead_letters import OnError
-from frazil.model.evolution import (
-    Partition,
-    RenameColumn,
-    Rules,
-    SetPartition,
-    TableChange,
-    changes_for,
-    evolved,
-    overruled,
-    partition_after,
-    partition_change,
-    renamed,
-    required_paths,
-)
-from frazil.model.evolving import DroppedColumns, SchemaEvolution
+from frazil.model.evolution import Partition, SetPartition, TableChange, renamed, required_paths
 from frazil.model.hidden import DELETE, ERROR, IGNORE, OP, UNCHANGED
-from frazil.model.refusals import refused_casts, surplus, without
-from frazil.model.sink import PartitionStrategy, SinkSpec
-from frazil.model.types import StructType, Type, schema_json
-
-
-@dataclass(frozen=True)
-class FitInputs:
-    """What decides how data goes into a table: the columns of both, and the table's partitioning.
-
-    ``nulls`` are required columns in which the data has nulls, ``hidden`` the columns that it has beside its own, ``source_keys``
-    the columns that identify a row, if the source provides them. ``ids`` are the columns that the source identifies by an id
-    besides the name, and ``known`` is what the table remembers of them.
-    """
-
-    data: StructType
-    table: StructType
-    partition: Partition
-    nulls: frozenset[str]
-    hidden: frozenset[str]
-    source_keys: tuple[str, ...]
-    ids: Mapping[str, str]
-    known: str | None
+from frazil.model.sink import SinkSpec
+from frazil.model.types import StructType, Type
+from frazil.write.table_after import FitInputs, Incoming, inputs_of, table_after
 
 
 @dataclass(frozen=True)
@@ -145,38 +107,14 @@ def fit_of(
     nulls: frozenset[str] = frozenset(),
 ) -> Fit:
     """How the frame goes into the table: as the last one did when neither has changed, which saves the JVM many calls."""
-    have, before, data = table.schema, table.partition, schema_of(frame)
-    ids = column_ids_from_source(frame)
-    known = table.property_text(columns_property(sink_id)) if ids else None
-    inputs = FitInputs(data, have, before, nulls, frozenset(hidden_columns(frame)), keys_from_source(frame, sink), ids, known)
+    inputs = inputs_of(table, sink_id, incoming_of(frame, sink), nulls)
     if last is not None and last.inputs == inputs:
         return last
-    following = _following(table, sink, sink_id, inputs)
-    wanted = _with_declared(evolved(have, (*_by_aliases(sink), *following.renames)), sink.declared_schema)
-    row_by_row = sink.error_handling is not OnError.STOP
-    refused = surplus(wanted, data, sink.extra_columns, sink.schema_evolution) if row_by_row else ()
-    taken = without(data, [one.path for one in refused])
-    require_distinct(taken)
-    incoming = admitted(wanted, with_room(taken, sink, [column.name for column in wanted.fields]), sink)
-    rules = _rules(table, sink, nulls, following)
-    changes: tuple[TableChange, ...] = changes_for(have, incoming, rules)
-    schema = evolved(have, changes)
-    require_writable(schema, table.format_version)
-    if row_by_row:
-        refused += refused_casts(schema, taken, sink)
-    else:
-        require_casts(schema, data, sink)
-    if changes:
-        require_own_names(schema)
-        require_distinct(schema)
-    if (partition := repartitioning(sink, partition_after(before, changes))) is not None:
-        partition_json(partition.fields, schema, schema_json(schema))
-        changes = (*changes, partition)
-    had = tuple(renamed(name, changes) for name in table.identifier_fields)
-    keys = keys_of(sink, schema, had, inputs.source_keys) if sink.commit_mode is CommitMode.UPSERT else ()
+    after = table_after(table, sink, sink_id, inputs)
+    data, schema, keys = inputs.data, after.schema, after.keys
     rejects = sink.error_handling is OnError.DEAD_LETTER
-    given = {column.name for column in taken.fields}
-    required = [column.name for column in schema.fields if column.required and not rules.partial]
+    given = {column.name for column in after.taken.fields}
+    required = [column.name for column in schema.fields if column.required and not after.partial]
     lacking = [name for name in (*keys, *required) if name not in given] if rejects else []
     compared = keys or tuple(name for columns in sink.replace_by for name in columns)
     gone = functions.col(OP) == DELETE if OP in inputs.hidden and not keys else None
@@ -192,59 +130,21 @@ def fit_of(
         excused=gone,
         ignored=functions.col(OP) == IGNORE if OP in inputs.hidden else None,
         lacking=lacking,
-        doubts=[Doubt(filled(data, one.path), one.code, one.text) for one in refused],
+        doubts=[Doubt(filled(data, one.path), one.code, one.text) for one in after.refused],
     )
-    kept = ColumnIds(columns_property(sink_id), following.known, following.new)
-    news = kept if following.new or following.known != known_from_json(known) else None
-    partition_then = partition_after(before, changes)
-    notes = (*_apart(following), *_overruled(schema, sink))
-    return Fit(inputs, aligned.columns, aligned.error, changes, schema, partition_then, keys, news, notes)
+    return Fit(inputs, aligned.columns, aligned.error, after.changes, schema, after.partition, keys, after.ids, after.notes)
 
 
-def _apart(following: Following) -> list[str]:
-    """The columns that the source has renamed and that the table also has under the earlier name."""
-    note = "The source has renamed {!r} to {!r}: what is in the table stays under the old name."
-    return [note.format(old, new) for new, old in following.apart.items()]
-
-
-def _overruled(schema: StructType, sink: SinkSpec) -> list[str]:
-    found = overruled(sink.declared_schema or StructType(()), schema)
-    return [f"The column {m.path!r} is declared as {m.data}, and stays what it is in the table: {m.table}." for m in found]
-
-
-def _with_declared(table: StructType, declared: StructType | None) -> StructType:
-    """The columns that are nobody's surplus: the table's, and those that were declared since it was made."""
-    names = {column.name for column in table.fields}
-    return StructType((*table.fields, *(c for c in (declared.fields if declared else ()) if c.name not in names)))
+def incoming_of(frame: DataFrame, sink: SinkSpec) -> Incoming:
+    """The columns of a frame, and what the source says of them."""
+    ids = column_ids_from_source(frame)
+    return Incoming(schema_of(frame), frozenset(hidden_columns(frame)), keys_from_source(frame, sink), ids)
 
 
 def _insisting(table: StructType, declared: StructType | None) -> StructType:
     """The table's columns as rows are to have them: what is declared to be required is, also where the table takes nulls."""
     required = {column.name for column in declared.fields if column.required} if declared is not None else set()
     return StructType(tuple(replace(c, required=True) if c.name in required else c for c in table.fields))
-
-
-def _by_aliases(sink: SinkSpec) -> list[RenameColumn]:
-    return [RenameColumn(earlier, name) for earlier, name in sink.earlier_names.items()]
-
-
-def _following(table: IcebergTable, sink: SinkSpec, sink_id: str, inputs: FitInputs) -> Following:
-    """What the ids of the source's columns say: which were renamed. A name that another column has now is not written to."""
-    if not inputs.ids:
-        return Following(known_from_json(inputs.known))
-    fields = {renamed(name, _by_aliases(sink)): number for name, number in table.field_ids.items()}
-    renames = sink.schema_evolution is SchemaEvolution.FULL
-    following = followed(inputs.ids, fields, known_from_json(inputs.known), renames=renames)
-    if following.replaced:
-        name = following.replaced[0]
-        raise Halted(
-            "column-replaced",
-            f"The column {name!r} of the source is not the one that {sink.full_name} has under this name: that one was dropped "
-            "or renamed, and another one has its name now. Their values would be mixed.",
-            fix=f"To keep them apart, rename the table's column: ALTER TABLE ... RENAME COLUMN {name} TO ... To have both in one "
-            f"column, forget what is known: ALTER TABLE ... UNSET TBLPROPERTIES ('{columns_property(sink_id)}').",
-        )
-    return following
 
 
 def _meaningless(hidden: Collection[str], sink: SinkSpec) -> Callable[[str], SparkColumn] | None:
@@ -261,32 +161,6 @@ def _meaningless(hidden: Collection[str], sink: SinkSpec) -> Callable[[str], Spa
     return said
 
 
-def _rules(table: IcebergTable, sink: SinkSpec, nulls: frozenset[str], following: Following) -> Rules:
-    """What the sink lets happen to the table. Columns are named as they are after renames."""
-    renames = [*_by_aliases(sink), *following.renames]
-    keys = {renamed(name, renames) for name in table.identifier_fields}
-    wanted = {key if sink.case_sensitive else key.lower() for key in sink.key_fields}
-    names = [renamed(column.name, renames) for column in table.schema.fields]
-    drops = sink.schema_evolution is SchemaEvolution.FULL and sink.dropped_columns is DroppedColumns.HARD
-    return Rules(
-        mode=sink.schema_evolution,
-        declared=sink.declared_schema or StructType(()),
-        aliases=sink.aliases,
-        dropped=sink.dropped_columns,
-        keys=frozenset(keys | {name for name in names if (name if sink.case_sensitive else name.lower()) in wanted}),
-        held=frozenset(renamed(path, renames) for path in table.held_columns),
-        # Files are read for this: it is asked for where columns may be dropped.
-        compared=frozenset(renamed(name, renames) for name in table.compared_columns) if drops else frozenset(),
-        nulls=nulls,
-        row_by_row=sink.error_handling is not OnError.STOP,
-        rejects=sink.error_handling is OnError.DEAD_LETTER,
-        # Where there are no rows yet, there is nothing to keep.
-        partial=sink.partial_updates and not table.holds_no_files,
-        renames=following.renames,
-        apart=following.apart,
-    )
-
-
 def null_column(error: FrazilError, fit: Fit, sink: SinkSpec) -> str | None:
     """The path of what is required and null in a row that has stopped a batch, when the sink lets it become optional."""
     if not isinstance(error, RequiredNull) or not sink.schema_evolution.widens:
@@ -294,10 +168,3 @@ def null_column(error: FrazilError, fit: Fit, sink: SinkSpec) -> str | None:
     declared = {column.name for column in sink.columns if column.required}
     may = [path for path in required_paths(fit.schema) if path not in (*fit.keys, *declared)]
     return error.column if error.column in may else None
-
-
-def repartitioning(sink: SinkSpec, have: Partition) -> SetPartition | None:
-    """The change of a table's partitioning that the sink asks for; none when it leaves that to the table."""
-    if not sink.partition or sink.partitioning is PartitionStrategy.TABLE_DEFAULT:
-        return None
-    return partition_change(have, sink.partition)

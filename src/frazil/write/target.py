@@ -18,7 +18,7 @@ from frazil.model.sink import MAX_FILE_MB, Compression, FileFormat, SinkSpec
 from frazil.model.types import StructType, schema_json
 from frazil.spark.catalogs import warehouse_uri
 from frazil.version import __version__
-from frazil.write.fit import repartitioning
+from frazil.write.table_after import DescribedTable, repartitioning
 
 FILE_BYTES = "write.target-file-size-bytes"
 
@@ -47,12 +47,23 @@ _RESERVED = ("format-version", "uuid", "snapshot-count", "current-snapshot-id", 
 
 def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
     """The sink's table, checked against what the sink asks for; None when it has to be made."""
+    require_settings(sink)
+    table = lake.load(sink.namespace_levels, sink.table or "")
+    require_usable(table, sink)
+    return table
+
+
+def require_settings(sink: SinkSpec) -> None:
+    """Refuses settings with which no table can be looked for or made."""
     if not sink.namespace:
         raise ConfigError("namespace-required", "Namespace is required")
     if not sink.table:
         raise ConfigError("table-required", "Table name is required")
     _require_properties(sink)
-    table = lake.load(sink.namespace_levels, sink.table)
+
+
+def require_usable(table: DescribedTable | None, sink: SinkSpec) -> None:
+    """Refuses a table that is not as the sink asks for, and a missing one that the sink may not make."""
     if table is None:
         if not sink.auto_create_table:
             raise ConfigError(
@@ -60,11 +71,10 @@ def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
                 f"Table {sink.full_name} does not exist and auto_create_table is disabled",
                 fix="Create the table, or set auto_create_table: true.",
             )
-        return None
+        return
     if sink.partition_evolution is PartitionEvolution.REFUSE:
         _require_partitioning(table, sink)
     _require_order(table, sink)
-    return table
 
 
 def created(lake: Lake, sink: SinkSpec, schema: StructType, source_keys: Sequence[str] = ()) -> IcebergTable:
@@ -134,7 +144,7 @@ def _file_bytes(sink: SinkSpec) -> int:
     return min(int(given), MAX_FILE_MB * 1024 * 1024)
 
 
-def lacking_properties(table: IcebergTable, sink: SinkSpec) -> dict[str, str]:
+def lacking_properties(table: DescribedTable, sink: SinkSpec) -> dict[str, str]:
     """The write properties of the sink that the table does not have, or has with another value."""
     have = table.properties
     return {name: value for name, value in sink.write_properties.items() if have.get(name) != value}
@@ -153,7 +163,7 @@ def _require_properties(sink: SinkSpec) -> None:
             raise ConfigError("write-property", f"write_properties: {name} is not a property that can be set.", fix=fix)
 
 
-def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
+def _require_partitioning(table: DescribedTable, sink: SinkSpec) -> None:
     """A sink that asks for another partitioning than the table has must not be ignored."""
     if repartitioning(sink, table.partition) is not None:
         have = ", ".join(f"{transform}({source})" for source, transform in table.partition) or "not at all"
@@ -164,7 +174,7 @@ def _require_partitioning(table: IcebergTable, sink: SinkSpec) -> None:
         )
 
 
-def _require_order(table: IcebergTable, sink: SinkSpec) -> None:
+def _require_order(table: DescribedTable, sink: SinkSpec) -> None:
     """Refuses a sink whose `sort_by` is not the table's own sort order."""
     wanted = [field.iceberg_text for field in sink.sort_by]
     if wanted and wanted != list(table.sort_order):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from frazil.columns.schema import keys_from_source
-from frazil.columns.table_columns import frame_schema
+from frazil.columns.schema import keys_from_source, schema_of
+from frazil.columns.table_columns import new_table_schema
 from frazil.errors import ConfigError, DataError, Halted, SourceAway
 from frazil.iceberg import IcebergTable, Restage
 from frazil.model.changes import CommitMode
@@ -174,7 +174,7 @@ class SinkWriter:
         if not self.claimed.ready:
             shaped_frame = self._stager.shaped(frame, proven=False)
             needed = {*self.sink.key_fields, *(one.source.partition(".")[0] for one in self.sink.partition)}
-            schema = self.sink.declared_schema or frame_schema(shaped_frame, self.sink, unfilled - needed)
+            schema = self.sink.declared_schema or new_table_schema(schema_of(shaped_frame), self.sink, unfilled - needed)
             self._take(self._created(schema, keys_from_source(shaped_frame, self.sink)), claim)
         return self.state
 

@@ -148,7 +148,7 @@ def _kafka(world: World, connection: CreateConnection, settings: Settings) -> st
     if check_cluster(brokers):
         return connected
     spec = KafkaSource.model_validate({name: getattr(brokers, name) for name in type(brokers).model_fields} | {"topics": ("*",)})
-    source = open_source(spec, start_spark((), settings, [spec]))
+    source = open_source(spec, lambda: start_spark((), settings, [spec]))
     try:
         with suppress(SourceMissing):
             source.check()

@@ -86,6 +86,12 @@ def with_operations(frame: DataFrame, sink: SinkSpec, *, proven: bool = False) -
     return frame.withColumns(named) if named else frame
 
 
+def keeps_columns(sink: SinkSpec) -> bool:
+    """Whether plain rows, which say nothing of keys and operations, have the same columns after :func:`with_operations`."""
+    named = (sink.op_field, sink.op_column, sink.diff_column, sink.time_column)
+    return sink.change_format is ChangeFormat.ROWS and not sink.aliases and not sink.order_by and not any(named)
+
+
 def _completed(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     """The frame with null for columns that the sink's options need and no record of the batch has."""
     needed = {ChangeFormat.DEBEZIUM: ("op", "before", "after"), ChangeFormat.TOMBSTONES: ("key", "value")}
