@@ -3,7 +3,8 @@
 - ``--tier=fast``: no test that needs Spark, a service, or a process that starts one.
 - ``--tier=change``: all tests that are not marked ``slow``, but of a test that needs Spark and has several cases only some of
   them, unless it is marked ``every_case``. Of the slow tests and of these cases each commit takes another slice, so that all of
-  them run within a few commits. ``--slice=N`` takes a certain slice, to repeat what another run found.
+  them run within a few commits. ``--slice=N`` takes a certain slice, to repeat what another run found: with all tests, as the
+  slices are made from the tests that were found.
 - ``--tier=all``: everything, and property tests with as many examples as they ask for. This is also what runs when no tier is
   named: whoever names a module or a test wants all of it.
 """
@@ -13,14 +14,19 @@ from __future__ import annotations
 import subprocess
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 TIERS = ("fast", "change", "all")
-SLICES = 12
+SLICES = 20
+
+# About how long a slow test takes that does not say it: ``@pytest.mark.slow(seconds=60)`` is for those that take much longer.
+USUAL_SECONDS = 10
+# The slow tests of a module share services that take long to start, so that they stay together up to this length.
+LONGEST_SECONDS = 120
 
 # Fixtures that start Spark or a service: whatever needs one of them is no fast test.
 HEAVY = frozenset({"spark", "spark_cluster", "rest_catalog", "postgres", "kafka", "schema_registry"})
@@ -79,13 +85,38 @@ def of_a_change(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
     for item in items:
         if not _is_slow(item):
             cases[_name_without_case(item)].append(item)
-    always = {group[turn % len(group)] for group in cases.values()}
-    return [item for item in items if item in always or slice_of(item.nodeid) == turn or _in_every_slice(item)]
+    taken = {group[turn % len(group)] for group in cases.values()}
+    taken |= {item for item in items if not _is_slow(item) and (_in_every_slice(item) or _slice_of_case(item) == turn)}
+    taken |= set(slices([item for item in items if _is_slow(item)])[turn])
+    return [item for item in items if item in taken]
 
 
-def slice_of(node: str) -> int:
-    """The slice that a test belongs to: the same in every run, and evenly spread."""
-    return zlib.crc32(node.encode()) % SLICES
+def slices(slow: list[pytest.Item]) -> list[list[pytest.Item]]:
+    """The slow tests in slices that take about as long as each other: what takes longest goes first, to the shortest slice."""
+    dealt: list[list[pytest.Item]] = [[] for _ in range(SLICES)]
+    for together in sorted(_kept_together(slow), key=lambda tests: (-seconds(tests), tests[0].nodeid)):
+        min(dealt, key=seconds).extend(together)
+    return dealt
+
+
+def seconds(slow: Sequence[pytest.Item]) -> float:
+    """About how long slow tests take."""
+    marks = [item.get_closest_marker("slow") for item in slow]
+    return sum(mark.kwargs.get("seconds", USUAL_SECONDS) for mark in marks if mark is not None)
+
+
+def _kept_together(slow: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """The tests of a module, or single ones of a module that takes too long for one slice."""
+    modules: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in slow:
+        modules[item.nodeid.partition("::")[0]].append(item)
+    for tests in modules.values():
+        yield from [tests] if seconds(tests) <= LONGEST_SECONDS else [[test] for test in tests]
+
+
+def _slice_of_case(item: pytest.Item) -> int:
+    """The slice that a case of a test belongs to: the same in every run, and evenly spread."""
+    return zlib.crc32(item.nodeid.encode()) % SLICES
 
 
 def slice_of_commit(root: Path) -> int:
@@ -95,7 +126,7 @@ def slice_of_commit(root: Path) -> int:
 
 
 def _in_every_slice(item: pytest.Item) -> bool:
-    return not _is_slow(item) and (item.get_closest_marker("every_case") is not None or not _needs_spark(item))
+    return item.get_closest_marker("every_case") is not None or not _needs_spark(item)
 
 
 def _name_without_case(item: pytest.Item) -> str:

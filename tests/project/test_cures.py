@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from frazil.doors.sql import cures as sql
 SOURCES = Path(__file__).parents[2] / "src" / "frazil"
 
 
+@cache
 def raised() -> set[str]:
     """All texts in the code but for these tables themselves: a code is one of them."""
     files = [path for path in SOURCES.rglob("*.py") if path.name != "cures.py"]

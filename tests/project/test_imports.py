@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,17 @@ class Import:
     runs: bool
 
 
+@cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """The syntax tree of a source text, which several tests look at."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def imports_of(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
     """Every module that a source text imports, wherever in it the import stands."""
-    tree = ast.parse(source)
-    for_types = {inner for node in ast.walk(tree) if is_type_checking(node) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
+    nodes = nodes_of(source)
+    for_types = {inner for node in nodes if is_type_checking(node) for inner in ast.walk(node)}
+    for node in nodes:
         runs = node not in for_types
         if isinstance(node, ast.Import):
             yield from (Import(name.name, node.lineno, runs) for name in node.names)
@@ -123,7 +130,7 @@ def faults_of(source: str, module: str, *, is_package: bool = False) -> list[str
         for found in imports_of(source, module, is_package=is_package)
         if not may_import(part, own, found)
     ]
-    handles = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and node.attr in JAVA_HANDLES)
+    handles = (node for node in nodes_of(source) if isinstance(node, ast.Attribute) and node.attr in JAVA_HANDLES)
     faults += [f"{module}:{node.lineno} reaches for {node.attr}" for node in handles if part not in REACH_THE_JVM]
     return faults
 

@@ -142,7 +142,7 @@ def test_with_java_25_alone_the_java_of_the_extra_is_taken(tmp_path: Path, bare:
     assert "a = with two  spaces" in told.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=70)
 def test_spark_writes_and_reads_iceberg_with_the_java_of_the_extra(tmp_path: Path, bare: Path) -> None:
     done = subprocess.run([sys.executable, "-c", WRITE_AND_READ, str(tmp_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
