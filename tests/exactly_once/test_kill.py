@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -49,6 +50,28 @@ def test_a_pipeline_killed_before_it_hears_of_its_commit_or_right_after(spark: S
     assert rows_when_killed(tmp_path, file, "acknowledged", 2) == known + 2 * BATCH
     frazil.run(file, once=True)
     assert pipeline_rows(tmp_path) == 6 * BATCH
+
+
+@pytest.mark.slow
+def test_a_pipeline_killed_while_it_maintains_its_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Every second file is merged, and few snapshots stay: about half of the commits are maintenance."""
+    eager = "{small_files: 2, max_snapshots: 4, reader_grace_minutes: 0, max_time_share: 1}"
+    file = pipeline_file(tmp_path, rows=40 * BATCH, maintenance=eager)
+    rows = 0
+    for moment, nth in (("applied", 6), ("acknowledged", 7), ("applied", 9), ("sent", 8)):
+        elsewhere = tmp_path / f"killed-when-{moment}-{nth}"
+        elsewhere.mkdir()
+        killed("command_line", moment, nth, "kill-all", elsewhere, "run", "--once", "-c", file, log=elsewhere / "log")
+        rows, before = pipeline_rows(tmp_path, expires=True), rows
+        assert rows > before
+    frazil.run(file, once=True)
+    assert pipeline_rows(tmp_path, expires=True) == 40 * BATCH
+    catalog = load_catalog(
+        "lake", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "warehouse").as_uri()
+    )
+    table = catalog.load_table("shop.events")
+    assert len(table.metadata.snapshots) <= 6
+    assert len(list(table.scan().plan_files())) <= 10
 
 
 def rows_when_killed(folder: Path, file: Path, moment: str, nth: int, act: str = "kill-all") -> int:

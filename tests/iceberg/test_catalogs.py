@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import frazil
 from frazil import iceberg
 from frazil.model.catalog import CatalogSpec
+from frazil.model.events import Maintained
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for
@@ -62,6 +63,20 @@ def test_a_pipeline_of_several_batches_goes_on_where_it_ended(some_lake: Lake) -
     ended = run(some_lake.pipeline({"connector": "generator", "rows": 50}, table, batch_size=20), once=True)
     assert [commit.counts.written for commit in commits(begun) + commits(ended)] == [20, 10, 20]
     assert some_lake.rows("event_number", table) == sorted([(number,) for number in range(50)], key=repr)
+
+
+def test_a_pipeline_keeps_its_table_healthy(some_lake: Lake) -> None:
+    table = f"{fresh_name()}.events"
+    eager = {"small_files": 4, "max_snapshots": 5, "reader_grace_minutes": 0, "max_time_share": 1}
+    events = run(some_lake.pipeline({"connector": "generator", "rows": 60}, table, batch_size=4, maintenance=eager), once=True)
+    assert len(commits(events)) == 15
+    kinds = {event.kind for event in events if isinstance(event, Maintained)}
+    assert kinds == {"merge_files", "expire_snapshots", "delete_files"}
+    assert len(some_lake.meta("snapshots", table)) <= 7
+    assert len(some_lake.meta("files", table)) <= 10
+    for row in some_lake.meta("snapshots", table):
+        assert some_lake.table(table, row.snapshot_id).count() == int(row.summary["total-records"])
+    assert some_lake.rows("event_number", table) == sorted([(number,) for number in range(60)], key=repr)
 
 
 def test_the_sessions_own_catalog_is_used_by_its_name(lake: Lake) -> None:

@@ -4,8 +4,8 @@
 
     cli -> doors -> runtime -> write -> iceberg, sources -> spark, columns, commit -> model -> errors
 
-Beside them: `observe` (tables and runs without Spark) and `reading` (YAML with its places). No two modules import each other, however far
-around. This is the one statement of these rules: CONTRIBUTING and the architecture page repeat it for readers.
+Beside them: `observe` (tables and runs without Spark) and `reading` (YAML with its places). No two modules import each other,
+however far around. This is the one statement of these rules: CONTRIBUTING and the architecture page repeat it for readers.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def test_both_readers_describe_a_table_alike(lake: Lake) -> None:
     upsert = {"commit_mode": "upsert", "key_fields": ["id"], "upsert_strategy": "equality_delete"}
     rows = (
         "id, date'2026-01-01' day, 'DE' country, uuid() u, 1.5d d, cast(1 as decimal(9, 2)) money, timestamp'2026-01-01' t, "
-        "array(named_struct('k', 1)) list, map('a', binary('b')) map, named_struct('name', 'x', 'at', timestamp_ntz'2026-01-01') s"
+        "array(named_struct('k', 1)) list, map('a', binary('b')) map, "
+        "named_struct('name', 'x', 'at', timestamp_ntz'2026-01-01') s"
     )
     schema = {"id": "long", "u": "uuid", "country": "string"}
     for _ in range(2):
@@ -135,7 +136,7 @@ def test_both_readers_describe_a_table_alike(lake: Lake) -> None:
         assert (name, getattr(java, name)) == (name, getattr(python, name))
 
 
-@pytest.mark.parametrize("location", [lambda folder: str(folder), lambda folder: f"file://{folder}"], ids=["path", "uri"])
+@pytest.mark.parametrize("location", [str, lambda folder: f"file://{folder}"], ids=["path", "uri"])
 def test_a_catalog_that_is_a_folder(lake: Lake, location: Callable[[Any], str]) -> None:
     folder = lake.with_catalog({"type": "hadoop", "hadoop": {"warehouse": location(lake.folder / "hadoop")}})
     events = folder.pipeline(EVENTS, table="a.b.t")
@@ -171,7 +172,8 @@ def test_transforms_columns_of_the_sink_and_new_files_are_looked_at_with_spark(l
     for pipeline in (shorter, marked, files):
         with pytest.raises(AssertionError, match="Spark was started"):
             without_spark(pipeline)
-        assert isinstance(made := outcome(pipeline), PipelinePlan)
+        made = outcome(pipeline)
+        assert isinstance(made, PipelinePlan)
         columns.append(len(made.columns))
     assert columns == [12, 14, 1]
     assert isinstance(nothing_new, PipelinePlan)

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from frazil.errors import Halted
 from frazil.columns.schema import schema_of
+from frazil.errors import Halted
 from frazil.model.source import GeneratorSource
 from frazil.sources.base import Slice
 from frazil.sources.generator import HEAD_START_MS, LONGEST_BACKLOG_MS, Generator

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.iceberg.jvm import Jvm
+from frazil.iceberg.faults import ICEBERG
+from frazil.iceberg.jvm import Jvm, fault_of
 
 NAME = "frazil-expired.json"
 # A list that grows beyond this cannot be deleted from. What is left out is found by a cleanup of orphan files.
@@ -36,10 +37,12 @@ class FilesToDelete:
 
     def read(self) -> tuple[Doomed, ...]:
         """What is on the list; nothing if there is none."""
-        file = self._io.newInputFile(self._path)
-        if not file.exists():
-            return ()
-        stream = file.newStream()
+        try:
+            stream = self._io.newInputFile(self._path).newStream()
+        except Exception as error:
+            if _is_missing(error):
+                return ()
+            raise
         try:
             text = bytes(stream.readAllBytes()).decode()
         finally:
@@ -56,9 +59,17 @@ class FilesToDelete:
             stream.close()
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Deletes files, many at a time where the store can."""
+        """Deletes files, many at a time where the store can. Those that are gone already are none to worry about."""
         if self._jvm.is_a(self._io, "io.SupportsBulkOperations"):
             self._io.deleteFiles(self._jvm.text_list(paths))
             return
         for path in paths:
-            self._io.deleteFile(path)
+            try:
+                self._io.deleteFile(path)
+            except Exception as error:
+                if not _is_missing(error):
+                    raise
+
+
+def _is_missing(error: Exception) -> bool:
+    return fault_of(error).find(f"{ICEBERG}NotFoundException") is not None
