@@ -47,6 +47,14 @@ def test_a_demo_shows_rows_snapshots_and_commands_that_work(frazil: Frazil, tmp_
     assert len(second) == len(first) + again.json["pipelines"][0]["rows"] > len(first)
     assert again.json["next"]["go on writing; Ctrl-C stops it"] == run
 
+
+@pytest.mark.slow(seconds=40)
+@pytest.mark.usefixtures("spark")
+def test_the_command_that_goes_on_writing_does_until_it_is_stopped(frazil: Frazil, tmp_path: Path) -> None:
+    demo = frazil("demo", "--seconds", "1", "--json")
+    assert demo.code == 0, demo.err
+    first = event_numbers(tmp_path)
+    run = demo.json["next"]["go on writing; Ctrl-C stops it"]
     process = start("run", shlex.split(run), tmp_path / "run.log")
     try:
         process.await_line("batch_committed", START_SECONDS)
@@ -54,9 +62,9 @@ def test_a_demo_shows_rows_snapshots_and_commands_that_work(frazil: Frazil, tmp_
         code = process.stop(signal.SIGTERM, timeout=60)
     assert code == 0
     assert "stopping after the batch" in process.log_text()
-    third = event_numbers(tmp_path)
-    assert third == list(range(len(third)))
-    assert len(third) > len(second)
+    second = event_numbers(tmp_path)
+    assert second == list(range(len(second)))
+    assert len(second) > len(first)
 
 
 def shell(command: str, cwd: Path) -> str:
@@ -69,8 +77,7 @@ def shell(command: str, cwd: Path) -> str:
 @pytest.mark.usefixtures("spark")
 def test_a_changed_demo_file_is_kept(frazil: Frazil, tmp_path: Path) -> None:
     lake = tmp_path / "elsewhere" / "lake"
-    assert frazil("demo", "--seconds", "1", "--dir", lake).code == 0
-    file = lake / "demo.yaml"
+    file = write_file(lake)
     file.write_text(file.read_text().replace("rows_per_second: 2000", "rows_per_second: 500"))
     assert frazil("validate", file).code == 0
     assert frazil("demo", "--seconds", "1", "--dir", lake).code == 0

@@ -48,7 +48,7 @@ def test_each_fault_of_a_commit_while_somebody_else_writes(ground: Ground, fault
     assert_exactly_once(ground.table(), SINK_ID, range(len(COMMIT_FAULTS) * BATCH), foreign.ids)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_each_fault_of_a_claim_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
     ground.writer().open()
@@ -65,6 +65,7 @@ def test_each_fault_of_a_claim_while_somebody_else_writes(ground: Ground, faulty
     assert ledger["epoch"] == len(COMMIT_FAULTS) + 1, "each start is counted once"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_version", "others_write"), [(2, True), (3, False)], ids=["v2-and-others-write", "v3"])
 def test_faults_in_a_row(ground: Ground, faulty_rest: FaultyRest, format_version: int, others_write: bool) -> None:
     """PyIceberg, which is the other writer here, does not write tables of format version 3."""

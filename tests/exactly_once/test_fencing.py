@@ -59,6 +59,7 @@ def test_instances_that_keep_taking_over_from_each_other(either: Ground) -> None
     assert_exactly_once(either.table(), SINK_ID, range(80))
 
 
+@pytest.mark.slow(seconds=35)
 def test_an_instance_that_was_frozen_is_fenced_when_it_wakes(spark: SparkSession, tmp_path: Path) -> None:
     """It is frozen with a commit in its hands, that only has to be sent."""
     file = pipeline_file(tmp_path, rows=60)

@@ -20,7 +20,6 @@ from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.write.part import Part
 from services.faults import (
     APPLIED_FAULTS,
-    COMMIT_FAULTS,
     LATE_FAULTS,
     REFUSED_FAULTS,
     Cut,
@@ -50,14 +49,14 @@ class Mode:
     kind: str = "data"
 
 
-# The upserts meet every fault between them. The loop that commits is the same for the others, which meet one of each sort.
+# The loop that commits is one for all, and appends meet every fault of it in `test_catalog_faults`: these meet one of each sort.
 SOME_FAULTS = (APPLIED_FAULTS[0], applied_then_cut_off(Cut.TRUNCATED), LATE_FAULTS[0], REFUSED_FAULTS[0])
 SETTLED = EQUALITY | {"max_equality_deletes": 0}
 MODES = {
-    "equality_delete-v2": Mode(2, EQUALITY, COMMIT_FAULTS[::4]),
-    "equality_delete-v3": Mode(3, EQUALITY, COMMIT_FAULTS[1::4]),
-    "merge-v2": Mode(2, MERGE, COMMIT_FAULTS[2::4]),
-    "merge-v3": Mode(3, MERGE, COMMIT_FAULTS[3::4]),
+    "equality_delete-v2": Mode(2, EQUALITY, SOME_FAULTS),
+    "equality_delete-v3": Mode(3, EQUALITY, SOME_FAULTS),
+    "merge-v2": Mode(2, MERGE, SOME_FAULTS),
+    "merge-v3": Mode(3, MERGE, SOME_FAULTS),
     "settlement-v2": Mode(2, SETTLED, SOME_FAULTS, "settle"),
     "settlement-v3": Mode(3, SETTLED, SOME_FAULTS, "settle"),
     "compaction": Mode(3, MERGE | {"max_delete_files": 0}, SOME_FAULTS[:3], "compact"),
@@ -137,6 +136,7 @@ def assert_debt_kept(delete_files: DataFrame, options: Mapping[str, Any]) -> Non
     assert len(found) <= options.get("max_delete_files", len(found))
 
 
+@pytest.mark.slow
 def test_a_table_evolves_once_with_the_rows_that_need_it(ground: Ground, faulty_rest: FaultyRest) -> None:
     foreign = Foreign(ground)
     writer = ground.writer(**EQUALITY)
@@ -202,22 +202,23 @@ MOMENTS = {
 }
 
 
-# What evolves is killed as what does not, and a compaction as a settlement.
-SELDOM = {EVOLVING, "compacted"}
-
-
-@pytest.mark.every_case
-@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow) if way in SELDOM else way for way in WAYS])
-def test_changes_killed_at_any_moment(spark: SparkSession, tmp_path: Path, way: str) -> None:
-    """The program writes batch after batch; each start goes on where the table ends."""
-    for moment, nth in first_or_all(MOMENTS[way]):
-        child = started("upserting", moment, str(nth), "kill-all", tmp_path, way, log=tmp_path / f"killed-when-{moment}")
+def test_changes_of_each_mode_killed_at_any_moment(spark: SparkSession, tmp_path: Path) -> None:
+    """One process writes in all ways, and is killed amid all of them. The next start goes on where the tables end."""
+    for way in WAYS:
+        (tmp_path / way).mkdir()
+    for number in first_or_all(range(max(map(len, MOMENTS.values())))):
+        moments = {way: all_of_it[number] for way, all_of_it in MOMENTS.items() if number < len(all_of_it)}
+        child = started("upserting", tmp_path, json.dumps(moments), log=tmp_path / f"log-{number}")
         try:
             assert ended(child) == -signal.SIGKILL, child.log_text()
         finally:
             end(child)
-    write_all(spark, tmp_path, way)
-    session = sqlite_ground(spark, tmp_path).session()
+    for way in WAYS:
+        write_all(spark, tmp_path / way, way)
+        assert_each_change_is_there_once(sqlite_ground(spark, tmp_path / way).session(), way)
+
+
+def assert_each_change_is_there_once(session: SparkSession, way: str) -> None:
     rows = session.table("lake.changes.t").collect()
     assert Counter(row.id for row in rows) == Counter(range(5 * BATCHES - 5, 5 * BATCHES + 5))
     value, new = ("w", [f"c{number}" for number in range(BATCHES)]) if way == EVOLVING else ("v", [])

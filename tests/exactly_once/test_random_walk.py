@@ -155,7 +155,7 @@ class Walk:
         assert (ledger["epoch"], ledger["batch"], end, ledger["snapshot"]) == (self.epoch, self.batches, self.end, self.ledger_at)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_random_walks(spark: SparkSession, tmp_path: Path) -> None:
     @given(walks)
     @settings(max_examples=WALKS, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

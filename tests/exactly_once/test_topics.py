@@ -23,7 +23,7 @@ from services.processes import wait_until
 MESSAGES, KILLS = 60_000, 3
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=90)
 def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create_topic(partitions=PARTITIONS, config={"max.message.bytes": "20000000"})
     chance = random.Random(3)

@@ -19,6 +19,22 @@ from services.postgres import Postgres
 from services.processes import free_port
 from services.rest_catalog import RestCatalog
 
+LOOKING = ("validate", "status", "inspect", "check")
+
+# Commands in one process, as a process takes longer to start than a command. Each knows only the secrets that it has read itself.
+NEXT = "=== next ==="
+ONE_AFTER_THE_OTHER = f"""
+import json, sys
+from frazil.cli import main
+from frazil.model import secrets
+
+sys.stderr = sys.stdout
+for command in json.loads(sys.argv[1]):
+    secrets._remembered.clear()
+    main(command)
+    print("\\n{NEXT}", flush=True)
+"""
+
 
 class Canaries:
     """Makes secrets, and finds them."""
@@ -223,11 +239,14 @@ def test_no_secret_is_printed_logged_or_kept(
     assert canary.in_folder(tmp_path / "warehouse") == {}
     assert canary.in_folder(Path(rest_catalog.warehouse.removeprefix("file://"))) == {}
 
-    for command in ("validate", "status", "inspect", "check"):
-        for form in (["--json"], ["--debug"]):
-            done = finished([*COMMAND, command, *form, "-c", str(path)], env)
-            assert canary.in_text(done.stdout + done.stderr) == [], f"{command} {form}"
-            assert done.stdout + done.stderr
+    commands = [[command, form, "-c", str(path)] for command in LOOKING for form in ("--json", "--debug")]
+    done = finished([sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(commands)], env)
+    shown = (done.stdout + done.stderr).split(NEXT)
+    assert len(shown) == len(commands) + 1, done.stderr
+    assert all(text.strip() for text in shown[:-1]), "each command says something"
+    assert {str(command): canary.in_text(text) for command, text in zip([*commands, "after all"], shown, strict=True)} == {
+        str(command): [] for command in [*commands, "after all"]
+    }
 
 
 def test_the_canaries_are_found_where_they_are(tmp_path: Path, canary: Canaries) -> None:

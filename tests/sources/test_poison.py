@@ -87,10 +87,18 @@ VALUES = [
 ]
 
 
-def test_odd_messages_are_letters_and_the_others_are_written(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+# A name, a value and what is no JSON: one of each sort, and all of them.
+SOME = [NAMES[0], VALUES[5], VALUES[16]]
+
+
+@pytest.mark.parametrize(
+    "odd", [SOME, pytest.param([*NAMES, *VALUES], marks=pytest.mark.slow(seconds=50))], ids=["one of each sort", "all"]
+)
+def test_odd_messages_are_letters_and_the_others_are_written(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, odd: list[Value]
+) -> None:
     topic = Read(monkeypatch, lake)
     topic.more(*GOOD)
-    odd = [*NAMES, *VALUES]
     topic.more(*odd, *GOOD)
     assert lake.table().columns == ["id", "l", "s", "v"]
     assert lake.rows("id, v, s.a, l[0].x") == sorted([(2**60 + n, n, n, n) for n in range(4)] * 2)

@@ -89,15 +89,16 @@ MOMENTS = {
 }
 
 
-def act_at(name: str, nth: int, act: str) -> None:
-    """Does the act at the n-th moment of that name in this process."""
-    moment, calls = MOMENTS[name], 0
+def act_at(name: str, nth: int, act: str | Callable[[], None]) -> None:
+    """Does the act at the n-th moment of that name from now on in this process."""
+    moment, calls, acts = MOMENTS[name], 0, ACTS[act] if isinstance(act, str) else act
     original = getattr(moment.owner, moment.method)
 
     def wrapped(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
-        calls += moment.counts(*arguments)
+        counted = moment.counts(*arguments)
+        calls += counted
         call = lambda: original(*arguments, **options)  # noqa: E731
-        return moment.around(call, ACTS[act]) if calls == nth else call()
+        return moment.around(call, acts) if counted and calls == nth else call()
 
     setattr(moment.owner, moment.method, wrapped)

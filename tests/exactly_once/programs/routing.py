@@ -14,7 +14,7 @@ from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings, SparkSettings
 from frazil.runtime.runner import run_project
 
-FILES, ROWS, TABLES = 6, 30, 4
+FILES, ROWS, TABLES = 3, 30, 3
 
 
 def prepare(folder: Path) -> None:

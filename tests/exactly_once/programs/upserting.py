@@ -1,22 +1,27 @@
-"""Batches of changes by name, from the first to the last: ``upserting.py MOMENT NTH ACT FOLDER WAY``.
+"""Batches of changes by name, from the first to the last, in several ways of writing: ``upserting.py FOLDER MOMENTS``.
 
-A batch that the table holds already is skipped, so that the program can be started again and again.
+``MOMENTS`` is JSON with a moment for each way, and how often it comes. The process writes in one way after the other, each up to
+its moment, and is killed when all of them are there: a process takes longer to start than all of them to write. Each way has a
+folder of its own. A batch that the table holds already is skipped, so that the program can be started again and again.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 import frazil
-from exactly_once.programs.moments import act_at
+from exactly_once.programs.moments import act_at, kill_all
 from frazil.doors.python.sink import Sink
 from frazil.model.settings import Settings, SparkSettings
 
-BATCHES = 6
+BATCHES = 5
 MERGE = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": "merge"}
 EQUALITY = MERGE | {"upsert_strategy": "equality_delete"}
 EVOLVING, OVERWRITE = "evolving", "overwrite"
@@ -59,7 +64,25 @@ def write_all(spark: SparkSession, folder: Path, way: str) -> None:
         replace(described(folder, way, number), frame=changes(spark, number, way)).write(batch=str(number))
 
 
+def killed_amid_all(spark: SparkSession, folder: Path, moments: Mapping[str, tuple[str, int]]) -> None:
+    """Writes in each way up to its moment, then kills this process and its JVM."""
+    for way, (moment, nth) in moments.items():
+        there = threading.Event()
+        act_at(moment, nth, lambda there=there: wait_for_the_end(there))
+        writing = threading.Thread(target=write_all, args=(spark, folder / way, way), daemon=True)
+        writing.start()
+        while not there.wait(0.05):
+            if not writing.is_alive():
+                sys.exit(f"{way}: it has ended, and {moment} did not come {nth} times")
+    kill_all()
+
+
+def wait_for_the_end(there: threading.Event) -> None:
+    """Says that the moment is there, and stays in it."""
+    there.set()
+    threading.Event().wait()
+
+
 if __name__ == "__main__":
-    moment, nth, act, place, the_way = sys.argv[1:]
-    act_at(moment, int(nth), act)
-    write_all(frazil.session(Settings(spark=SparkSettings(master="local[1]"))), Path(place), the_way)
+    place, given = sys.argv[1:]
+    killed_amid_all(frazil.session(Settings(spark=SparkSettings(master="local[1]"))), Path(place), json.loads(given))
