@@ -73,7 +73,7 @@ def test_the_picture_belongs_to_the_results() -> None:
     assert (ROOT / "docs" / "img" / "benchmarks.svg").read_text().rstrip().endswith("</svg>")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=230)
 def test_a_tiny_run_measures_everything_and_writes_where_it_is_told(tmp_path: Path) -> None:
     before = SUMMARY.read_bytes()
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]

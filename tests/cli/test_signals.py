@@ -140,7 +140,7 @@ def slow_source(number: int) -> dict[str, Any]:
     return {"connector": "query", "config": {"query": text}}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=35)
 def test_a_run_ends_well_when_it_is_stopped_and_leaves_no_java(tmp_path: Path) -> None:
     idle = project(tmp_path, "idle", {"idle": files_source(tmp_path)})
     busy = [project(tmp_path, f"busy{n}", {f"busy{n}": slow_source(n)}) for n in range(len(SIGNALS) + 1)]
@@ -200,7 +200,7 @@ def follow(child: Child, folder: Path) -> None:
     wait_until(lambda: is_gone(java), SECONDS, "Java to end")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_a_java_that_died_is_replaced_in_the_same_program(tmp_path: Path) -> None:
     child = start("program", [sys.executable, "-c", PYTHON, str(tmp_path)], tmp_path / "log")
     assert child.process.wait(SECONDS) == 0, child.log_text()

@@ -58,7 +58,7 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(found[1], found[2], page.count("\n", 0, found.start()) + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_every_block_does_what_the_page_shows(
     frazil: Frazil, spark: object, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,7 @@ def test_a_required_column_stops_though_there_is_a_column_for_errors(lake: Lake)
     assert lake.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["equality_delete", "merge"])
 def test_keys_stop_an_upsert_and_other_values_go_to_the_column_for_errors(lake: Lake, strategy: str) -> None:
     options: dict[str, Any] = {
@@ -444,6 +445,7 @@ def as_read(value: Any) -> Any:
 
 
 # Each example runs a pipeline: what fails is told as it is found.
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ROW, min_size=1, max_size=30))
 def test_random_values_come_back_from_json_as_they_were(lake: Lake, rows: list[dict[str, Any]]) -> None:

@@ -22,7 +22,7 @@ IMPATIENT = Scenario(rollbacks=0, expiries=0)
     "compare",
     [
         pytest.param(Compare.BRANCH, id="a catalog that compares the branch"),
-        pytest.param(Compare.METADATA, id="a catalog that compares the whole metadata"),
+        pytest.param(Compare.METADATA, id="a catalog that compares the whole metadata", marks=pytest.mark.slow(seconds=15)),
     ],
 )
 def test_two_instances_a_foreign_writer_and_two_faults_lose_and_double_nothing(compare: Compare) -> None:
@@ -35,9 +35,11 @@ def test_two_instances_a_foreign_writer_and_two_faults_lose_and_double_nothing(c
     [
         pytest.param(Scenario(program=SINGLE_RUNS), id="runs that claim with their data"),
         pytest.param(Scenario(program=Program(sizes=(1, 2)), faults=1), id="batches that are cut anew after a restart"),
-        pytest.param(Scenario(program=Program(start=Start.CHECKPOINT), faults=1), id="checkpoints that are wrong"),
+        pytest.param(
+            Scenario(program=Program(start=Start.CHECKPOINT), faults=1), id="checkpoints that are wrong", marks=pytest.mark.slow
+        ),
         pytest.param(replace(IMPATIENT, program=Program(max_retries=0)), id="loops that give up at once"),
-        pytest.param(replace(IMPATIENT, program=Program(max_retries=1)), id="loops that give up early"),
+        pytest.param(replace(IMPATIENT, program=Program(max_retries=1)), id="loops that give up early", marks=pytest.mark.slow),
         pytest.param(Scenario(faults=1, empty=True), id="a table without a snapshot"),
         pytest.param(replace(QUIET, faults=1, appends=1, instances=3), id="three instances"),
         pytest.param(

@@ -192,6 +192,7 @@ def test_values_of_all_types_are_compacted(lake: Lake, version: int) -> None:
     assert (compacted.kind, lake.count(), totals(lake)["total-delete-files"]) == ("compact", 5, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["equality_delete", "merge"])
 def test_a_compaction_by_others_while_a_batch_is_written_brings_nothing_back(
     lake: Lake, version: int, way: str, monkeypatch: pytest.MonkeyPatch
@@ -319,6 +320,7 @@ def test_no_file_is_left_that_nobody_names(lake: Lake, version: int) -> None:
     assert written == named
 
 
+@pytest.mark.slow
 def test_rows_of_merged_files_keep_their_identity(lake: Lake) -> None:
     upsert(lake, "select id, 'old' v from range(6)", 3)
     upsert(lake, "select id, 'new' v from range(3)", 3)
@@ -330,6 +332,7 @@ def test_rows_of_merged_files_keep_their_identity(lake: Lake) -> None:
     assert [row for row in lake.rows(identities) if row[0] != 5] == before
 
 
+@pytest.mark.slow
 def test_files_of_a_sorted_table_are_not_merged(lake: Lake) -> None:
     upsert(lake, "select id, 'old' v from range(6)", 3)
     lake.spark.sql(f"ALTER TABLE {lake.name}.db.t WRITE ORDERED BY id")

@@ -39,6 +39,7 @@ def drop(lake: Lake) -> None:
     lake.spark.sql(f"ALTER TABLE {lake.name}.db.t ADD COLUMN a int")
 
 
+@pytest.mark.slow
 def test_deletes_by_a_column_that_others_have_dropped_are_settled(lake: Lake) -> None:
     filled(lake)
     drop(lake)
@@ -50,6 +51,7 @@ def test_deletes_by_a_column_that_others_have_dropped_are_settled(lake: Lake) ->
     assert lake.table().columns == ["b", "v", "a"]
 
 
+@pytest.mark.slow
 def test_deletes_by_a_column_that_is_forgotten_stop_the_sink(lake: Lake) -> None:
     filled(lake)
     drop(lake)

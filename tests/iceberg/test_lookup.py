@@ -83,7 +83,7 @@ def found_twice(monkeypatch: pytest.MonkeyPatch) -> list[tuple[DeadRows | None, 
 BATCHES = some.lists(some.sets(some.integers(-3, 12), min_size=1, max_size=8), min_size=2, max_size=5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=35)
 @given(batches=BATCHES, partitions=some.lists(some.sampled_from(sorted(PARTITIONS)), min_size=1, max_size=2))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_find_the_same(

@@ -47,6 +47,7 @@ def test_all_readers_return_the_same_rows_now_and_then(lake: Lake, tmp_path: Pat
     assert {type(row["amount"]) for row in found["DuckDB"]} == {Decimal, type(None)}
 
 
+@pytest.mark.slow
 def test_duckdb_as_a_reader_finds_no_deletes_that_it_misreads(lake: Lake, tmp_path: Path) -> None:
     lake = sqlite_lake(lake.spark, tmp_path)
     upsert: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["c", "d"], "readers": ["spark", "duckdb"]}

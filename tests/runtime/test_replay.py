@@ -230,6 +230,7 @@ def test_records_of_a_topic_go_the_way_that_they_would_have_gone(lake: Lake, kaf
     assert lake.rows("cast(key as string)", letters) == [("d",)]
 
 
+@pytest.mark.slow
 def test_upserts_too(lake: Lake, tmp_path: Path) -> None:
     put(tmp_path / "in", "a.json", (1, "1"), (2, "two"))
     spec = pipeline(lake, tmp_path / "in", commit_mode="upsert", key_fields=["id"])

@@ -520,6 +520,7 @@ def test_asking_again_takes_a_few_milliseconds(kafka: Kafka, readers: Any) -> No
     assert sorted(taken)[15] < 0.05
 
 
+@pytest.mark.slow(seconds=20)
 def test_a_broker_that_comes_back_is_read_on(kafka: Kafka, readers: Any) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])

@@ -201,7 +201,7 @@ FORGETFUL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 @pytest.mark.parametrize("way", FORGETFUL)
 def test_a_batch_of_nothing_but_empty_records_changes_nothing(kafka: Kafka, lake: Lake, way: str) -> None:
     """As the first one after a start, which knows of no column yet."""
@@ -261,7 +261,7 @@ def test_a_plan_tells_the_cluster_nothing_and_a_run_tells_what_is_committed(
     assert told == [{(topic, 0): 2}]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_a_pipeline_is_started_again_when_the_broker_was_away_for_too_long(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["a"])

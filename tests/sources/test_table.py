@@ -125,6 +125,7 @@ def test_deleted_rows_stop_or_are_ignored(spark: SparkSession, table: str, sql: 
     assert "on_change: ignore" in caught.value.fix
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_expired_unread_stops(spark: SparkSession, table: str, sql: Sql) -> None:
     expire = "CALL {catalog}.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2999-01-01 00:00:00')"
     sql("CREATE TABLE {t} (id int) USING iceberg")

@@ -66,7 +66,7 @@ def executors(folder: Path) -> set[str]:
     return {end["Task Info"]["Executor ID"] for end in ends}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_a_pipeline_runs_on_sparks_small_cluster_also_with_brotli(tmp_path: Path) -> None:
     tables: dict[str, dict[str, Any]] = {"plain": {}, "small": {"compression": "brotli", "partition_by": ["bucket(2, user_id)"]}}
     done = finished([*RUN_FILE, str(project(tmp_path, "local-cluster[2,1,1024]", tables))])
@@ -77,7 +77,7 @@ def test_a_pipeline_runs_on_sparks_small_cluster_also_with_brotli(tmp_path: Path
     assert executors(tmp_path) == {"0", "1"}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_a_pipeline_runs_on_a_standalone_cluster(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     done = finished([*RUN_FILE, str(project(tmp_path, spark_cluster.master, {"plain": {}}))])
     assert done.returncode == 0, done.stderr[-3000:]
@@ -112,7 +112,7 @@ def submitted(folder: Path, master: str, *options: str) -> subprocess.CompletedP
     return finished(command, environment)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=130)
 def test_a_program_under_spark_submit_runs_on_the_cluster_that_the_command_names(
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:

@@ -102,6 +102,7 @@ def test_images_of_different_types_keep_their_values(lake: Lake) -> None:
     assert lake.rows() == [(1, 1.5, -1), (1, 2.0, 1), (2, 7.25, -1)]
 
 
+@pytest.mark.slow
 def test_a_value_that_the_wider_type_would_round_is_a_fault_of_its_row(lake: Lake) -> None:
     frame = json_changes(
         lake,

@@ -74,6 +74,7 @@ def test_an_update_with_two_letters_is_one_record(lake: Lake) -> None:
     assert lake.count(LETTERS) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [("1", "y"), ("x", "2")], ids=["of now", "of before"])
 def test_of_a_key_that_moved_nothing_is_done_when_one_image_is_wrong(lake: Lake, before: str, after: str) -> None:
     keys = {"commit_mode": "upsert", "key_fields": ["id"], "change_format": "debezium", "schema": {"id": "long"}}

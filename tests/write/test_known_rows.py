@@ -20,6 +20,7 @@ def test_only_new_keys_are_added(lake: Lake) -> None:
     assert why(lake) == ("merge", "rows with known keys are left as they are")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"partial_updates": True}, {"when_matched_update_all": False}, {"when_not_matched_insert_all": False}],

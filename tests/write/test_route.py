@@ -206,6 +206,7 @@ def test_with_a_limit_a_table_that_fails_keeps_the_others_from_their_rows(lake: 
     assert lake.introduced().count("db.a") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", ["id <> 1", "kind <> 'a'"], ids=["fewer-rows", "none-at-all"])
 def test_a_change_of_the_pipeline_in_between_is_noticed(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
@@ -304,7 +305,7 @@ def test_two_values_that_become_one_name(lake: Lake) -> None:
     assert lake.count("db.x_y") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     put(folder, "1.json", *((n, f"t{n % 100}") for n in range(1000)))

@@ -86,6 +86,7 @@ def test_keys_may_be_renamed_after_they_are_named(log: Log, lake: Lake) -> None:
     assert lake.rows("nr, v") == [(3, "a moved")]
 
 
+@pytest.mark.slow
 def test_rows_are_followed_by_a_key_of_the_sinks_own(log: Log, lake: Lake) -> None:
     chosen = {"type": "select", "expressions": ["v AS email", "n", "lsn"]}
     options = UPSERT | {"key_fields": ["email"]}

@@ -194,6 +194,7 @@ def test_readers_that_cannot_read_equality_deletes_get_none(lake: Lake) -> None:
     assert not [file for file in lake.meta("all_files") if file.content == 2]
 
 
+@pytest.mark.slow
 def test_more_keys_than_deletes_are_allowed_are_merged_in_one_commit(lake: Lake) -> None:
     auto(lake, "select id, 'old' v from range(10)").write()
     auto(lake, "select id, 'new' v from range(3, 7)", max_equality_deletes=3).write()

@@ -18,7 +18,7 @@ import frazil
 from helpers.lakes import Lake, sqlite_lake
 from helpers.readers import by_duckdb
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=60)
 
 KEYS = 12
 # A run of the tests takes the same walks each time; to look for more, say how many: each then is another one.

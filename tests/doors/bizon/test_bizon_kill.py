@@ -35,6 +35,7 @@ def run_killed(shelf: Shelf, folder: Path, source: str, moment: str, nth: int, c
         end(child)
 
 
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize(("moment", "held"), [("unsent", 4), ("applied", 6)])
 def test_the_next_run_goes_on_with_the_page_after_the_last_committed_one(
     spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, held: int
@@ -49,7 +50,7 @@ def test_the_next_run_goes_on_with_the_page_after_the_last_committed_one(
     assert rows_in(tmp_path, "ns.books", "id", "shelf/books", shelf.catalog) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize(("moment", "held"), [("unsent", [0, 1]), ("applied", [7, 8])])
 def test_a_full_refresh_is_all_or_nothing_and_begins_anew(
     spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, held: list[int]
@@ -77,7 +78,7 @@ TWO_TABLES = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize(("moment", "nth"), [("unsent", 4), ("applied", 3)])
 def test_every_table_of_a_run_has_every_row_once(
     spark: SparkSession, shelf: Shelf, tmp_path: Path, moment: str, nth: int
@@ -91,7 +92,7 @@ def test_every_table_of_a_run_has_every_row_once(
         assert shelf.rows(name, "id") == [(number,) for number in range(5)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_a_stream_goes_on_with_the_page_after_the_last_committed_one(spark: SparkSession, shelf: Shelf, tmp_path: Path) -> None:
     shelf.put(*(books(number) for number in range(6)))
     run_killed(shelf, tmp_path, "sync_mode: stream", "applied", 2)

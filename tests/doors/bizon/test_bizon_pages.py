@@ -226,6 +226,7 @@ def test_a_source_of_several_pages_is_retried_where_it_failed(shelf: Shelf, tmp_
     assert shelf.rows() == [(1, "t1"), (2, "t2")]
 
 
+@pytest.mark.slow
 def test_the_example_with_a_source_of_its_own(spark: SparkSession, shelf: Shelf) -> None:
     text = (EXAMPLES / "example.custom.yaml").read_text()
     text = text.replace("./lake", str(shelf.folder)).replace("      default:", f"      {shelf.catalog}:")

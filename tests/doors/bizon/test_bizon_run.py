@@ -251,6 +251,7 @@ def registry_of(*schemas: object) -> Iterator[Any]:
         yield registry
 
 
+@pytest.mark.slow
 def test_avro_into_the_envelope_and_into_columns(bizon: Lake) -> None:
     plain, named = bizon.kafka.create_topic(), bizon.kafka.create_topic()
     seen = dt.datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=dt.UTC)

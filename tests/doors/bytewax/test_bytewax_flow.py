@@ -107,6 +107,7 @@ def test_resumed_from_any_snapshot_after_any_crash_the_table_is_what_bytewax_kno
     assert len(pond.snapshots("rewind")) >= 2, "some rows were taken back"
 
 
+@pytest.mark.slow
 def test_three_workers_of_which_one_fails(pond: Pond) -> None:
     failed = threading.Event()
 

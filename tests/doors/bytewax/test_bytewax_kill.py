@@ -25,6 +25,7 @@ def started(pond: Pond, count: int, place: tuple[str, ...], *moment: str) -> Chi
     return start("flow", command, pond.folder / f"log-{place[0]}", env={"PYTHONPATH": path})
 
 
+@pytest.mark.slow(seconds=20)
 def test_a_flow_that_is_killed_when_the_table_has_what_bytewax_does_not_know_of(pond: Pond) -> None:
     child = started(pond, 20, ALONE, "applied", "5", "kill-python")
     try:
@@ -38,7 +39,7 @@ def test_a_flow_that_is_killed_when_the_table_has_what_bytewax_does_not_know_of(
     assert len(pond.snapshots("rewind")) == 1, "the last row came again, and was taken back before"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_a_cluster_of_which_one_process_is_killed(pond: Pond) -> None:
     _ = pond.recovery  # made before two processes look for it
     ports = (str(free_port()), str(free_port()))

@@ -103,6 +103,7 @@ def test_our_first_block_can_be_pasted(
     assert "[(1, 'Alicia'), (2, 'Bob')]" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_our_block_of_the_adapter_partitions_and_sorts(lake: DltLake) -> None:
     (block,) = (one for one in blocks(OURS) if "iceberg_adapter(" in one)
     events = resource([{"at": dt.datetime(2026, 11, 1, tzinfo=dt.UTC), "user_id": 1, "region": "eu"}], "events")

@@ -64,6 +64,7 @@ def test_append_adds_rows_one_snapshot_a_table_a_load(lake: DltLake, monkeypatch
     assert again.state["_version_hash"] == pipeline.state["_version_hash"]
 
 
+@pytest.mark.slow
 def test_replace_takes_the_place_of_all_rows_and_keeps_history(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     hints = {"write_disposition": "replace", "columns": {"v": {"x-partition": True}}}

@@ -105,6 +105,7 @@ def test_rows_of_one_key_with_different_nested_rows_are_refused_where_these_shar
     assert (lake.rows("t", "id"), lake.rows("t__parts", "n")) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hints", [UPSERT, INSERT_ONLY], ids=["upsert", "insert-only"])
 def test_rows_of_one_key_with_the_same_nested_rows_or_none_that_count_are_one(lake: DltLake, hints: Any) -> None:
     whole = {"id": 1, "parts": [{"n": 1, "bits": [{"b": 1}, {"b": 2}]}, {"n": 2}]}

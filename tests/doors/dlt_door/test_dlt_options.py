@@ -261,7 +261,7 @@ def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exceptio
     return str(at)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) -> None:
     small = {"n": {"data_type": "bigint", "precision": 32}, "d": {"data_type": "decimal", "precision": 6, "scale": 2}}
     wide = {"n": {"data_type": "bigint", "precision": 64}, "d": {"data_type": "decimal", "precision": 12, "scale": 2}}

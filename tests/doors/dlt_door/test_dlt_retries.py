@@ -29,6 +29,7 @@ from services.rest_catalog import RestCatalog
 HINTS = {"write_disposition": "merge", "primary_key": "id"}
 
 
+@pytest.mark.slow(seconds=50)
 def test_a_load_that_was_killed_between_its_tables_is_finished_by_the_next_run(lake: DltLake) -> None:
     pipeline = lake.pipeline()
     before = [{"id": 1, "parts": [{"n": 1}]}, {"id": 2, "parts": [{"n": 2}]}]
@@ -71,7 +72,7 @@ DISPOSITIONS: dict[str, tuple[Any, list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 @pytest.mark.parametrize("name", DISPOSITIONS)
 def test_a_catalog_that_fails(
     spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest, tmp_path: Path, name: str

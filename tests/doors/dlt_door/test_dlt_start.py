@@ -59,6 +59,7 @@ def test_spark_starts_while_rows_are_extracted_and_takes_the_library_of_another_
     assert all(signature.match(value or "") for value in seen), seen
 
 
+@pytest.mark.slow
 def test_state_and_schemas_are_found_without_spark_while_that_starts(lake: DltLake, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lake.pipeline()
 

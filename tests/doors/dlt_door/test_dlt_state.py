@@ -43,6 +43,7 @@ def shop(up_to: int) -> Any:
     return orders, customers
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_new_goes_on_where_the_other_has_ended(lake: DltLake) -> None:
     loaded(elsewhere(lake, "one").run(shop(2)))
     # Rows of before would come again, if the state were not found.

@@ -33,7 +33,6 @@ def test_rows_that_are_there_keep_what_is_nested_in_them_and_take_what_is_new(la
         assert nested(lake) == ([(1, 1), (1, 11), (2, 2), (2, 3)], [(1, 1), (1, 11), (11, 12), (2, 2)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("written", [0, 1, 2])
 def test_a_load_of_new_rows_that_was_cut_off_is_finished_by_the_next_run(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch, written: int

@@ -46,6 +46,7 @@ def test_two_names_are_refused(lake: Lake) -> None:
     assert lake.count() == 1
 
 
+@pytest.mark.slow
 def test_an_overwrite_replaces_what_spark_s_own_would(lake: Lake) -> None:
     """All rows of a partitioned table; those of the touched partitions alone where the session or the write says dynamic."""
     name = f"{lake.name}.db.t"
@@ -89,6 +90,7 @@ def test_every_option_of_a_sink_and_of_retries_is_known_to_the_writer(lake: Lake
     assert lake.nothing_written()
 
 
+@pytest.mark.slow
 def test_options_of_a_sink_are_taken(lake: Lake) -> None:
     prop = "write.metadata.delete-after-commit.enabled"
     given = {"commit_mode": "upsert", "key_fields": "id, k", f"write_properties.{prop}": "true"}

@@ -88,6 +88,7 @@ def test_a_write_with_a_name_counts_once(lake: Lake, caplog: pytest.LogCaptureFi
     assert lake.rows() == [(1,), (2,)]
 
 
+@pytest.mark.slow
 def test_a_name_outlives_the_snapshot_of_its_write(lake: Lake) -> None:
     for day in ("monday", "tuesday", "wednesday"):
         lake.sink(f"select '{day}' day").write(batch=day)

@@ -252,6 +252,7 @@ def test_sinks_that_add_to_the_same_groups_at_the_same_time_lose_nothing(door: D
     assert door.rows("SELECT * FROM a ORDER BY odd") == [(0, 150, 3 * 2550), (1, 150, 3 * 2500)]
 
 
+@pytest.mark.slow(seconds=30)
 def test_a_run_that_was_killed_goes_on_where_its_tables_end(door: Door) -> None:
     door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms');
                  CREATE VIEW parity AS SELECT counter % 2 AS odd, count(*) AS n, sum(counter) AS total FROM ticks GROUP BY 1;

@@ -305,7 +305,7 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d e", "f.g"]), VALUES
 FEW = settings(max_examples=6, deadline=None, suppress_health_check=[*HealthCheck], phases=[Phase.reuse, Phase.generate])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 @given(messages=st.lists(OBJECTS, min_size=1, max_size=40))
 @FEW
 def test_what_goes_in_comes_out_or_is_told(spark: SparkSession, messages: list[dict[str, Any]]) -> None:
@@ -359,6 +359,7 @@ WRITTEN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["long", "int", "decimal(20, 4)", "decimal(38, 18)", "double"])
 @given(written=st.lists(WRITTEN, min_size=1, max_size=60))
 @settings(FEW, max_examples=3)

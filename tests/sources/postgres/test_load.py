@@ -41,7 +41,7 @@ def growth_of_memory() -> Iterator[list[int]]:
         watcher.join()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_a_large_transaction_is_one_slice_and_does_not_fill_memory(database: Database, watch: Watch) -> None:
     database.run("create table t (id int primary key, a text, b timestamptz default now(), c numeric(10, 2))")
     reader = watch("t")

@@ -126,7 +126,7 @@ def loaded(database: Database, *seeds: int) -> Iterator[list[Load]]:
             load.end()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=75)
 def test_each_table_follows_its_own(database: Database, lake: Lake) -> None:
     filled(database)
     pipeline = lake.pipeline(described(database, *TABLES), **ROUTED)
@@ -141,7 +141,7 @@ def test_each_table_follows_its_own(database: Database, lake: Lake) -> None:
     assert commits(run(pipeline, once=True)) == [], "no table of the pipeline has changed"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lake: Lake) -> None:
     filled(database, 20)
     database.run("create publication everything for all tables")
@@ -152,7 +152,7 @@ def test_a_table_that_is_added_later_is_read_whole_first(database: Database, lak
     assert_equal(database, lake)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=80)
 def test_a_table_that_was_left_out_for_a_while_is_read_whole_again(database: Database, lake: Lake) -> None:
     filled(database, 20)
     everything = lake.pipeline(described(database, *TABLES), **ROUTED)
@@ -177,7 +177,7 @@ def test_a_table_that_was_left_out_for_a_while_is_read_whole_again(database: Dat
 MOMENTS = [("applied", 1), ("unsent", 3), ("staged", 3)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=150)
 def test_killed_between_tables_while_the_database_is_written_to(database: Database, lake: Lake, tmp_path: Path) -> None:
     filled(database)
     spec = tmp_path / "spec.json"
@@ -191,7 +191,7 @@ def test_killed_between_tables_while_the_database_is_written_to(database: Databa
     await_free_slot(database)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=70)
 @pytest.mark.parametrize("sink", [{"table": "public_days", "commit_mode": "upsert"}, ROUTED], ids=["one table", "many"])
 def test_killed_between_the_letters_of_a_snapshot_and_its_rows(
     database: Database, lake: Lake, tmp_path: Path, sink: dict[str, Any]
@@ -216,7 +216,7 @@ def test_killed_between_the_letters_of_a_snapshot_and_its_rows(
     assert mine.count(letters) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_verify_compares_the_rows_with_the_database(database: Database, lake: Lake) -> None:
     filled(database, 20)
     pipeline = lake.pipeline(described(database, *TABLES), **ROUTED)
