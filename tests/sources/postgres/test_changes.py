@@ -283,18 +283,18 @@ def test_an_exact_slice_can_be_asked_for(database: Database, orders: Reader, fol
     assert changes(again.batch()) == [("insert", 4, "four")]
 
 
-def test_a_truncated_table_stops_after_what_came_before(database: Database, watched: ArrowReader, watch: Watch) -> None:
+def test_a_truncated_table_stops_after_what_came_before(database: Database, orders: Reader, follow: Follow) -> None:
     database.run("insert into orders values (3, 'three')")
     with database.connection.transaction():
         database.run("insert into orders values (4, 'four')", "truncate orders", "insert into orders values (5, 'five')")
-    assert watched.changes() == [("insert", 3, "three")]
+    assert changes(orders.batch()) == [("insert", 3, "three")]
     with pytest.raises(Halted, match="truncated") as caught:
-        watched.changes()
+        orders.batch()
     assert caught.value.code == "source-truncated"
     assert "on_truncate: ignore" in caught.value.fix
-    watched.source.close()
-    goes_on = watch("orders", ledger=watched.ledger, on_truncate="ignore")
-    assert goes_on.changes() == [("insert", 4, "four"), ("insert", 5, "five")]
+    orders.source.close()
+    goes_on = follow("orders", ledger=orders.ledger, on_truncate="ignore")
+    assert changes(goes_on.batch()) == [("insert", 4, "four"), ("insert", 5, "five")]
 
 
 def test_columns_that_come_go_and_widen_within_a_slice(database: Database, orders: Reader) -> None:
