@@ -46,6 +46,11 @@ def examples(most: int) -> int:
     return most if _everything else most // FEWER
 
 
+def few_or_all(few: Sequence[Case], cases: Sequence[Case]) -> Sequence[Case]:
+    """What a test goes through by itself: all of it where everything is run, else a few."""
+    return cases if _everything else few
+
+
 def first_or_all(cases: Sequence[Case]) -> Sequence[Case]:
     """What a test goes through by itself: all of it where everything is run, else the first alone."""
     return cases if _everything else cases[:1]

@@ -54,7 +54,7 @@ def test_a_pipeline_killed_before_it_hears_of_its_commit_or_right_after(spark: S
     assert pipeline_rows(tmp_path) == 6 * BATCH
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=90)
 def test_a_pipeline_killed_while_it_maintains_its_table(spark: SparkSession, tmp_path: Path) -> None:
     """Every second file is merged, and few snapshots stay: about half of the commits are maintenance."""
     eager = "{small_files: 2, max_snapshots: 4, reader_grace_minutes: 0, max_time_share: 1}"

@@ -20,6 +20,7 @@ from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.write.part import Part
 from services.faults import (
     APPLIED_FAULTS,
+    COMMIT_FAULTS,
     LATE_FAULTS,
     REFUSED_FAULTS,
     Cut,
@@ -28,7 +29,7 @@ from services.faults import (
 )
 from services.faulty_rest import Exchange, FaultyRest
 from services.rest_catalog import RestCatalog
-from tiers import first_or_all
+from tiers import few_or_all, first_or_all
 
 KEYS = {"commit_mode": "upsert", "key_fields": ["writer", "id"], "op_field": "op"}
 EQUALITY = KEYS | {"upsert_strategy": "equality_delete"}
@@ -50,13 +51,14 @@ class Mode:
 
 
 # The loop that commits is one for all, and appends meet every fault of it in `test_catalog_faults`: these meet one of each sort.
+# Where everything is run, the upserts meet every fault between them.
 SOME_FAULTS = (APPLIED_FAULTS[0], applied_then_cut_off(Cut.TRUNCATED), LATE_FAULTS[0], REFUSED_FAULTS[0])
 SETTLED = EQUALITY | {"max_equality_deletes": 0}
 MODES = {
-    "equality_delete-v2": Mode(2, EQUALITY, SOME_FAULTS),
-    "equality_delete-v3": Mode(3, EQUALITY, SOME_FAULTS),
-    "merge-v2": Mode(2, MERGE, SOME_FAULTS),
-    "merge-v3": Mode(3, MERGE, SOME_FAULTS),
+    "equality_delete-v2": Mode(2, EQUALITY, few_or_all(SOME_FAULTS, COMMIT_FAULTS[::4])),
+    "equality_delete-v3": Mode(3, EQUALITY, few_or_all(SOME_FAULTS, COMMIT_FAULTS[1::4])),
+    "merge-v2": Mode(2, MERGE, few_or_all(SOME_FAULTS, COMMIT_FAULTS[2::4])),
+    "merge-v3": Mode(3, MERGE, few_or_all(SOME_FAULTS, COMMIT_FAULTS[3::4])),
     "settlement-v2": Mode(2, SETTLED, SOME_FAULTS, "settle"),
     "settlement-v3": Mode(3, SETTLED, SOME_FAULTS, "settle"),
     "compaction": Mode(3, MERGE | {"max_delete_files": 0}, SOME_FAULTS[:3], "compact"),

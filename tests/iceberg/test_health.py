@@ -90,7 +90,7 @@ def test_snapshots_of_tags_branches_and_other_sinks_stay_with_their_files(lake: 
     assert reachable(lake) <= on_disk(lake)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_upserts_are_merged_with_their_deletes(lake: Lake, version: int) -> None:
     events: list[Event] = []
     for batch in range(9):
@@ -138,7 +138,7 @@ def test_a_key_that_another_sink_upserts_while_files_are_merged_is_there_once(
     assert lake.rows() == sorted([*(row for row in expected(5) if row[0] != 5), (5, 7, "new")], key=repr)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_compaction_and_an_expiry_by_somebody_else_do_no_harm(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{lake.name}.system"
     write(lake, range(3))
@@ -153,7 +153,7 @@ def test_a_compaction_and_an_expiry_by_somebody_else_do_no_harm(lake: Lake, monk
     assert reachable(lake) <= on_disk(lake)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_files_of_a_sorted_table_stay_sorted(lake: Lake) -> None:
     write(lake, range(6), sort_by=["id desc"])
     import pyarrow.parquet
@@ -164,7 +164,7 @@ def test_files_of_a_sorted_table_stay_sorted(lake: Lake) -> None:
     assert ids == sorted(ids, reverse=True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_table_that_frazil_did_not_make_is_looked_after_only_when_asked(lake: Lake) -> None:
     lake.introduced()
     lake.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {lake.name}.db")
@@ -174,7 +174,7 @@ def test_a_table_that_frazil_did_not_make_is_looked_after_only_when_asked(lake: 
     assert lake.rows() == expected(14)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_files_that_may_not_be_deleted_are_reported_and_kept_on_the_list(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that forbids it cannot be had on a local disk: the answer is made up."""
 
@@ -189,7 +189,7 @@ def test_files_that_may_not_be_deleted_are_reported_and_kept_on_the_list(lake: L
     assert on_disk(lake) - reachable(lake) <= {Path(path).name for _, path in listed}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_readers_have_time_to_finish(lake: Lake) -> None:
     """Files that no snapshot needs any longer stay for the grace of readers."""
     write(lake, range(14), {"reader_grace_minutes": 60})
@@ -197,7 +197,7 @@ def test_readers_have_time_to_finish(lake: Lake) -> None:
     assert len([name for name in on_disk(lake) if name.endswith(".parquet")]) >= 14
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_the_list_of_files_to_delete_is_bounded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frazil.iceberg.disposal.MOST", 3)
     write(lake, range(14), {"reader_grace_minutes": 60})
