@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from frazil.model.pipeline import ProjectSpec
     from frazil.model.sink import SinkSpec
     from frazil.observe.lake import SnapshotFacts, TableFacts
+    from frazil.observe.table_health import TableHealth
 
 
 def inspect(
@@ -32,10 +33,11 @@ def inspect(
     project = call.project()
     found = [look(sinks) for sinks in candidates(project, names[0] if names else None)]
     if call.output.json:
-        call.output.document({"tables": [to_json(one, snapshots) for one in found]})
+        call.output.document({"tables": [to_json(one, snapshots) | {"health": asdict(health)} for one, health in found]})
         return
-    for one in found:
+    for one, health in found:
         show(call, one, snapshots)
+        show_health(call, health)
 
 
 def candidates(project: ProjectSpec, target: str | None) -> list[list[SinkSpec]]:
@@ -57,13 +59,16 @@ def candidates(project: ProjectSpec, target: str | None) -> list[list[SinkSpec]]
     return [[sink.model_copy(update={"namespace": namespace, "table": name}) for sink in sinks]]
 
 
-def look(places: list[SinkSpec]) -> TableFacts:
-    """The facts of a table at the first place where it is."""
-    from frazil.observe.lake import table_facts
+def look(places: list[SinkSpec]) -> tuple[TableFacts, TableHealth]:
+    """The facts of a table at the first place where it is, and how healthy it is."""
+    from frazil.observe.faults import translated
+    from frazil.observe.lake import facts_of, open_table
+    from frazil.observe.table_health import health_of
 
     for sink in places:
-        if (found := table_facts(sink)) is not None:
-            return found
+        if (found := open_table(sink)) is not None:
+            with translated(sink.catalog):
+                return facts_of(found, sink.full_name), health_of(found, sink.maintenance)
     where = ", ".join(dict.fromkeys(sink.catalog.address for sink in places))
     raise DataError(
         "table-missing", f"There is no table {places[0].full_name} in {where}.", fix="A run makes it, or correct the name."
@@ -118,6 +123,24 @@ def show(call: Call, found: TableFacts, limit: int) -> None:
     names = ("", "snapshot", "time", "operation", "rows added", "rows", "files", "sink", "batch", "epoch", "kind")
     numbers = ("rows added", "rows", "files", "batch", "epoch")
     call.output.show(table(title, names, [_snapshot_row(one) for one in history(found, limit)], right=numbers))
+
+
+def show_health(call: Call, health: TableHealth) -> None:
+    """What readers and writers of a table pay, for people."""
+    removed = f"{health.equality_deletes:,} equality deletes and {health.position_deletes:,} deleted positions"
+    merge = f"merge {several(health.would_merge_files, 'file')}, {size(health.would_rewrite_bytes)}"
+    expire = f"expire {several(health.would_expire_snapshots, 'snapshot')}"
+    would = [merge] * bool(health.would_merge_files) + [expire] * bool(health.would_expire_snapshots)
+    rows = [
+        ("data files", f"{health.data_files:,}, {health.small_files:,} of them small"),
+        ("delete files", f"{health.delete_files:,} with {removed}" if health.delete_files else "none"),
+        ("partitions", f"{health.partitions:,}; the largest has {health.largest_partition:.0%} of the bytes"),
+        ("manifests", f"{health.manifests:,}, {size(health.manifest_bytes)}"),
+        ("snapshots", f"{health.snapshots:,}"),
+        ("read amplification", f"{health.read_amplification:g} files for each that is needed"),
+        ("frazil maintain would", ", ".join(would) or "do nothing"),
+    ]
+    call.output.show(table("health", ("what", "how it is"), rows))
 
 
 def _ledger_rows(found: TableFacts) -> Iterator[tuple[object, ...]]:

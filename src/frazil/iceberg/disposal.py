@@ -33,12 +33,12 @@ class FilesToDelete:
     def __init__(self, jvm: Jvm, io: Any, location: str) -> None:
         self._jvm = jvm
         self._io = io
-        self._path = f"{location.rstrip('/')}/metadata/{NAME}"
+        self.path = f"{location.rstrip('/')}/metadata/{NAME}"
 
     def read(self) -> tuple[Doomed, ...]:
         """What is on the list; nothing if there is none."""
         try:
-            stream = self._io.newInputFile(self._path).newStream()
+            stream = self._io.newInputFile(self.path).newStream()
         except Exception as error:
             if _is_missing(error):
                 return ()
@@ -52,7 +52,7 @@ class FilesToDelete:
     def write(self, doomed: Sequence[Doomed]) -> None:
         """Replaces the list."""
         text = json.dumps({"version": 1, "files": [[one.due_ms, one.path] for one in doomed[-MOST:]]})
-        stream = self._io.newOutputFile(self._path).createOrOverwrite()
+        stream = self._io.newOutputFile(self.path).createOrOverwrite()
         try:
             stream.write(text.encode())
         finally:

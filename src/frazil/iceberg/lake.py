@@ -147,6 +147,15 @@ class Lake:
         for inner in items(self._catalog.listNamespaces(namespace)):
             yield from self._locations_in(tuple(str(level) for level in inner.levels()))
 
+    def sharing_folder(self, levels: tuple[str, ...], table: IcebergTable) -> list[str]:
+        """The other tables of the namespace whose folder is within that of a table, around it, or the same."""
+        own = _folder(table.location)
+        with java_errors(self.address):
+            others = {name: _folder(location) for name, location in self._locations_in(levels)}
+        mine = self._identifier(levels, table.sql_name.rpartition(".")[2].strip("`"))
+        del others[str(mine)]
+        return sorted(name for name, location in others.items() if location.startswith(own) or own.startswith(location))
+
     def drop(self, levels: tuple[str, ...], table: str) -> bool:
         """Drops the table with its files; whether it was there. The files stay where the catalog lets nobody delete them."""
         with java_errors(self.address):

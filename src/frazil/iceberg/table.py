@@ -14,7 +14,7 @@ from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
 from frazil.iceberg.debt import LiveFile, Rewrite, counted, equality_deletes
 from frazil.iceberg.disposal import FilesToDelete
 from frazil.iceberg.evolve import evolve
-from frazil.iceberg.expiry import Expired
+from frazil.iceberg.expiry import Expired, expired_in
 from frazil.iceberg.faults import too_early
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.port import IcebergPort
@@ -334,6 +334,22 @@ class IcebergTable:
         """The files that only expired snapshots need."""
         with java_errors(self._address):
             return expired.dead_files(self._jvm, self._table.io())
+
+    def expirable(self, retention: Retention, now_ms: int) -> int:
+        """How many snapshots would expire with a commit."""
+        return len(expired_in(self._jvm, self._operations.current(), retention, now_ms))
+
+    def orphans(self, older_than_ms: int) -> list[str]:
+        """Files in the table's folder that no metadata of the table names, and that are older than a time.
+
+        Iceberg's own search, which only lists them.
+        """
+        catalog = self.sql_name.partition(".")[0]
+        moment = f"timestamp_millis({older_than_ms})"
+        with java_errors(self._address), active(self._jvm.spark):
+            call = f"CALL {catalog}.system.remove_orphan_files(table => ?, older_than => {moment}, dry_run => true)"
+            found = self._jvm.spark.sql(call, [self.sql_name]).collect()
+        return [str(row.orphan_file_location) for row in found]
 
     @property
     def files_to_delete(self) -> FilesToDelete:

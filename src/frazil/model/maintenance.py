@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -17,6 +18,20 @@ CREATED_BY = "frazil.created-by"
 TIER = 4
 # After so many times the files of a merge without a new one, a partition is taken for complete.
 COLD = 4
+
+
+class MaintenanceTask(StrEnum):
+    """One of the things that keep a table healthy."""
+
+    SETTLE = "settle"
+    COMPACT = "compact"
+    EXPIRE = "expire"
+    DELETE = "delete"
+    ORPHANS = "orphans"
+
+
+# Orphan files are looked for by listing the table's folder, which somebody has to ask for.
+USUAL_TASKS = tuple(task for task in MaintenanceTask if task is not MaintenanceTask.ORPHANS)
 
 
 class MaintenanceSpec(Model):
@@ -48,6 +63,25 @@ class MaintenanceSpec(Model):
         if properties.get("gc.enabled", "true").lower() == "false":
             return False
         return CREATED_BY in properties if self.enabled is None else self.enabled
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What maintenance of a table would do now: how many files it would merge, and how large they are; how many snapshots would
+    expire; how many files of expired ones are due to be deleted; how many equality deletes are to be settled; and the orphans.
+    """
+
+    merge_files: int = 0
+    merge_bytes: int = 0
+    expire_snapshots: int = 0
+    delete_files: int = 0
+    settle_deletes: int = 0
+    orphans: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing is to be done."""
+        return self == Outlook()
 
 
 @dataclass(frozen=True)
@@ -116,16 +150,16 @@ class SmallFile:
     """Whether so many of its rows are deleted that it is rewritten, whatever its size."""
 
 
-def to_merge(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec) -> tuple[int, ...]:
+def to_merge(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, *, finish: bool = False) -> tuple[int, ...]:
     """Which files of a partition are merged now, by their places in the sequence; none when waiting for more costs less.
 
     All files up to the largest tier that has enough of them, so that each row is rewritten once for each tier. A partition
-    that gets no more files is finished: whatever is small in it is merged.
+    that gets no more files is finished: whatever is small in it is merged. ``finish``: as if no partition got more.
     """
     places = sorted(range(len(files)), key=lambda place: files[place].bytes)
     sizes = [files[place].bytes for place in places]
     last = max((file.added for file in files), default=0)
-    if newest - last > COLD * spec.small_files:
+    if finish or newest - last > COLD * spec.small_files:
         upto = len(places) if len(places) > 1 else 0
     else:
         upto = max((end for end in range(TIER, len(places) + 1) if sizes[end - 1] <= TIER * sizes[end - TIER]), default=0)

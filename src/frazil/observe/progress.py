@@ -41,7 +41,7 @@ from frazil.model.secrets import scrub
 
 # The rate is that of the last half minute: long enough to smooth batches, short enough to show a change.
 RATE_SECONDS = 30.0
-_MAINTAINED = {
+MAINTAINED = {
     "merge_files": "{:,} small files were merged",
     "expire_snapshots": "{:,} old snapshots expired",
     "delete_files": "{:,} files were deleted that nobody needs any longer",
@@ -213,7 +213,7 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
             return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
         case Maintained():
-            return f"{event.pipeline}: {_MAINTAINED[event.kind].format(event.count)} ({event.seconds:.1f} s)"
+            return f"{event.pipeline}: {MAINTAINED[event.kind].format(event.count)} ({event.seconds:.1f} s)"
         case SourceNoticed():
             return f"{event.pipeline}: {event.message}"
         case CommitFailed() | SourceFailed() | Restarting() | PublishFailed() | FencedOut():

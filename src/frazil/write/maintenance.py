@@ -7,8 +7,8 @@ comes first wins. What could not be done is done after another batch. Delivery: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from frazil.errors import FrazilError, Halted, Retryable, SparkDied
@@ -16,7 +16,7 @@ from frazil.iceberg import Change, Doomed, FilesToDelete, IcebergTable, LiveFile
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.events import CommitFailed, Maintained, Settled
-from frazil.model.maintenance import to_merge
+from frazil.model.maintenance import MaintenanceTask, to_merge
 from frazil.write.claim import ClaimedSink, now_ms
 from frazil.write.modes import Settlement, compact, settle, too_many_files, too_many_keys
 
@@ -74,21 +74,41 @@ class Upkeep:
         """Whether maintenance has not taken more than its share of the time so far."""
         return self._spent <= self._spec.max_time_share * (time.monotonic() - self._began)
 
+    def do(self, tasks: Collection[MaintenanceTask]) -> None:
+        """Does all that the tasks can do now, however long that takes. Small files of every partition are merged."""
+        claimed = self._claimed
+        if MaintenanceTask.SETTLE in tasks:
+            while _done(claimed, settle) is not None:
+                pass
+        if MaintenanceTask.COMPACT in tasks:
+            self._merge(finish=True)
+        claimed.retention = self._spec.retention
+        if MaintenanceTask.EXPIRE in tasks and claimed.table.expirable(self._spec.retention, now_ms()):
+            claimed.run(claimed.intent())
+            self._list_dead()
+        if MaintenanceTask.DELETE in tasks:
+            _attempted(claimed, self._delete_due)
+            if self._deleting is not None:
+                wait([self._deleting])
+                _attempted(claimed, self._delete_due)
+
     # Small files
 
-    def _merge(self) -> None:
+    def _merge(self, *, finish: bool = False) -> None:
+        """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small."""
         table = self._claimed.table
-        jobs = _attempted(self._claimed, lambda: self._due(table.small_files(), table.head_sequence))
+        jobs = _attempted(self._claimed, lambda: self._due(table.small_files(), table.head_sequence, finish=finish))
         left = self._spec.max_rewrite_mb * 1024 * 1024
         for files in jobs or ():
             size = sum(int(one.file.fileSizeInBytes()) for one in files)
-            if size > left or not self._merged(files, size):
+            if (size > left and not finish) or not self._merged(files, size):
                 return
             left -= size
 
-    def _due(self, partitions: Sequence[SmallFiles], newest: int) -> list[list[LiveFile]]:
+    def _due(self, partitions: Sequence[SmallFiles], newest: int, *, finish: bool) -> list[list[LiveFile]]:
         """The files to merge, those first that save readers most for what it costs; those of many partitions together."""
-        chosen = [(one, places) for one in partitions if (places := to_merge(one.files, newest, self._spec))]
+        due = [(one, to_merge(one.files, newest, self._spec, finish=finish)) for one in partitions]
+        chosen = [(one, places) for one, places in due if places]
         chosen.sort(key=lambda found: sum(found[0].files[place].bytes for place in found[1]) / len(found[1]))
         jobs: list[list[LiveFile]] = []
         room = 0

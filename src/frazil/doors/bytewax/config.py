@@ -168,6 +168,8 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
             "location": self.location,
             "schema_evolution": "strict",
             "partition_evolution": "refuse",
+            # Rows of the last flushes are taken back when Bytewax is set back, which is done by their files: none is rewritten.
+            "maintenance": {"enabled": False},
         }
         for store, options in stores.items():
             named = own.get(store, {})

@@ -1,0 +1,86 @@
+"""Maintains a table in a process of its own, beside whoever writes to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from frazil.errors import ConfigError, DataError
+from frazil.iceberg import IcebergTable, Lake
+from frazil.model.events import Listener
+from frazil.model.maintenance import MaintenanceTask, Outlook, to_merge
+from frazil.model.settings import Settings
+from frazil.model.sink import SinkSpec
+from frazil.spark.catalogs import catalog_settings
+from frazil.spark.session import export_environment, session_for, spark_session, with_scratch, with_settings
+from frazil.write.claim import ClaimedSink, now_ms
+from frazil.write.maintenance import Upkeep
+
+MAINTAINER = "frazil/maintenance"
+"""The id of the maintainer in the ledger of a table. There is one at a time: the newest fences the others out."""
+_HOUR_MS = 3_600_000
+
+
+def maintain(
+    sink: SinkSpec,
+    settings: Settings,
+    tasks: Collection[MaintenanceTask],
+    *,
+    dry_run: bool,
+    orphan_age_hours: int,
+    listen: Listener,
+) -> Outlook:
+    """Does the tasks for the sink's table, and returns what was to be done; with ``dry_run`` nothing is changed."""
+    catalog = catalog_settings(sink)
+    export_environment([catalog])
+    wanted = with_scratch(settings)
+    spark = with_settings(spark_session(wanted, sorted(catalog.components)), wanted, insist=False)
+    session = session_for(spark, catalog.read_only if dry_run else catalog)
+    lake = Lake(session, catalog.name, sink.catalog.address)
+    table = lake.load(sink.namespace_levels, sink.table or "")
+    if table is None:
+        raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
+    _require_own_files(table, sink)
+    orphans = _orphans(lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()
+    outlook = _outlook(table, sink, tasks, orphans)
+    if dry_run or outlook.nothing:
+        return outlook
+    claimed = ClaimedSink(session, sink, MAINTAINER, name=sink.full_name, retry=settings.retry, listen=listen, sleep=time.sleep)
+    claimed.take(table, claim=True, make=False, followers=None)
+    Upkeep(claimed).do(tasks)
+    if orphans:
+        table.files_to_delete.delete(orphans)
+    return outlook
+
+
+def _require_own_files(table: IcebergTable, sink: SinkSpec) -> None:
+    if (table.property_text("gc.enabled") or "true").lower() == "false":
+        raise ConfigError(
+            "files-not-own",
+            f"{sink.full_name} has gc.enabled=false: its files may belong to other tables, and none of them may be deleted.",
+            fix="Maintain the table that the files belong to.",
+        )
+
+
+def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceTask], orphans: tuple[str, ...]) -> Outlook:
+    spec, now = sink.maintenance, now_ms()
+    newest = table.head_sequence
+    groups = table.small_files() if MaintenanceTask.COMPACT in tasks else []
+    merges = [one.files[place].bytes for one in groups for place in to_merge(one.files, newest, spec, finish=True)]
+    expires = table.expirable(spec.retention, now) if MaintenanceTask.EXPIRE in tasks else 0
+    due = [one for one in table.files_to_delete.read() if one.due_ms <= now] if MaintenanceTask.DELETE in tasks else []
+    settles = table.total("equality-deletes") if MaintenanceTask.SETTLE in tasks else 0
+    return Outlook(len(merges), sum(merges), expires, len(due), settles, orphans)
+
+
+def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) -> tuple[str, ...]:
+    """Old files of the table's folder that it does not know. What waits for readers to finish is on a list, and known."""
+    if others := lake.sharing_folder(sink.namespace_levels, table):
+        raise ConfigError(
+            "folders-nested",
+            f"The folder of {sink.full_name} is also that of {', '.join(others)}: orphans of the one are files of the other.",
+            fix="Move one of the tables to a folder of its own.",
+        )
+    listed = {one.path for one in table.files_to_delete.read()} | {table.files_to_delete.path}
+    found = table.orphans(now_ms() - age_hours * _HOUR_MS)
+    return tuple(path for path in found if path not in listed)
