@@ -32,9 +32,12 @@ def test_the_newest_snapshots_of_the_main_branch_stay() -> None:
     assert gone == tuple(range(1, 21))
 
 
-def test_a_snapshot_that_is_too_old_goes_however_few_there_are_but_never_the_head() -> None:
-    gone = expired(history(5), References(head=5), Retention(10, 2 * HOUR), 100 * HOUR)
-    assert gone == (1, 2, 3, 4)
+def test_a_snapshot_that_is_too_old_goes_but_the_newest_ten_stay_whatever_the_clock_says() -> None:
+    gone = expired(history(15), References(head=15), Retention(100, 2 * HOUR), 10**9 * HOUR)
+    assert gone == ()
+    gone = expired(history(25), References(head=25), Retention(100, 2 * HOUR), 10**9 * HOUR)
+    assert gone == tuple(range(1, 16))
+    assert expired(history(5), References(head=5), Retention(1, 2 * HOUR), 100 * HOUR) == (1, 2, 3, 4)
 
 
 def test_what_a_tag_or_a_ledger_names_stays() -> None:

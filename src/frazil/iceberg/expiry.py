@@ -17,9 +17,13 @@ _PUFFIN = ".puffin"
 
 
 def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int) -> tuple[int, ...]:
-    """The snapshots of the metadata that may go. The head that a commit adds to it counts as one more."""
-    if int(metadata.snapshots().size()) < min(retention.max_snapshots, retention.step):
-        return ()
+    """The snapshots of the metadata that may go. Most commits look only at how many there are, and at the oldest."""
+    listed = metadata.snapshots()
+    count = int(listed.size())
+    if count < retention.max_snapshots + retention.step:
+        oldest_ms = now_ms - retention.max_age_ms
+        if count == 0 or int(listed.get(0).timestampMillis()) >= oldest_ms:
+            return ()
     return expired(_snapshots(jvm, metadata), _references(jvm, metadata), retention, now_ms)
 
 

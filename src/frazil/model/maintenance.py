@@ -16,6 +16,8 @@ CREATED_BY = "frazil.created-by"
 # Files are of one tier when none is more than so many times as large as another, and so many of one tier are merged. A row is
 # rewritten once for each tier: the logarithm of how much smaller its first file is than the last.
 TIER = 4
+# The newest snapshots stay whatever their age: after a long pause, or with a clock that is wrong, there still is a history.
+ALWAYS_KEPT = 10
 # After so many times the files of a merge without a new one, a partition is taken for complete.
 COLD = 4
 
@@ -43,7 +45,9 @@ class MaintenanceSpec(Model):
     max_snapshots: int = Field(
         250, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
     )
-    max_snapshot_age_hours: float = Field(120, gt=0, description="Age at which a snapshot expires, however few there are.")
+    max_snapshot_age_hours: float = Field(
+        120, gt=0, description=f"Age at which a snapshot expires; the newest {ALWAYS_KEPT} stay whatever their age."
+    )
     reader_grace_minutes: float = Field(
         60, ge=0, description="How long files stay that no snapshot needs any longer, for queries that still read them."
     )
@@ -118,12 +122,14 @@ class References:
 def expired(snapshots: Collection[PastSnapshot], named: References, retention: Retention, now_ms: int) -> tuple[int, ...]:
     """The snapshots that may go; none as long as there are fewer than a step of them.
 
-    The newest of the main branch stay, as many as may be and no older than they may be; everything of other branches, which are
-    somebody else's; and what a tag or a ledger names. A snapshot that no branch has any longer goes by its age.
+    These stay: the newest of the main branch, as many as may be and, but for a few, no older than they may be; everything of
+    other branches, which are somebody else's; and what a tag or a ledger names. A snapshot that no branch has any longer goes by
+    its age.
     """
     known = {one.id: one for one in snapshots}
     chain = _ancestors(known, named.head)
-    kept = {one for branch in named.branches for one in _ancestors(known, branch)} | named.pinned | set(chain[:1])
+    kept = {one for branch in named.branches for one in _ancestors(known, branch)} | named.pinned
+    kept |= set(chain[: min(ALWAYS_KEPT, retention.max_snapshots)])
     oldest_ms = now_ms - retention.max_age_ms
     kept |= {one for one in chain[: retention.max_snapshots] if known[one].at_ms >= oldest_ms}
     of_main = set(chain)
