@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
 from frazil.model.events import Event
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.source import KafkaSource
-from frazil.sources.base import Lag, Slice
+from frazil.sources.base import Lag, Session, Slice
 from frazil.sources.kafka import KafkaTopics
 from frazil.sources.kafka.frame import RAW_SCHEMA, with_coordinates
 from helpers.lakes import run
@@ -78,8 +78,8 @@ def run_topic(patch: pytest.MonkeyPatch, pipeline: PipelineSpec, messages: Seque
     """Runs a pipeline to the end of its topic, which has these messages: the first are those that it has read before."""
     from frazil.sources.decode import decoder
 
-    def opened(spec: KafkaSource, spark: SparkSession, **_: Any) -> Topic:
-        topic = Topic(spec, spark, lambda: decoder(spec, spark))
+    def opened(spec: KafkaSource, session: Session, **_: Any) -> Topic:
+        topic = Topic(spec, session(), lambda: decoder(spec, session()))
         topic.messages = messages
         return topic
 

@@ -88,7 +88,9 @@ class IcebergPort:
             builder = self._jvm.build_metadata_from(changed)
             builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
             builder = builder.setProperties(properties | {self._property: state.to_json()})
-            old = () if self._retention is None else expired_in(self._jvm, changed, self._retention, intent.at_ms)
+            old: tuple[int, ...] = ()
+            if self._retention is not None:
+                old = expired_in(self._jvm, changed, self._retention.before_another, intent.at_ms)
             if old:
                 builder = builder.removeSnapshots([changed.snapshot(one) for one in old])
             after = builder.build()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pydantic import Field
@@ -94,6 +94,11 @@ class Retention:
 
     max_snapshots: int
     max_age_ms: int
+
+    @property
+    def before_another(self) -> Retention:
+        """Which snapshots stay when the commit at hand adds one."""
+        return replace(self, max_snapshots=max(1, self.max_snapshots - 1))
 
     @property
     def step(self) -> int:
