@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, changes, cold, loads, memory, partitions, plot, report, stream, summary, topics, upsert
+from benchmarks import append, changes, cold, health, loads, memory, partitions, plot, report, stream, summary, topics, upsert
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
@@ -22,6 +22,7 @@ ALL = {
     "topics": topics.measure,
     "changes": changes.measure,
     "loads": loads.measure,
+    "health": health.measure,
 }
 
 

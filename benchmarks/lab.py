@@ -118,8 +118,8 @@ def merge_statement(table: str, rows: str) -> str:
     return f"MERGE INTO {table} t USING {rows} s ON t.id = s.id {actions}"
 
 
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and those of its children that have ended."""
+def cpu_seconds(pid: int | str) -> float:
+    """Processor time of a process (`self`: this one) and those of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

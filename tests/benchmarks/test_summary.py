@@ -32,6 +32,11 @@ GOALS = {
     ("changes", ">= 30000"),
     ("loads", "<= 1.2"),
     ("loads", "<= 1.5"),
+    ("health", "<= 1.15"),
+    ("health", "<= 1.3"),
+    ("health", "<= 4.0"),
+    ("health", "<= 0.25"),
+    ("health", "<= 5.0"),
 }
 
 
@@ -42,7 +47,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 def value_of(goal: str, mine: float, theirs: float) -> float:
     """A goal is a speed or a cost beside another's, or, when it says so, a time by itself."""
-    if goal.endswith((": seconds", " a second")):
+    if goal.endswith((": seconds", ": megabytes", " a second")):
         return mine
     return theirs / mine if "speed" in goal else mine / theirs
 

@@ -1,0 +1,244 @@
+"""Tables that get thousands of small commits: what commits and scans cost then, and what is left on the disk.
+
+One stream appends, another upserts. frazil maintains both tables while it writes. Scans are compared with the same rows in a
+table that was written at once, and commits with those to a fresh table.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from benchmarks.lab import CATALOG, NAMESPACE, Lab, cpu_seconds, events, rounds
+from benchmarks.summary import Finding, ratio
+from frazil.model.commit import position
+from frazil.model.settings import RetrySettings
+from frazil.write.part import Part
+from frazil.write.writer import SinkWriter
+
+STEP_US = 1_000
+FRESH, COMPACTED, EARLIER = "a fresh table", "the same rows, compacted", "a fifth of the commits"
+BATCHES, INGEST = "its batches alone", "the rest of the ingest"
+# So long files of expired snapshots stay here. It is an hour usually, which would be most of the run.
+GRACE_MINUTES = 0.5
+KEYS = 20_000
+# Snapshots stay longer than that, so that none is missed.
+COMMITS_BETWEEN_LOOKS = 100
+PAIRS = 40
+CHECKPOINTS = 5
+
+Tell = Callable[[str], None]
+Runs = dict[str, list[float]]
+
+
+@dataclass
+class Stream:
+    """A stream of small commits to one of frazil's tables."""
+
+    lab: Lab
+    name: str
+    upsert: bool = False
+    done: int = 0
+    cpu: float = 0.0
+    upkeep_cpu: float = 0.0
+    written: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    """What each snapshot added to the files, in bytes, and whether it was one of a batch."""
+
+    def __post_init__(self) -> None:
+        how = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": 3} if self.upsert else {}
+        sink = self.lab.sink(None, self.full_name).options(maintenance={"reader_grace_minutes": GRACE_MINUTES}, **how)
+        retry = RetrySettings()
+        self.writer = SinkWriter(self.lab.spark, sink.spec, self.name, name=self.name, retry=retry, listen=lambda _: None)
+        self._measure_upkeep()
+        self.writer.ensure(self._rows(0))
+
+    @property
+    def full_name(self) -> str:
+        """The table's name in SQL."""
+        return f"{CATALOG}.{NAMESPACE}.{self.name}"
+
+    def commit(self) -> float:
+        """Writes one more batch; the seconds that it took, with the maintenance that was due after it."""
+        before, began = self._cpu(), time.perf_counter()
+        start = position(self.done) if self.done else None
+        self.writer.write(self._rows(self.done), Part("benchmark", start, position(self.done + 1)))
+        seconds = time.perf_counter() - began
+        self.cpu += self._cpu() - before
+        self.done += 1
+        if self.done % COMMITS_BETWEEN_LOOKS == 0:
+            self.look()
+        return seconds
+
+    def look(self) -> None:
+        """Notes what the latest snapshots have written."""
+        query = "SELECT snapshot_id, summary['added-files-size'], summary['frazil.kind'] FROM"
+        for snapshot, size, kind in self.lab.spark.sql(f"{query} {self.full_name}.snapshots").collect():
+            self.written[snapshot] = (int(size or 0), kind == "data")
+
+    @property
+    def megabytes_written(self) -> tuple[float, float]:
+        """All data and delete files that were ever written, and those that batches wrote."""
+        self.look()
+        every = sum(size for size, _ in self.written.values()) / 1e6
+        return every, sum(size for size, batch in self.written.values() if batch) / 1e6
+
+    @property
+    def metadata_megabytes(self) -> float:
+        """What the folder of metadata takes on the disk, without the checksums that belong to the local file system."""
+        files = [path for path in (self.lab.table_folder(self.full_name) / "metadata").iterdir() if path.suffix != ".crc"]
+        return round(sum(path.stat().st_size for path in files) / 1e6, 3)
+
+    def _rows(self, batch: int) -> DataFrame:
+        size = self.lab.sizes.life_rows
+        numbers = self.lab.spark.sql(f"SELECT explode(sequence({batch * size}L, {(batch + 1) * size - 1}L)) AS value")
+        rows = events(numbers, STEP_US)
+        return rows.withColumn("id", rows.id * 7919 % KEYS) if self.upsert else rows
+
+    def _cpu(self) -> float:
+        return cpu_seconds("self") + cpu_seconds(self._java)
+
+    @cached_property
+    def _java(self) -> int:
+        return int(self.lab.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+
+    def _measure_upkeep(self) -> None:
+        upkeep = self.writer._upkeep
+        after_commit = upkeep.after_commit
+
+        def measured(files: int) -> None:
+            before = self._cpu()
+            after_commit(files)
+            self.upkeep_cpu += self._cpu() - before
+
+        upkeep.after_commit = measured  # type: ignore[method-assign]
+
+
+def measure(lab: Lab, tell: Tell) -> list[Finding]:
+    """The life of a table that is appended to, and of one that is upserted."""
+    return [
+        *_life(lab, "append", lab.sizes.life_appends, tell),
+        *_life(lab, "upsert", lab.sizes.life_upserts, tell),
+    ]
+
+
+def _life(lab: Lab, mode: str, commits: int, tell: Tell) -> list[Finding]:
+    stream = Stream(lab, f"life_{mode}", upsert=mode == "upsert")
+    scans: list[tuple[Runs, Runs]] = []
+    shares: list[tuple[float, float]] = []
+    written: list[tuple[float, float]] = []
+    metadata: list[float] = []
+    # Not at round numbers: the files that wait to be merged differ from commit to commit.
+    for end in [commits * part // CHECKPOINTS - (7 * part) % 16 for part in range(1, CHECKPOINTS + 1)]:
+        began = time.monotonic()
+        times = [stream.commit() for _ in range(max(1, end - stream.done))]
+        tell(f"{mode}: {stream.done:,} commits, {median(times):.3f} s each, {time.monotonic() - began:.0f} s for {len(times):,}")
+        scans.append(_compacted_and_not(stream, tell))
+        shares.append((round(stream.upkeep_cpu, 2), round(stream.cpu - stream.upkeep_cpu, 2)))
+        written.append(stream.megabytes_written)
+        metadata.append(stream.metadata_megabytes)
+        tell(f"{mode}: maintenance {shares[-1]} CPU s, written {written[-1]} MB, metadata {metadata[-1]} MB")
+    lived = f"after {stream.done:,} {mode}s"
+    by_spark, by_duckdb = (max(runs, key=_slowdown) for runs in zip(*scans, strict=True))
+    compared = (
+        ("scan by Spark", f"worst scan by Spark {lived}", COMPACTED, "seconds", by_spark, 1.3),
+        ("scan by DuckDB", f"worst scan by DuckDB {lived}", COMPACTED, "seconds", by_duckdb, 1.3),
+        ("bytes", f"bytes written {lived}", BATCHES, "megabytes", _sums(written, BATCHES), 4.0),
+        ("processor", f"processor time of maintenance {lived}", INGEST, "seconds", _sums(shares, INGEST), 0.25),
+    )
+    return [
+        _commit_times(lab, stream, mode, tell),
+        *(_finding(f"{mode}, {case}", *rest) for case, *rest in compared),
+        Finding(
+            benchmark="health",
+            case=f"{mode}, metadata",
+            goal=f"metadata on the disk {lived}: megabytes",
+            value=metadata[-1],
+            at_most=5.0,
+            against=EARLIER,
+            unit="megabytes",
+            runs={"frazil": metadata[-1:] * CHECKPOINTS, EARLIER: metadata[:1] * CHECKPOINTS},
+        ),
+    ]
+
+
+def _sums(pairs: Sequence[tuple[float, float]], against: str) -> Runs:
+    """Sums over all commits: the last counts, and those before it are parts of it."""
+    return {"frazil": [pairs[-1][0]] * len(pairs), against: [pairs[-1][1]] * len(pairs)}
+
+
+def _slowdown(scans: Runs) -> float:
+    return ratio(scans["frazil"], scans[COMPACTED])
+
+
+def _finding(case: str, what: str, against: str, unit: str, runs: Runs, at_most: float) -> Finding:
+    goal, value = f"{what}: relative to {against}", ratio(runs["frazil"], runs[against])
+    return Finding("health", case, goal, value, against, unit, runs, at_most=at_most)
+
+
+def _commit_times(lab: Lab, stream: Stream, mode: str, tell: Tell) -> Finding:
+    """Commits to the old table and to a fresh one, in turns; those that maintenance follows do not show in the medians."""
+    fresh = Stream(lab, f"fresh_{mode}", upsert=stream.upsert)
+    pairs = min(PAIRS, lab.sizes.life_upserts)
+    for _ in range(min(10, pairs)):
+        fresh.commit()
+    times = [(stream.commit(), fresh.commit()) for _ in range(pairs)]
+    size = max(1, pairs // CHECKPOINTS)
+    parts = [times[first : first + size] for first in range(0, size * min(CHECKPOINTS, pairs), size)]
+    runs = {who: [round(median(pair[turn] for pair in part), 4) for part in parts] for turn, who in enumerate(("frazil", FRESH))}
+    tell(f"{mode}: commits {runs}")
+    return _finding(f"{mode}, commits", f"time of a commit after {stream.done:,} {mode}s", FRESH, "seconds", runs, 1.15)
+
+
+def _compacted_and_not(stream: Stream, tell: Tell) -> tuple[Runs, Runs]:
+    """Scans of a table and of a copy that was written at once, by Spark and by DuckDB."""
+    import duckdb
+
+    lab, name, copy = stream.lab, stream.full_name, f"{CATALOG}.{NAMESPACE}.compacted"
+    lab.spark.sql(f"CREATE TABLE {copy} USING iceberg AS SELECT /*+ COALESCE(1) */ * FROM {name}")
+    tables = {"frazil": name, COMPACTED: copy}
+    try:
+        by_spark = _scans(lab, "Spark", tables, lambda query: lab.spark.sql(query).collect(), tell)
+        with duckdb.connect() as connection:
+            for extension in ("avro", "httpfs", "iceberg"):
+                connection.load_extension(str(_extension(extension)))
+            read = {who: _by_metadata(lab, table) for who, table in tables.items()}
+            return by_spark, _scans(lab, "DuckDB", read, lambda query: connection.sql(query).fetchall(), tell)
+    finally:
+        lab.spark.sql(f"DROP TABLE {copy} PURGE")
+
+
+def _scans(lab: Lab, who: str, tables: Mapping[str, str], ask: Callable[[str], Sequence[Any]], tell: Tell) -> Runs:
+    scans: Runs = {name: [] for name in tables}
+    answers = {}
+    for _, counted in rounds(lab.sizes, lab.sizes.scan_rounds):
+        for name, table in tables.items():
+            query = f"SELECT count(*), sum(user_id), max(path), count(distinct id) FROM {table}"
+            began = time.perf_counter()
+            answers[name] = tuple(ask(query)[0])
+            if counted:
+                scans[name].append(round(time.perf_counter() - began, 4))
+    if len(set(answers.values())) > 1:
+        raise RuntimeError(f"{who} reads other rows from the table than from its copy: {answers}")
+    tell(f"scan by {who}: {', '.join(f'{name} {median(runs):.3f} s' for name, runs in scans.items())}")
+    return scans
+
+
+def _extension(name: str) -> Path:
+    """Where a package has put an extension of DuckDB."""
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    assert spec is not None
+    assert spec.origin is not None
+    return next(Path(spec.origin).parent.rglob(f"{name}.duckdb_extension"))
+
+
+def _by_metadata(lab: Lab, name: str) -> str:
+    newest = lab.spark.sql(f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1").collect()[0]
+    return f"iceberg_scan('{newest.file.removeprefix('file://')}')"
