@@ -43,7 +43,7 @@ class MaintenanceSpec(Model):
         None, description="Whether the sink looks after the table; when left out, it does for tables that frazil made."
     )
     max_snapshots: int = Field(
-        250, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
+        100, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
     )
     max_snapshot_age_hours: float = Field(
         120, gt=0, description=f"Age at which a snapshot expires; the newest {ALWAYS_KEPT} stay whatever their age."

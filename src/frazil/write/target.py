@@ -35,7 +35,7 @@ _CODEC_NAMES: dict[tuple[FileFormat, Compression], str] = {
 _SMALL_COMMITS = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
-    "commit.manifest.min-count-to-merge": "10",
+    "commit.manifest.min-count-to-merge": "5",
     # Merging rewrites manifests up to this size, each time that there are enough new ones.
     "commit.manifest.target-size-bytes": str(2 * 1024 * 1024),
 }
