@@ -7,7 +7,22 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, changes, cold, health, loads, memory, partitions, plot, report, stream, summary, topics, upsert
+from benchmarks import (
+    append,
+    changes,
+    cold,
+    deletes,
+    health,
+    loads,
+    memory,
+    partitions,
+    plot,
+    report,
+    stream,
+    summary,
+    topics,
+    upsert,
+)
 from benchmarks.lab import Lab
 from benchmarks.sizes import FULL, QUICK
 
@@ -23,6 +38,7 @@ ALL = {
     "changes": changes.measure,
     "loads": loads.measure,
     "health": health.measure,
+    "deletes": deletes.measure,
 }
 
 
