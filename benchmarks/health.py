@@ -1,7 +1,8 @@
 """Tables that get thousands of small commits: what commits and scans cost then, and what is left on the disk.
 
 One stream appends, another upserts. frazil maintains both tables while it writes. Scans are compared with the same rows in a
-table that was written at once, and commits with those to a fresh table.
+table that was written at once, commits with those to a fresh table, and all of it with appends of Spark's own and Iceberg's
+procedures, called now and then as a scheduler would.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import importlib.util
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from benchmarks.lab import CATALOG, NAMESPACE, Lab, cpu_seconds, events, rounds
+from benchmarks.lab import CATALOG, NAMESPACE, Lab, events, rounds
 from benchmarks.summary import Finding, ratio
 from frazil.model.commit import position
 from frazil.model.settings import RetrySettings
@@ -27,6 +27,7 @@ from frazil.write.writer import SinkWriter
 STEP_US = 1_000
 FRESH, COMPACTED, EARLIER = "a fresh table", "the same rows, compacted", "a fifth of the commits"
 BATCHES, INGEST = "its batches alone", "the rest of the ingest"
+PROCEDURES = "Spark's appends and procedures"
 # So long files of expired snapshots stay here. It is an hour usually, which would be most of the run.
 GRACE_MINUTES = 0.5
 KEYS = 20_000
@@ -58,7 +59,7 @@ class Stream:
         retry = RetrySettings()
         self.writer = SinkWriter(self.lab.spark, sink.spec, self.name, name=self.name, retry=retry, listen=lambda _: None)
         self._measure_upkeep()
-        self.writer.ensure(self._rows(0))
+        self.writer.ensure(self.rows(0))
 
     @property
     def full_name(self) -> str:
@@ -67,11 +68,11 @@ class Stream:
 
     def commit(self) -> float:
         """Writes one more batch; the seconds that it took, with the maintenance that was due after it."""
-        before, began = self._cpu(), time.perf_counter()
+        before, began = self.lab.cpu_seconds(), time.perf_counter()
         start = position(self.done) if self.done else None
-        self.writer.write(self._rows(self.done), Part("benchmark", start, position(self.done + 1)))
+        self.writer.write(self.rows(self.done), Part("benchmark", start, position(self.done + 1)))
         seconds = time.perf_counter() - began
-        self.cpu += self._cpu() - before
+        self.cpu += self.lab.cpu_seconds() - before
         self.done += 1
         if self.done % COMMITS_BETWEEN_LOOKS == 0:
             self.look()
@@ -96,27 +97,21 @@ class Stream:
         files = [path for path in (self.lab.table_folder(self.full_name) / "metadata").iterdir() if path.suffix != ".crc"]
         return round(sum(path.stat().st_size for path in files) / 1e6, 3)
 
-    def _rows(self, batch: int) -> DataFrame:
+    def rows(self, batch: int) -> DataFrame:
+        """What a batch writes."""
         size = self.lab.sizes.life_rows
         numbers = self.lab.spark.sql(f"SELECT explode(sequence({batch * size}L, {(batch + 1) * size - 1}L)) AS value")
         rows = events(numbers, STEP_US)
         return rows.withColumn("id", rows.id * 7919 % KEYS) if self.upsert else rows
-
-    def _cpu(self) -> float:
-        return cpu_seconds("self") + cpu_seconds(self._java)
-
-    @cached_property
-    def _java(self) -> int:
-        return int(self.lab.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
 
     def _measure_upkeep(self) -> None:
         upkeep = self.writer._upkeep
         after_commit = upkeep.after_commit
 
         def measured(files: int) -> None:
-            before = self._cpu()
+            before = self.lab.cpu_seconds()
             after_commit(files)
-            self.upkeep_cpu += self._cpu() - before
+            self.upkeep_cpu += self.lab.cpu_seconds() - before
 
         upkeep.after_commit = measured  # type: ignore[method-assign]
 
@@ -126,7 +121,44 @@ def measure(lab: Lab, tell: Tell) -> list[Finding]:
     return [
         *_life(lab, "append", lab.sizes.life_appends, tell),
         *_life(lab, "upsert", lab.sizes.life_upserts, tell),
+        *_beside_procedures(lab, tell),
     ]
+
+
+def _beside_procedures(lab: Lab, tell: Tell) -> list[Finding]:
+    """Both tables at the moment before the procedures are called again: what was spent so far, and what a scan costs."""
+    every = lab.sizes.procedures_every
+    commits = (CHECKPOINTS - 1) * every - 1
+    stream = Stream(lab, "beside_procedures")
+    theirs = f"{CATALOG}.{NAMESPACE}.with_procedures"
+    stream.rows(0).limit(0).writeTo(theirs).using("iceberg").create()
+    spent = 0.0
+    for number in range(commits):
+        stream.commit()
+        before = lab.cpu_seconds()
+        stream.rows(number).writeTo(theirs).append()
+        if (number + 1) % every == 0:
+            _call_procedures(lab, theirs)
+        spent += lab.cpu_seconds() - before
+    tell(f"{commits:,} commits: {stream.cpu:.0f} CPU s, with procedures {spent:.0f}")
+    by_spark, by_duckdb = _both_scans(lab, {"frazil": stream.full_name, PROCEDURES: theirs}, tell)
+    cpu = {"frazil": [round(stream.cpu, 2)] * CHECKPOINTS, PROCEDURES: [round(spent, 2)] * CHECKPOINTS}
+    lived = f"after {commits:,} appends, maintained"
+    return [
+        _finding("procedures, processor", f"processor time {lived}", PROCEDURES, "seconds", cpu),
+        _finding("procedures, scan by Spark", f"scan by Spark {lived}", PROCEDURES, "seconds", by_spark),
+        _finding("procedures, scan by DuckDB", f"scan by DuckDB {lived}", PROCEDURES, "seconds", by_duckdb),
+    ]
+
+
+def _call_procedures(lab: Lab, name: str) -> None:
+    table = name.partition(".")[2]
+    for call in (
+        f"rewrite_data_files(table => '{table}')",
+        f"rewrite_manifests(table => '{table}')",
+        f"expire_snapshots(table => '{table}', older_than => now(), retain_last => 100)",
+    ):
+        lab.spark.sql(f"CALL {CATALOG}.system.{call}").collect()
 
 
 def _life(lab: Lab, mode: str, commits: int, tell: Tell) -> list[Finding]:
@@ -178,7 +210,7 @@ def _slowdown(scans: Runs) -> float:
     return ratio(scans["frazil"], scans[COMPACTED])
 
 
-def _finding(case: str, what: str, against: str, unit: str, runs: Runs, at_most: float) -> Finding:
+def _finding(case: str, what: str, against: str, unit: str, runs: Runs, at_most: float | None = None) -> Finding:
     goal, value = f"{what}: relative to {against}", ratio(runs["frazil"], runs[against])
     return Finding("health", case, goal, value, against, unit, runs, at_most=at_most)
 
@@ -199,20 +231,24 @@ def _commit_times(lab: Lab, stream: Stream, mode: str, tell: Tell) -> Finding:
 
 def _compacted_and_not(stream: Stream, tell: Tell) -> tuple[Runs, Runs]:
     """Scans of a table and of a copy that was written at once, by Spark and by DuckDB."""
-    import duckdb
-
     lab, name, copy = stream.lab, stream.full_name, f"{CATALOG}.{NAMESPACE}.compacted"
     lab.spark.sql(f"CREATE TABLE {copy} USING iceberg AS SELECT /*+ COALESCE(1) */ * FROM {name}")
-    tables = {"frazil": name, COMPACTED: copy}
     try:
-        by_spark = _scans(lab, "Spark", tables, lambda query: lab.spark.sql(query).collect(), tell)
-        with duckdb.connect() as connection:
-            for extension in ("avro", "httpfs", "iceberg"):
-                connection.load_extension(str(_extension(extension)))
-            read = {who: _by_metadata(lab, table) for who, table in tables.items()}
-            return by_spark, _scans(lab, "DuckDB", read, lambda query: connection.sql(query).fetchall(), tell)
+        return _both_scans(lab, {"frazil": name, COMPACTED: copy}, tell)
     finally:
         lab.spark.sql(f"DROP TABLE {copy} PURGE")
+
+
+def _both_scans(lab: Lab, tables: Mapping[str, str], tell: Tell) -> tuple[Runs, Runs]:
+    """Scans by Spark, and by DuckDB, which reads the newest metadata files."""
+    import duckdb
+
+    by_spark = _scans(lab, "Spark", tables, lambda query: lab.spark.sql(query).collect(), tell)
+    with duckdb.connect() as connection:
+        for extension in ("avro", "httpfs", "iceberg"):
+            connection.load_extension(str(_extension(extension)))
+        read = {who: _by_metadata(lab, table) for who, table in tables.items()}
+        return by_spark, _scans(lab, "DuckDB", read, lambda query: connection.sql(query).fetchall(), tell)
 
 
 def _scans(lab: Lab, who: str, tables: Mapping[str, str], ask: Callable[[str], Sequence[Any]], tell: Tell) -> Runs:

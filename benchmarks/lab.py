@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +75,11 @@ class Lab:
 
     def cpu_seconds(self) -> float:
         """Processor time of this process and of Spark's, so far."""
-        return cpu_seconds(os.getpid()) + cpu_seconds(int(self.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
+        return cpu_seconds(os.getpid()) + cpu_seconds(self._java)
+
+    @cached_property
+    def _java(self) -> int:
+        return int(self.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
 
     def source(self) -> DataFrame:
         """The rows of an append: Parquet files on the local disk, written once, read anew by every contestant."""
@@ -118,8 +123,8 @@ def merge_statement(table: str, rows: str) -> str:
     return f"MERGE INTO {table} t USING {rows} s ON t.id = s.id {actions}"
 
 
-def cpu_seconds(pid: int | str) -> float:
-    """Processor time of a process (`self`: this one) and those of its children that have ended."""
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and those of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
