@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from frazil.errors import FrazilError, Halted, Retryable, SparkDied
-from frazil.iceberg import Change, Doomed, FilesToDelete, IcebergTable, LiveFile, Restage, SmallFiles, fault_of
+from frazil.iceberg import Base, Change, Doomed, FilesToDelete, IcebergTable, LiveFile, Restage, SmallFiles, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.events import CommitFailed, Maintained, Settled
@@ -43,6 +43,7 @@ class Upkeep:
         self._spent = 0.0
         self._on_list: Sequence[Doomed] | None = None
         self._deleting: Future[Sequence[str]] | None = None
+        self._clock_is_right = False
 
     def after_commit(self, files: int) -> None:
         """Does what is due after a batch that added so many files."""
@@ -64,7 +65,7 @@ class Upkeep:
     def _begin(self) -> None:
         """Whether this is a table to look after, and what runs before this one have left to do."""
         table = self._claimed.table
-        self._active = self._spec.looks_after(table.properties)
+        self._active = self._spec.looks_after(table.properties, table.location)
         if self._active:
             self._claimed.retention = self._spec.retention
             self._new_files = table.snapshots_since(MERGED, self._spec.small_files)
@@ -97,11 +98,13 @@ class Upkeep:
     def _merge(self, *, finish: bool = False) -> None:
         """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small."""
         table = self._claimed.table
+        # What others delete after the files were found is seen by the commit, also when other files were merged in between.
+        base, sequence = table.base, table.head_sequence
         jobs = _attempted(self._claimed, lambda: self._due(table.small_files(), table.head_sequence, finish=finish))
         left = self._spec.max_rewrite_mb * 1024 * 1024
         for files in jobs or ():
             size = sum(int(one.file.fileSizeInBytes()) for one in files)
-            if (size > left and not finish) or not self._merged(files, size):
+            if (size > left and not finish) or not self._merged(files, size, base, sequence):
                 return
             left -= size
 
@@ -121,10 +124,10 @@ class Upkeep:
             room -= size
         return jobs
 
-    def _merged(self, files: Sequence[LiveFile], size: int) -> bool:
+    def _merged(self, files: Sequence[LiveFile], size: int, base: Base, sequence: int) -> bool:
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        base, summary = table.base, {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
-        change = _attempted(claimed, lambda: Change(table.merge(files), base, summary=summary))
+        summary = {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
+        change = _attempted(claimed, lambda: Change(table.merge(files, sequence), base, summary=summary))
         if change is None or not _committed(claimed, change):
             return False
         self._report("merge_files", len(files), began, size)
@@ -161,6 +164,9 @@ class Upkeep:
         began = time.monotonic()
 
         def delete() -> Sequence[str]:
+            if not self._clock_is_right:
+                self._claimed.table.require_clock(now_ms())
+                self._clock_is_right = True
             listed.delete(due)
             return due
 
