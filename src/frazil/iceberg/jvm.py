@@ -81,16 +81,21 @@ class Jvm:
 
     def like(self, pattern: str, values: Any, getter: str) -> list[str]:
         """The texts that a getter returns for the values of a Java iterable, and in which a pattern is found."""
-        stream = self.root.java.util.stream.StreamSupport.stream(values.spliterator(), False).map(self._function(getter))
+        stream = self._stream(values).map(self._function(getter))
         matching = stream.filter(self.root.java.util.regex.Pattern.compile(pattern).asPredicate())
         found: list[str] = json.loads(self._json.writeValueAsString(matching.collect(self._to_list)))
         return found
 
     def _gathered(self, values: Any, getters: Sequence[str]) -> Any:
-        stream = self.root.java.util.stream.StreamSupport.stream(values.spliterator(), False)
+        stream = self._stream(values)
         for getter in getters:
             stream = stream.map(self._function(getter))
         return stream.collect(self._to_list)
+
+    def _stream(self, values: Any) -> Any:
+        """A stream of a Java iterable. Py4j does not find `spliterator` where an interface alone has it."""
+        util = self.root.java.util
+        return util.stream.StreamSupport.stream(util.Spliterators.spliteratorUnknownSize(values.iterator(), 0), False)
 
     def _function(self, getter: str) -> Any:
         """A getter of one of Iceberg's interfaces as a Java function."""
