@@ -169,6 +169,15 @@ def test_what_somebody_deletes_between_two_merges_stays_deleted(lake: Lake, monk
     assert [row[0] for row in lake.rows("id")] == sorted((n for n in range(30) if n not in (4, 5)), key=lambda n: repr((n,)))
 
 
+def test_an_expiry_by_somebody_else_that_comes_first_does_not_stop_the_pipeline(lake: Lake) -> None:
+    """The files of the snapshots that have just expired are looked up in others, which are gone by then."""
+    write(lake, range(4), EAGER)
+    call = f"CALL {lake.name}.system.expire_snapshots(table => 'db.t', retain_last => 1, older_than => now())"
+    events = amid("expired", lambda: lake.spark.sql(call).collect(), lambda: write(lake, range(4, 8), EAGER))
+    assert [event for event in events if isinstance(event, CommitFailed) and event.kind == "upkeep"]
+    assert lake.rows() == expected(8)
+
+
 def test_tables_of_amazon_s3_are_left_to_the_service(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     write(lake, range(4))
     monkeypatch.setattr(IcebergTable, "location", f"s3://63a8e430-6e0b--table-s3{lake.folder}")

@@ -121,6 +121,19 @@ class Truth:
         assert self.by_duckdb(snapshot) == expected, f"DuckDB, snapshot {snapshot.snapshot_id} after {changes} changes"
         assert self.by_pyiceberg(snapshot) in (None, expected), f"PyIceberg, snapshot {snapshot.snapshot_id}"
 
+    def assert_bounded(self) -> None:
+        """Nothing grows with the number of commits. Of metadata files, those that killed processes have left do not count."""
+        counts, parts = self.counts(), self.place.kind.parts
+        bounds = {
+            "data": 16 * parts + 4,
+            "deletes": 40 * parts,
+            "manifests": 30,
+            "snapshots": 16,
+            "metadata bytes": 2_000_000,
+        }
+        over = {name: counts[name] for name, most in bounds.items() if counts[name] > most}
+        assert not over, f"{over} of {counts}"
+
     def counts(self) -> dict[str, int]:
         """What grows with every commit, unless it is looked after."""
         live = list(self.entries(self.head))

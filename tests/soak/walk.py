@@ -30,7 +30,7 @@ from soak.truth import Truth
 # Moments of a writer at which it is killed, and at which somebody else does something.
 OF_A_WRITER = ("staged", "unsent", "applied", "merging", "merge-staged", "merge-applied", "expired", "listed", "deleting")
 OF_A_MAINTAINER = ("merging", "merge-staged", "merge-applied", "expired", "listed", "deleting")
-MEETINGS = ("staged", "unsent", "merging", "merge-staged", "listed")
+MEETINGS = ("staged", "unsent", "merging", "merge-staged", "expired", "listed")
 
 # The steps and how often they are taken.
 WEIGHTS = {
@@ -214,6 +214,17 @@ class Walk:
             truth.assert_rows(snapshot)
         refs = truth.table.refs()
         assert {name: refs[name].snapshot_id for name in self._refs} == {name: at for name, (_, at) in self._refs.items()}
+
+    def finish(self) -> None:
+        """Maintains the table once more and cleans up: then nothing is there that nobody needs, and little that somebody does."""
+        self.truth().assert_whole()
+        self.check()
+        self.maintain()
+        self.clean_up()
+        self.check()
+        truth = self.truth()
+        assert truth.on_disk - truth.needed <= truth.listed
+        truth.assert_bounded()
 
     def clean_up(self) -> None:
         """Deletes what those who were killed have left; everything that nobody needs is old by now."""

@@ -220,11 +220,14 @@ def _tried(claimed: ClaimedSink, work: Callable[[], T]) -> T | None:
     """What the work makes; None when the store did not answer: the batch is in the table, and the next one tries again."""
     try:
         return work()
-    except FrazilError:
-        raise
+    except FrazilError as error:
+        if not _files_have_gone(error):
+            raise
+        claimed.listen(CommitFailed(claimed.name, "upkeep", error.message, 1, will_retry=True))
+        return None
     except Exception as error:
         failed = explain_staging(fault_of(error))
-        if not isinstance(failed, Retryable):
+        if not isinstance(failed, Retryable) and not _files_have_gone(failed):
             raise failed from error
         claimed.listen(CommitFailed(claimed.name, "upkeep", failed.message, 1, will_retry=True))
         return None
@@ -234,12 +237,20 @@ def _attempted(claimed: ClaimedSink, work: Callable[[], T]) -> T | None:
     """What the work makes; None when that failed, which is reported. The batch is in the table, and need not stop for this."""
     try:
         return work()
-    except (Halted, SparkDied):
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again after another batch
+    except Exception as error:
+        if isinstance(error, Halted | SparkDied) and not _files_have_gone(error):
+            raise
         message = error.message if isinstance(error, FrazilError) else fault_of(error).line
         claimed.listen(CommitFailed(claimed.name, "upkeep", message, 1, will_retry=True))
         return None
+
+
+def _files_have_gone(error: FrazilError) -> bool:
+    """Whether files of the table as it was seen last are not there any more.
+
+    Somebody else has rewritten them, or expired their snapshots. If it is the whole table that is gone, the next commit stops.
+    """
+    return isinstance(error, Halted) and error.code == "table-missing"
 
 
 def _committed(claimed: ClaimedSink, change: Change) -> bool:
