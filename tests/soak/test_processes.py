@@ -22,9 +22,8 @@ from pyspark.sql import SparkSession
 from exactly_once.children import end
 from services.processes import Child, start, wait_until
 from soak.kinds import EAGER, KINDS, NAMESPACE, Kind, Place
-from soak.test_walk import seed_given
 from soak.truth import Truth
-from soak.walk import Walk
+from soak.walk import Walk, seed_given
 
 SECONDS = float(os.environ.get("FRAZIL_SOAK_SECONDS") or 90)
 TESTS = Path(__file__).parent.parent

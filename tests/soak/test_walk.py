@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -10,16 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from soak.kinds import KINDS, Kind, Place
-from soak.walk import Walk
+from soak.walk import Walk, seed_given
 
-STEPS, STEPS_OF_A_CHANGE = 40, 10
-
-
-def seed_given(usual: int | None = None) -> int:
-    """The seed of the environment, another one each time, or the usual one; it is printed, so that a walk can be taken again."""
-    seed = int(os.environ.get("FRAZIL_SOAK_SEED") or usual or random.randrange(1_000_000))
-    print(f"FRAZIL_SOAK_SEED={seed}")
-    return seed
+STEPS = 40
+# A walk that is always taken: all that matters once, and what is left to chance is the same each time.
+SHORT = ("write", "write", "write_and_die", "branch", "write_and_meet", "maintain_and_die", "foreign_rewrite", "foreign_expiry")
 
 
 def walked(spark: SparkSession, folder: Path, kind: Kind, seed: int, steps: int) -> Walk:
@@ -35,6 +29,14 @@ def walked(spark: SparkSession, folder: Path, kind: Kind, seed: int, steps: int)
     finally:
         print(kind.name, *walk.log, sep="\n  ")
     return walk
+
+
+def test_short_walk(spark: SparkSession, tmp_path: Path) -> None:
+    walk = Walk(spark, Place(tmp_path, KINDS[2]), random.Random(seed_given(usual=1)))
+    for step in (*SHORT, "write"):
+        walk.take(step)
+    print(*walk.log, sep="\n")
+    walk.finish()
 
 
 @pytest.mark.slow(seconds=60)

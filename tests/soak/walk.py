@@ -41,6 +41,13 @@ FOREIGN = ("foreign_rewrite", "foreign_expiry", "maintain", "tag", "branch")
 OLD = 1_000_000_000
 
 
+def seed_given(usual: int | None = None) -> int:
+    """The seed of the environment, another one each time, or the usual one; it is printed, so that a walk can be taken again."""
+    seed = int(os.environ.get("FRAZIL_SOAK_SEED") or usual or random.randrange(1_000_000))
+    print(f"FRAZIL_SOAK_SEED={seed}")
+    return seed
+
+
 class Killed(BaseException):
     """The process that did this is no more."""
 
