@@ -111,3 +111,10 @@ def test_a_table_of_somebody_else_is_left_alone_unless_asked() -> None:
     assert MaintenanceSpec(enabled=True).looks_after({})
     assert not MaintenanceSpec(enabled=False).looks_after({CREATED_BY: "0.1.0"})
     assert not MaintenanceSpec(enabled=True).looks_after({"gc.enabled": "false"}), "other tables may use its files"
+
+
+def test_a_table_that_its_store_maintains_is_left_to_it_unless_asked() -> None:
+    made, theirs = {CREATED_BY: "0.1.0"}, "s3://63a8e430-6e0b-46f5--table-s3"
+    assert not MaintenanceSpec().looks_after(made, theirs)
+    assert MaintenanceSpec(enabled=True).looks_after(made, theirs)
+    assert MaintenanceSpec().looks_after(made, "s3://lake/db/not--table-s3")

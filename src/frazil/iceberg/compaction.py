@@ -54,10 +54,12 @@ def _group(jvm: Jvm, table: Any, tasks: Any) -> SmallFiles:
     return SmallFiles(tuple(files), tasks)
 
 
-def merged_files(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]) -> Rewrite:
-    """Fewer files with the rows of these. Their deletes by position go with them, if they are about no other file."""
+def merged_files(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile], sequence: int) -> Rewrite:
+    """Fewer files with the rows of these. Their deletes by position go with them, if they are about no other file.
+
+    ``sequence``: that of the snapshot in which the files were found. Deletes that came since are not among theirs.
+    """
     metadata = table.operations().current()
-    sequence = int(metadata.currentSnapshot().sequenceNumber())
     staged = merged(jvm, spark, table, files, {})
     expected = _rows(jvm, spark, table, files)
     if staged.rows != expected:

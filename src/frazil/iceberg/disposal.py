@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frazil.errors import StoreRefused
 from frazil.iceberg.faults import ICEBERG
 from frazil.iceberg.jvm import Jvm, fault_of
 
 NAME = "frazil-expired.json"
 # A list that grows beyond this cannot be deleted from. What is left out is found by a cleanup of orphan files.
 MOST = 100_000
+# So many of the files that were to be deleted together are tried one by one, to learn why.
+_ASKED_AGAIN = 20
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,32 @@ class FilesToDelete:
     def delete(self, paths: Sequence[str]) -> None:
         """Deletes files, many at a time where the store can. Those that are gone already are none to worry about."""
         if self._jvm.is_a(self._io, "io.SupportsBulkOperations"):
-            self._io.deleteFiles(self._jvm.text_list(paths))
+            try:
+                self._io.deleteFiles(self._jvm.text_list(paths))
+            except Exception as error:
+                # It only says how many are left.
+                why = next(filter(None, map(self._refusal, paths[:_ASKED_AGAIN])), error)
+                raise _not_deleted(len(paths), why) from error
             return
         for path in paths:
-            try:
-                self._io.deleteFile(path)
-            except Exception as error:
-                if not _is_missing(error):
-                    raise
+            if (refusal := self._refusal(path)) is not None:
+                raise _not_deleted(len(paths), refusal) from refusal
+
+    def _refusal(self, path: str) -> Exception | None:
+        """Why a file cannot be deleted; None when it is gone."""
+        try:
+            self._io.deleteFile(path)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            return None if _is_missing(error) else error
+        return None
+
+
+def _not_deleted(count: int, refusal: Exception) -> StoreRefused:
+    return StoreRefused(
+        "files-not-deleted",
+        f"Not all of {count:,} files could be deleted that nobody needs any longer: {fault_of(refusal).chain[-1].line}",
+        fix="Let this user delete files in the table's folder. They are deleted later; until then they only take room.",
+    )
 
 
 def _is_missing(error: Exception) -> bool:

@@ -61,11 +61,15 @@ class Expired:
         ledger keeps: whatever such a snapshot may need is left.
         """
         oldest, kept = self._kept(jvm)
-        needed = {path for one in (oldest, *kept) for path in _manifests(jvm, one, io)}
+        of_oldest = set(_manifests(jvm, oldest, io))
+        of_kept = {path: manifest for one in kept for path, manifest in _manifests(jvm, one, io).items()}
         gone = [snapshot for one in self.snapshots if (snapshot := self.before.snapshot(one)) is not None]
         lists = [str(snapshot.manifestListLocation()) for snapshot in gone]
-        manifests = {path for snapshot in gone for path in _manifests(jvm, snapshot, io)} - needed
-        files = self._removed_files(jvm, io, oldest, kept, gone)
+        manifests = {path for snapshot in gone for path in _manifests(jvm, snapshot, io)} - of_oldest - set(of_kept)
+        files = self._removed_files(jvm, io, oldest, gone)
+        for path, manifest in of_kept.items():
+            if files and path not in of_oldest:
+                files -= _live_files(jvm, self.after, manifest, io, files)
         return [*sorted(files), *sorted(manifests), *lists]
 
     def _kept(self, jvm: Jvm) -> tuple[Any, list[Any]]:
@@ -78,20 +82,20 @@ class Expired:
             chain.add(int(at.snapshotId()))
         return at, [self.after.snapshot(one) for one in left - chain]
 
-    def _removed_files(self, jvm: Jvm, io: Any, oldest: Any, kept: Sequence[Any], gone: Sequence[Any]) -> set[str]:
-        """Data and delete files that were removed up to the oldest snapshot, and that no other one that stays may have."""
-        sequences = [int(snapshot.sequenceNumber()) for snapshot in kept]
+    def _removed_files(self, jvm: Jvm, io: Any, oldest: Any, gone: Sequence[Any]) -> set[str]:
+        """Data and delete files that were removed up to the oldest snapshot, and that it does not have."""
         chain = self._before(oldest)
         found: set[str] = set()
         for snapshot in (oldest, *(one for one in gone if int(one.snapshotId()) in chain)):
             if str(snapshot.operation()) == "append":
                 continue
             for files in (snapshot.removedDataFiles(io), snapshot.removedDeleteFiles(io)):
-                paths, added = jvm.each(files, "ContentFile.location"), jvm.each(files, "ContentFile.fileSequenceNumber")
-                known = zip(paths, added, strict=True)
-                found |= {path for path, since in known if not any(since is None or since <= one for one in sequences)}
+                found |= set(jvm.each(files, "ContentFile.location"))
         # Many deletion vectors share one file: it is needed as long as one of them is.
-        return found - _live_puffins(jvm, self.after, oldest, io) if any(path.endswith(_PUFFIN) for path in found) else found
+        if any(path.endswith(_PUFFIN) for path in found):
+            for manifest in items(oldest.deleteManifests(io)):
+                found -= _live_files(jvm, self.after, manifest, io, found)
+        return found
 
     def _before(self, oldest: Any) -> set[int]:
         """The ancestors of a snapshot, of those that were there before the commit."""
@@ -103,17 +107,18 @@ class Expired:
         return found
 
 
-def _manifests(jvm: Jvm, snapshot: Any, io: Any) -> list[str]:
-    return jvm.each(snapshot.allManifests(io), "ManifestFile.path")
+def _manifests(jvm: Jvm, snapshot: Any, io: Any) -> dict[str, Any]:
+    """The manifests of a snapshot by their paths."""
+    found = snapshot.allManifests(io)
+    return dict(zip(jvm.each(found, "ManifestFile.path"), items(found), strict=True))
 
 
-def _live_puffins(jvm: Jvm, metadata: Any, snapshot: Any, io: Any) -> set[str]:
-    """The files with deletion vectors that a snapshot has."""
-    found: set[str] = set()
-    for manifest in items(snapshot.deleteManifests(io)):
-        reader = jvm.iceberg.ManifestFiles.readDeleteManifest(manifest, io, metadata.specsById())
-        try:
-            found |= {path for path in jvm.each(reader, "ContentFile.location") if path.endswith(_PUFFIN)}
-        finally:
-            reader.close()
-    return found
+def _live_files(jvm: Jvm, metadata: Any, manifest: Any, io: Any, wanted: set[str]) -> set[str]:
+    """Those of the wanted files that a manifest has."""
+    files = jvm.iceberg.ManifestFiles
+    of_data = str(manifest.content().toString()) == "DATA"
+    reader = (files.read if of_data else files.readDeleteManifest)(manifest, io, metadata.specsById())
+    try:
+        return jvm.among(wanted, reader, "ContentFile.location")
+    finally:
+        reader.close()

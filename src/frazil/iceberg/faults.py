@@ -22,6 +22,8 @@ _CLOCK = "clock-differs"
 _CLOCK_FIX = "Set the clocks of all machines that write to the table, for example by NTP. Commits succeed again after that time."
 # Iceberg adds nothing to a table whose last change is more than a minute after the clock of the writer.
 _TOLERATED_MS = 60_000
+# Ages of files are hours; a clock is wrong that differs by more than this from the store's.
+_CLOCKS_MAY_DIFFER_MS = 600_000
 # What Iceberg says when it builds metadata for a table that was last changed in the future.
 _FROM_THE_FUTURE = re.compile(
     r"Expected sorted (snapshot|previous metadata) log entries|Invalid (update|snapshot) timestamp \S+: before"
@@ -202,6 +204,22 @@ def too_early(changed_ms: int, now_ms: int | None = None) -> Retryable | None:
         f"ahead, or this one is behind. Iceberg adds nothing to such a table for another {seconds:,.0f} s.",
         fix=_CLOCK_FIX,
         after=seconds,
+    )
+
+
+def clock_off(store_ms: int, now_ms: int) -> Retryable | None:
+    """The error of a machine whose clock is far from that of the store; None when it is not.
+
+    How old a file is, and whether readers had their time, cannot be known there.
+    """
+    off_ms = now_ms - store_ms
+    if abs(off_ms) <= _CLOCKS_MAY_DIFFER_MS:
+        return None
+    return Retryable(
+        _CLOCK,
+        f"This machine says {_iso(now_ms)}, and the store {_iso(store_ms)}: how old files are is not known here, and none is "
+        "deleted.",
+        fix="Set the clock of this machine, for example by NTP.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -70,11 +70,32 @@ class Jvm:
 
         It takes a few calls, however many values there are.
         """
-        stream = self.root.java.util.stream.StreamSupport.stream(values.spliterator(), False)
+        found: list[Any] = json.loads(self._json.writeValueAsString(self._gathered(values, getters)))
+        return found
+
+    def among(self, wanted: Iterable[str], values: Any, getter: str) -> set[str]:
+        """The wanted texts that a getter returns for any value of a Java iterable. Only they come to Python."""
+        both = self.root.java.util.HashSet(self.text_list(list(wanted)))
+        both.retainAll(self.root.java.util.HashSet(self._gathered(values, [getter])))
+        return set(json.loads(self._json.writeValueAsString(both)))
+
+    def like(self, pattern: str, values: Any, getter: str) -> list[str]:
+        """The texts that a getter returns for the values of a Java iterable, and in which a pattern is found."""
+        stream = self._stream(values).map(self._function(getter))
+        matching = stream.filter(self.root.java.util.regex.Pattern.compile(pattern).asPredicate())
+        found: list[str] = json.loads(self._json.writeValueAsString(matching.collect(self._to_list)))
+        return found
+
+    def _gathered(self, values: Any, getters: Sequence[str]) -> Any:
+        stream = self._stream(values)
         for getter in getters:
             stream = stream.map(self._function(getter))
-        found: list[Any] = json.loads(self._json.writeValueAsString(stream.collect(self._to_list)))
-        return found
+        return stream.collect(self._to_list)
+
+    def _stream(self, values: Any) -> Any:
+        """A stream of a Java iterable. Py4j does not find `spliterator` where an interface alone has it."""
+        util = self.root.java.util
+        return util.stream.StreamSupport.stream(util.Spliterators.spliteratorUnknownSize(values.iterator(), 0), False)
 
     def _function(self, getter: str) -> Any:
         """A getter of one of Iceberg's interfaces as a Java function."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -197,5 +198,12 @@ class Lake:
         return self._jvm.iceberg.catalog.TableIdentifier.of(self._namespace(levels), table)
 
 
+# Names of one store: of the local disk with one slash or three, or none at all, and of S3 by its older clients.
+_SAME_STORE = ((re.compile("^(file:)?/+"), "file:///"), (re.compile("^s3[an]://"), "s3://"))
+
+
 def _folder(location: str) -> str:
+    """A location with a slash at its end, written in one of its ways."""
+    for pattern, way in _SAME_STORE:
+        location = pattern.sub(way, location)
     return f"{location.rstrip('/')}/"

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from frazil.errors import ConfigError
 from frazil.iceberg.changes import Base, StagedFiles, base_of
 from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
 from frazil.iceberg.debt import LiveFile, Rewrite, counted, equality_deletes
 from frazil.iceberg.disposal import FilesToDelete
 from frazil.iceberg.evolve import evolve
 from frazil.iceberg.expiry import Expired, expired_in
-from frazil.iceberg.faults import too_early
+from frazil.iceberg.faults import clock_off, too_early
+from frazil.iceberg.folder import Folder
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.staging import metrics_of, stage_files
@@ -351,6 +353,27 @@ class IcebergTable:
             found = self._jvm.spark.sql(call, [self.sql_name]).collect()
         return [str(row.orphan_file_location) for row in found]
 
+    def require_own_folder(self) -> None:
+        """Raises when another table has its metadata in this table's folder, or below it: what is in there may be its files."""
+        metadata = self._operations.current()
+        own = [str(metadata.metadataFileLocation()), *(str(entry.file()) for entry in items(metadata.previousFiles()))]
+        with java_errors(self._address):
+            other = Folder(self._jvm, self._table.io(), self.location).metadata_of_others(self.uuid, own)
+        if other is not None:
+            raise ConfigError(
+                "folders-nested",
+                f"The folder of {self.sql_name}, {self.location}, is not its own: {other} is metadata of another table, and what "
+                "looks like an orphan may be a file of that one.",
+                fix="Move one of the tables to a folder of its own. If the other one was dropped, delete its metadata by hand.",
+            )
+
+    def require_clock(self, now_ms: int) -> None:
+        """Raises when this machine's clock is far from the store's: by it, files of this minute may look old."""
+        with java_errors(self._address):
+            store_ms = Folder(self._jvm, self._table.io(), self.location).time_ms()
+        if store_ms is not None and (off := clock_off(store_ms, now_ms)) is not None:
+            raise off
+
     @property
     def files_to_delete(self) -> FilesToDelete:
         """The list of files that nobody needs any longer."""
@@ -376,9 +399,9 @@ class IcebergTable:
             at = None if at.parentId() is None else self._table.snapshot(at.parentId())
         return most
 
-    def merge(self, files: Sequence[LiveFile]) -> Rewrite:
-        """Lets the executors write the rows of files into fewer; commits nothing."""
-        return merged_files(self._jvm, self._jvm.spark, self._table, files)
+    def merge(self, files: Sequence[LiveFile], sequence: int) -> Rewrite:
+        """Lets the executors write the rows of files into fewer; commits nothing. They were found at a sequence number."""
+        return merged_files(self._jvm, self._jvm.spark, self._table, files, sequence)
 
     def write_files(
         self,

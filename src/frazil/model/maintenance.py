@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -62,11 +63,19 @@ class MaintenanceSpec(Model):
         """Which snapshots stay."""
         return Retention(self.max_snapshots, int(self.max_snapshot_age_hours * 3_600_000))
 
-    def looks_after(self, properties: Mapping[str, str]) -> bool:
-        """Whether the sink maintains a table with these properties. One whose files other tables may use is left alone."""
+    def looks_after(self, properties: Mapping[str, str], location: str = "") -> bool:
+        """Whether the sink maintains a table with these properties, in this folder.
+
+        One whose files other tables may use is left alone; so is one that a service maintains, unless the file says otherwise.
+        """
         if properties.get("gc.enabled", "true").lower() == "false":
             return False
-        return CREATED_BY in properties if self.enabled is None else self.enabled
+        return (CREATED_BY in properties and not has_caretaker(location)) if self.enabled is None else self.enabled
+
+
+def has_caretaker(location: str) -> bool:
+    """Whether the store of a folder maintains the tables in it: Amazon S3 Tables do, each table in a bucket of its own."""
+    return urlsplit(location).netloc.endswith("--table-s3")
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from frazil.errors import ConfigError, DataError
+from frazil.errors import ConfigError, DataError, Retryable
 from frazil.iceberg import IcebergTable, Lake
-from frazil.model.events import Listener
-from frazil.model.maintenance import MaintenanceTask, Outlook, to_merge
+from frazil.model.events import CommitFailed, Event, Listener
+from frazil.model.maintenance import MaintenanceTask, Outlook, has_caretaker, to_merge
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings
@@ -41,15 +41,30 @@ def maintain(
     if table is None:
         raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
     _require_own_files(table, sink)
+    if not dry_run:
+        table.require_clock(now_ms())
     orphans = _orphans(lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()
     outlook = _outlook(table, sink, tasks, orphans)
     if dry_run or outlook.nothing:
         return outlook
-    claimed = ClaimedSink(session, sink, MAINTAINER, name=sink.full_name, retry=settings.retry, listen=listen, sleep=time.sleep)
+    failures: list[str] = []
+
+    def heard(event: Event) -> None:
+        if isinstance(event, CommitFailed) and event.kind == "upkeep":
+            failures.append(event.message)
+        listen(event)
+
+    claimed = ClaimedSink(session, sink, MAINTAINER, name=sink.full_name, retry=settings.retry, listen=heard, sleep=time.sleep)
     claimed.take(table, claim=True, make=False, followers=None)
     Upkeep(claimed).do(tasks)
     if orphans:
         table.files_to_delete.delete(orphans)
+    if failures:
+        raise Retryable(
+            "not-all-maintained",
+            f"Not all could be done for {sink.full_name}: {failures[0]}",
+            fix="Run it again. What was done stays done, and the table is as whole as before.",
+        )
     return outlook
 
 
@@ -59,6 +74,12 @@ def _require_own_files(table: IcebergTable, sink: SinkSpec) -> None:
             "files-not-own",
             f"{sink.full_name} has gc.enabled=false: its files may belong to other tables, and none of them may be deleted.",
             fix="Maintain the table that the files belong to.",
+        )
+    if has_caretaker(table.location) and sink.maintenance.enabled is None:
+        raise ConfigError(
+            "maintained-by-service",
+            f"Amazon S3 Tables maintains {sink.full_name} by itself, and lets nobody else delete files.",
+            fix="Leave it to the service, or set maintenance.enabled: true on the sink.",
         )
 
 
@@ -82,5 +103,6 @@ def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) ->
             fix="Move one of the tables to a folder of its own.",
         )
     listed = {one.path for one in table.files_to_delete.read()} | {table.files_to_delete.path}
+    table.require_own_folder()
     found = table.orphans(now_ms() - age_hours * _HOUR_MS)
     return tuple(path for path in found if path not in listed)

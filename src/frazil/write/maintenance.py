@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from frazil.errors import FrazilError, Halted, Retryable, SparkDied
-from frazil.iceberg import Change, Doomed, FilesToDelete, IcebergTable, LiveFile, Restage, SmallFiles, fault_of
+from frazil.iceberg import Base, Change, Doomed, FilesToDelete, IcebergTable, LiveFile, Restage, SmallFiles, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.events import CommitFailed, Maintained, Settled
@@ -43,6 +43,7 @@ class Upkeep:
         self._spent = 0.0
         self._on_list: Sequence[Doomed] | None = None
         self._deleting: Future[Sequence[str]] | None = None
+        self._clock_is_right = False
 
     def after_commit(self, files: int) -> None:
         """Does what is due after a batch that added so many files."""
@@ -64,7 +65,7 @@ class Upkeep:
     def _begin(self) -> None:
         """Whether this is a table to look after, and what runs before this one have left to do."""
         table = self._claimed.table
-        self._active = self._spec.looks_after(table.properties)
+        self._active = self._spec.looks_after(table.properties, table.location)
         if self._active:
             self._claimed.retention = self._spec.retention
             self._new_files = table.snapshots_since(MERGED, self._spec.small_files)
@@ -97,11 +98,13 @@ class Upkeep:
     def _merge(self, *, finish: bool = False) -> None:
         """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small."""
         table = self._claimed.table
+        # What others delete after the files were found is seen by the commit, also when other files were merged in between.
+        base, sequence = table.base, table.head_sequence
         jobs = _attempted(self._claimed, lambda: self._due(table.small_files(), table.head_sequence, finish=finish))
         left = self._spec.max_rewrite_mb * 1024 * 1024
         for files in jobs or ():
             size = sum(int(one.file.fileSizeInBytes()) for one in files)
-            if (size > left and not finish) or not self._merged(files, size):
+            if (size > left and not finish) or not self._merged(files, size, base, sequence):
                 return
             left -= size
 
@@ -121,10 +124,10 @@ class Upkeep:
             room -= size
         return jobs
 
-    def _merged(self, files: Sequence[LiveFile], size: int) -> bool:
+    def _merged(self, files: Sequence[LiveFile], size: int, base: Base, sequence: int) -> bool:
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        base, summary = table.base, {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
-        change = _attempted(claimed, lambda: Change(table.merge(files), base, summary=summary))
+        summary = {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
+        change = _attempted(claimed, lambda: Change(table.merge(files, sequence), base, summary=summary))
         if change is None or not _committed(claimed, change):
             return False
         self._report("merge_files", len(files), began, size)
@@ -161,6 +164,9 @@ class Upkeep:
         began = time.monotonic()
 
         def delete() -> Sequence[str]:
+            if not self._clock_is_right:
+                self._claimed.table.require_clock(now_ms())
+                self._clock_is_right = True
             listed.delete(due)
             return due
 
@@ -214,11 +220,14 @@ def _tried(claimed: ClaimedSink, work: Callable[[], T]) -> T | None:
     """What the work makes; None when the store did not answer: the batch is in the table, and the next one tries again."""
     try:
         return work()
-    except FrazilError:
-        raise
+    except FrazilError as error:
+        if not _files_have_gone(error):
+            raise
+        claimed.listen(CommitFailed(claimed.name, "upkeep", error.message, 1, will_retry=True))
+        return None
     except Exception as error:
         failed = explain_staging(fault_of(error))
-        if not isinstance(failed, Retryable):
+        if not isinstance(failed, Retryable) and not _files_have_gone(failed):
             raise failed from error
         claimed.listen(CommitFailed(claimed.name, "upkeep", failed.message, 1, will_retry=True))
         return None
@@ -228,12 +237,20 @@ def _attempted(claimed: ClaimedSink, work: Callable[[], T]) -> T | None:
     """What the work makes; None when that failed, which is reported. The batch is in the table, and need not stop for this."""
     try:
         return work()
-    except (Halted, SparkDied):
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again after another batch
+    except Exception as error:
+        if isinstance(error, Halted | SparkDied) and not _files_have_gone(error):
+            raise
         message = error.message if isinstance(error, FrazilError) else fault_of(error).line
         claimed.listen(CommitFailed(claimed.name, "upkeep", message, 1, will_retry=True))
         return None
+
+
+def _files_have_gone(error: FrazilError) -> bool:
+    """Whether files of the table as it was seen last are not there any more.
+
+    Somebody else has rewritten them, or expired their snapshots. If it is the whole table that is gone, the next commit stops.
+    """
+    return isinstance(error, Halted) and error.code == "table-missing"
 
 
 def _committed(claimed: ClaimedSink, change: Change) -> bool:

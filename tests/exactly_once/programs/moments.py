@@ -7,11 +7,13 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from frazil.doors.python.sink import Sink
-from frazil.iceberg import IcebergPort
+from frazil.iceberg import FilesToDelete, IcebergPort, IcebergTable
 from frazil.write.claim import ClaimedSink
+from frazil.write.maintenance import Upkeep
 from frazil.write.writer import SinkWriter
 
 
@@ -66,6 +68,16 @@ def during(call: Call, act: Call) -> Any:
     act()
 
 
+def half_way(call: Call, act: Call) -> Any:
+    """Deletes half of the files, then acts."""
+    if not isinstance(call, partial):
+        raise TypeError(call)
+    owner, paths = call.args
+    call.func(owner, paths[: (len(paths) + 1) // 2])
+    act()
+    return call()
+
+
 def _of_a_batch(_port: IcebergPort, _view: Any, _snapshot: Any, intent: Any, _state: Any) -> bool:
     return intent.batch is not None
 
@@ -84,13 +96,19 @@ MOMENTS = {
     "settlement-applied": Moment(IcebergPort, "swap", after, _puts_in_order("settle", 3)),
     "compaction-staged": Moment(ClaimedSink, "run", before, _puts_in_order("compact", 1)),
     "compaction-applied": Moment(IcebergPort, "swap", after, _puts_in_order("compact", 3)),
+    "merging": Moment(IcebergTable, "merge", before),
+    "merge-staged": Moment(ClaimedSink, "run", before, _puts_in_order("merge", 1)),
+    "merge-applied": Moment(IcebergPort, "swap", after, _puts_in_order("merge", 3)),
+    "expired": Moment(Upkeep, "_list_dead", before),
+    "listed": Moment(Upkeep, "_list_dead", after),
+    "deleting": Moment(FilesToDelete, "delete", half_way),
     "acknowledged": Moment(SinkWriter, "write", after),
     "before-sparks-own-log": Moment(Sink, "__call__", after),
 }
 
 
-def act_at(name: str, nth: int, act: str | Callable[[], None]) -> None:
-    """Does the act at the n-th moment of that name from now on in this process."""
+def act_at(name: str, nth: int, act: str | Callable[[], None]) -> Callable[[], None]:
+    """Does the act at the n-th moment of that name from now on in this process; what is returned ends the waiting for it."""
     moment, calls, acts = MOMENTS[name], 0, ACTS[act] if isinstance(act, str) else act
     original = getattr(moment.owner, moment.method)
 
@@ -98,7 +116,8 @@ def act_at(name: str, nth: int, act: str | Callable[[], None]) -> None:
         nonlocal calls
         counted = moment.counts(*arguments)
         calls += counted
-        call = lambda: original(*arguments, **options)  # noqa: E731
+        call = partial(original, *arguments, **options)
         return moment.around(call, acts) if counted and calls == nth else call()
 
     setattr(moment.owner, moment.method, wrapped)
+    return lambda: setattr(moment.owner, moment.method, original)

@@ -1,0 +1,1 @@
+"""Programs of the soak, each a process of its own."""
