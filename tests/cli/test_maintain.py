@@ -24,9 +24,17 @@ def test_a_table_is_maintained_beside_its_pipeline(frazil: Frazil, tmp_path: Pat
     assert (health["data_files"], health["small_files"], health["would_merge_files"]) == (12, 12, 12)
     assert health["would_expire_snapshots"] >= 8
     assert health["read_amplification"] == 12
+    assert (health["would_merge_into"], health["read_amplification_after"]) == (1, 1)
+    known = {path.name: path.stat().st_size for path in (tmp_path / "warehouse/shop/events/metadata").glob("[!.]*")}
+    assert len(known) - 2 <= health["metadata_files"] <= len(known), "a merge of manifests may leave one that nobody knows"
+    assert sum(known.values()) * 0.8 <= health["metadata_bytes"] <= sum(known.values())
+    assert not health["metadata_bytes_are_least"]
 
     (planned,) = frazil("maintain", "load", "--dry-run", "--json").json["tables"]
     assert (planned["merge_files"], planned["expire_snapshots"]) == (12, health["would_expire_snapshots"])
+    assert (planned["merge_files_after"], planned["read_amplification"], planned["read_amplification_after"]) == (1, 12, 1)
+    assert planned["merge_bytes"] == health["would_rewrite_bytes"] == health["data_bytes"]
+    assert "12 files into 1" in frazil("maintain", "load", "--dry-run").out
     assert looked_at(frazil)["metadata_location"] == before["metadata_location"], "a dry run changes nothing"
 
     done = frazil("maintain", "load")

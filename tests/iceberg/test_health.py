@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from frazil.iceberg import FilesToDelete, IcebergTable
-from frazil.model.events import CommitFailed, Event, Maintained
-from helpers.lakes import Lake
+from frazil.model.events import CommitFailed, Event, Maintained, TableMeasured
+from frazil.model.maintenance import MaintenanceTask, Outlook
+from frazil.runtime.maintain import maintain
+from helpers.lakes import IMPATIENT, Lake
 from helpers.readers import by_duckdb, by_pyiceberg, tuples
 
 EAGER = {"small_files": 4, "max_snapshots": 5, "reader_grace_minutes": 0, "max_time_share": 1}
@@ -98,6 +101,8 @@ def test_upserts_are_merged_with_their_deletes(lake: Lake, version: int) -> None
         given = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": version, "max_equality_deletes": 30}
         lake.sink(query, maintenance=EAGER, **given).listen(events.append).write()
     assert done(events, "merge_files")
+    assert done(events, "expire_snapshots")
+    assert not [event for event in events if isinstance(event, CommitFailed)]
     assert lake.rows() == sorted([(n, min(n, 8)) for n in range(20)], key=repr)
     assert reachable(lake) <= on_disk(lake)
 
@@ -209,3 +214,83 @@ def test_metadata_files_do_not_pile_up(lake: Lake) -> None:
     write(lake, range(14))
     assert len([name for name in on_disk(lake) if name.endswith(".metadata.json")]) <= 12
     assert len(lake.meta("manifests")) <= 10
+
+
+def test_what_is_measured_after_a_commit_is_what_the_table_has(lake: Lake, version: int) -> None:
+    given = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": version, "upsert_strategy": "equality_delete"}
+    events: list[Event] = []
+    for batch in range(5):
+        lake.sink(f"select id, {batch}L v from range(10)", maintenance=EAGER, **given).listen(events.append).write()
+        measured = [event for event in events if isinstance(event, TableMeasured)][-1].figures
+        assert measured.data_files == len(lake.meta("data_files"))
+        assert measured.delete_files == len(lake.meta("delete_files"))
+        assert measured.manifests == len(lake.meta("manifests"))
+        assert measured.snapshots == len(lake.meta("snapshots"))
+        by_key = [row.record_count for row in lake.meta("delete_files") if row.content == 2]
+        assert measured.equality_deletes == sum(by_key)
+    looked = [event.figures for event in events if isinstance(event, TableMeasured) and event.figures.small_files is not None]
+    assert looked, "small files are counted where they are looked for"
+    metadata = Path(urlsplit(lake.meta("metadata_log_entries")[-1].file).path)
+    assert 0 < (looked[-1].metadata_file_bytes or 0) <= 2 * metadata.stat().st_size
+    assert (looked[-1].read_amplification or 0) >= 1
+
+
+def test_a_table_that_is_not_looked_after_is_measured_by_its_summary_alone(lake: Lake) -> None:
+    events = write(lake, range(2), {"enabled": False})
+    measured = [event.figures for event in events if isinstance(event, TableMeasured)]
+    assert [one.data_files for one in measured] == [2, 4]
+    assert measured[-1].snapshots is measured[-1].small_files is None
+
+
+# Manifests of a few kilobytes stand for those of megabytes.
+SMALL_MANIFESTS = {"commit.manifest.target-size-bytes": "8000", "commit.manifest-merge.enabled": "false"}
+
+
+def write_to_all_partitions(lake: Lake, batch: int, version: int, maintenance: dict[str, Any]) -> list[Event]:
+    events: list[Event] = []
+    given = {"partition_by": ["p"], "format_version": version, "write_properties": SMALL_MANIFESTS}
+    query = f"select id, id % 8 p, {batch}L v from range(16)"
+    lake.sink(query, maintenance=EAGER | {"max_snapshots": 100} | maintenance, **given).listen(events.append).write()
+    return events
+
+
+def require_clustered(lake: Lake, batches: int) -> None:
+    expected_rows = sorted(((n, n % 8, batch) for n in range(16) for batch in range(batches)), key=repr)
+    assert lake.rows() == tuples(by_pyiceberg(lake)) == expected_rows
+    assert "manifests" in {row.summary["frazil.kind"] for row in lake.meta("snapshots")}
+    assert len([one for one in lake.meta("manifests") if within(one, 3)]) <= 2
+    assert reachable(lake) <= on_disk(lake)
+
+
+def test_manifests_are_rewritten_by_partition_where_a_scan_of_one_gains(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are taken for large enough."""
+    monkeypatch.setattr(IcebergTable, "small_files", lambda _: [])
+    batches = 0
+    while not done(write_to_all_partitions(lake, batches, 3, {}), "rewrite_manifests"):
+        batches += 1
+        assert batches < 6, "four manifests are too many for a scan of one partition"
+    require_clustered(lake, batches + 1)
+
+
+def test_manifests_are_rewritten_on_demand(lake: Lake) -> None:
+    for batch in range(5):
+        write_to_all_partitions(lake, batch, 2, {"enabled": False})
+    events: list[Event] = []
+
+    def maintained(*, dry_run: bool) -> Outlook:
+        spec, asked = lake.sink().spec, [MaintenanceTask.MANIFESTS]
+        return maintain(spec, IMPATIENT, asked, dry_run=dry_run, orphan_age_hours=72, listen=events.append)
+
+    outlook = maintained(dry_run=True)
+    assert (outlook.rewrite_manifests, outlook.manifests_opened, outlook.manifests_opened_after) == (5, 5, 1)
+    assert not events
+    maintained(dry_run=False)
+    assert [one.count for one in done(events, "rewrite_manifests")] == [5]
+    require_clustered(lake, 5)
+    assert maintained(dry_run=True).nothing, "what was done is not done again"
+
+
+def within(manifest: Any, partition: int) -> bool:
+    """Whether a scan of the partition opens the manifest."""
+    (bounds,) = manifest.partition_summaries
+    return int(bounds.lower_bound) <= partition <= int(bounds.upper_bound)

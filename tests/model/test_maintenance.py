@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,13 @@ from frazil.model.maintenance import (
     References,
     Retention,
     SmallFile,
+    TableFigures,
     expired,
+    jobs_of,
+    plan_merges,
+    read_amplification,
     to_merge,
+    too_many,
 )
 
 HOUR = 3_600_000
@@ -91,6 +97,81 @@ def test_files_stay_few_and_each_row_is_rewritten_a_logarithmic_number_of_times(
     tiers = math.ceil(math.log(commits / 16, 4)) + 1
     assert len(files) <= 16 + 4 * tiers
     assert rewritten / (commits * 1000) <= tiers + 1
+
+
+TARGET = 128 * 1024 * 1024
+
+
+def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[list[list[SmallFile]], int, int]:
+    """The small files of each partition after commits of these sizes in turn, the bytes rewritten, and the files done with."""
+    small: list[list[SmallFile]] = [[] for _ in range(partitions)]
+    rewritten = done = 0
+    for commit, size in enumerate(sizes, 1):
+        small[commit % partitions].append(SmallFile(size, commit))
+        if commit % spec.small_files:
+            continue
+        for merge in plan_merges(small, commit, spec, TARGET):
+            files, rest = small[merge.partition], set(merge.files)
+            rewritten += merge.bytes
+            made = [SmallFile(merge.bytes // merge.files_after, commit)] * merge.files_after
+            kept = [file for place, file in enumerate(files) if place not in rest]
+            small[merge.partition] = kept + [file for file in made if file.bytes < 0.75 * TARGET]
+            done += sum(file.bytes >= 0.75 * TARGET for file in made)
+    return small, rewritten, done
+
+
+@given(
+    st.integers(1, 4),
+    st.sampled_from([2, 4, 16, 64]),
+    st.lists(st.integers(1_000, 4_000_000), min_size=1, max_size=40),
+)
+def test_of_many_small_files_few_stay_and_little_is_rewritten(partitions: int, at_once: int, sizes: list[int]) -> None:
+    require_bounds((sizes * 1_000)[:1_000], partitions, at_once)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_of_ten_thousand_small_files_few_stay_and_little_is_rewritten(partitions: int) -> None:
+    sizes = random.Random(partitions)
+    require_bounds([sizes.randint(1_000, 1_000_000) for _ in range(10_000)], partitions, 16)
+
+
+def require_bounds(added: list[int], partitions: int, at_once: int) -> None:
+    spec = MaintenanceSpec(small_files=at_once)
+    small, rewritten, done = stream(added, partitions, spec)
+    tiers = math.log(TARGET / min(added), 4) + 2
+    assert max(map(len, small)) <= at_once + 4 * tiers
+    assert rewritten <= (tiers + 1) * sum(added)
+    assert done <= sum(added) / (0.5 * TARGET) + 1
+
+
+def test_merges_that_save_most_for_what_they_cost_come_first() -> None:
+    spec = MaintenanceSpec(small_files=4)
+    large, tiny = [SmallFile(60_000_000, 1)] * 4, [SmallFile(1_000, 1)] * 4
+    plan = plan_merges([large, tiny], 1, spec, TARGET)
+    assert [(merge.partition, merge.files_after) for merge in plan] == [(1, 1), (0, 2)]
+    assert jobs_of(plan, 1_000_000) == [[plan[0]], [plan[1]]]
+    assert jobs_of(plan, 10**9) == [list(plan)]
+
+
+def test_a_merge_that_makes_files_no_fewer_is_left_out() -> None:
+    """It would be done again each time."""
+    files = [SmallFile(int(0.7 * TARGET), 1)] * 2
+    assert plan_merges([files], 10**6, MaintenanceSpec(), TARGET, finish=True) == ()
+    assert too_many([files], TARGET) == 0
+
+
+def test_how_many_files_a_scan_opens() -> None:
+    groups = [[SmallFile(1_000, 1)] * 6, [SmallFile(1_000, 1)] * 4]
+    assert too_many(groups, TARGET) == 8
+    assert read_amplification(10, 0, 8) == 5
+    assert read_amplification(10, 4, 8) == 7
+    assert read_amplification(0, 0, 0) == 1
+
+
+def test_what_a_summary_does_not_say_is_not_made_up() -> None:
+    figures = TableFigures.of_summary({"total-data-files": "12", "manifests-created": "1", "manifests-kept": "4"}, 7)
+    assert (figures.data_files, figures.manifests, figures.snapshots, figures.data_bytes) == (12, 5, 7, None)
+    assert TableFigures.of_summary({}) == TableFigures()
 
 
 def test_a_partition_that_gets_no_more_files_is_finished() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
 
-from frazil.model.events import Event, PublishFailed, SourceFailed, Waiting
+from frazil.model.events import Event, PublishFailed, Settled, SourceFailed, TableMeasured, Waiting
+from frazil.model.maintenance import TableFigures
 from frazil.observe.metrics import Metrics
 
 from .samples import COMMITTED_AT_MS, committed, failed, fenced, staged, started, stopped
@@ -51,6 +53,17 @@ def test_types_are_those_of_the_documentation() -> None:
         "frazil_rows_deleted": "counter",
         "frazil_rows_superseded": "counter",
         "frazil_deletes_settled": "counter",
+        "frazil_table_data_files": "gauge",
+        "frazil_table_data_bytes": "gauge",
+        "frazil_table_small_files": "gauge",
+        "frazil_table_delete_files": "gauge",
+        "frazil_table_deletes": "gauge",
+        "frazil_table_manifests": "gauge",
+        "frazil_table_manifest_bytes": "gauge",
+        "frazil_table_metadata_file_bytes": "gauge",
+        "frazil_table_snapshots": "gauge",
+        "frazil_table_read_amplification": "gauge",
+        "frazil_table_files_to_delete": "gauge",
         "frazil_maintenance": "counter",
         "frazil_maintenance_seconds": "counter",
         "frazil_fenced": "counter",
@@ -73,6 +86,36 @@ def test_every_metric_stands_in_the_documentation() -> None:
     documented = dict(re.findall(r"^\| `(\w+)(?:\{\w+\})?` \| (counter|histogram|gauge) \|", page, re.MULTILINE))
     families = text_string_to_metric_families(after(started()).exposition().decode())
     assert documented == {f"{f.name}_total" if f.type == "counter" else f.name: f.type for f in families}
+
+
+def test_every_alert_of_the_documentation_asks_for_metrics_that_there_are() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    (block,) = re.findall(r"```yaml\n(groups:.*?)```", page, re.DOTALL)
+    rules = [rule for group in YAML(typ="safe").load(block)["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 8
+    assert all(rule["annotations"]["summary"] for rule in rules)
+    families = text_string_to_metric_families(after(started()).exposition().decode())
+    exported = {f"{f.name}_total" if f.type == "counter" else f.name for f in families}
+    asked = {name for rule in rules for name in re.findall(r"\b(?:frazil|iceberg)_\w+", rule["expr"])}
+    assert asked <= exported
+    assert sum(name.startswith("frazil_table_") for name in asked) >= 5
+
+
+def test_the_state_of_a_table_is_what_is_known_of_it() -> None:
+    first = TableFigures(data_files=12, equality_deletes=5, position_deletes=7, read_amplification=1.5)
+    metrics = after(started(), TableMeasured("orders", "lake.shop.orders", first))
+    assert value(metrics, "frazil_table_data_files") == 12
+    assert value(metrics, "frazil_table_deletes", kind="equality") == 5
+    assert value(metrics, "frazil_table_deletes", kind="position") == 7
+    assert value(metrics, "frazil_table_snapshots") is None, "what is not known is not made up"
+    metrics(TableMeasured("orders", "lake.shop.orders", TableFigures(data_files=13)))
+    assert value(metrics, "frazil_table_data_files") == 13
+    assert value(metrics, "frazil_table_read_amplification") == 1.5, "it keeps its value until there is a newer one"
+
+
+def test_time_spent_on_deletes_is_maintenance_too() -> None:
+    metrics = after(started(), Settled("orders", "lake.shop.orders", "settle", deletes=9, rows=9, seconds=2.5))
+    assert value(metrics, "frazil_maintenance_seconds_total", kind="settle") == 2.5
 
 
 def test_commits_are_counted() -> None:

@@ -128,19 +128,28 @@ def show(call: Call, found: TableFacts, limit: int) -> None:
 def show_health(call: Call, health: TableHealth) -> None:
     """What readers and writers of a table pay, for people."""
     removed = f"{health.equality_deletes:,} equality deletes and {health.position_deletes:,} deleted positions"
-    merge = f"merge {several(health.would_merge_files, 'file')}, {size(health.would_rewrite_bytes)}"
+    merge = f"merge {several(health.would_merge_files, 'file')} into {health.would_merge_into:,}, "
+    merge += f"rewriting {size(health.would_rewrite_bytes)}, for {amplified(health.read_amplification_after)}"
+    least = "at least " if health.metadata_bytes_are_least else ""
+    skew = f", {health.partition_skew:g} times the median" if health.partitions > 1 else ""
     expire = f"expire {several(health.would_expire_snapshots, 'snapshot')}"
     would = [merge] * bool(health.would_merge_files) + [expire] * bool(health.would_expire_snapshots)
     rows = [
         ("data files", f"{health.data_files:,}, {health.small_files:,} of them small"),
         ("delete files", f"{health.delete_files:,} with {removed}" if health.delete_files else "none"),
-        ("partitions", f"{health.partitions:,}; the largest has {health.largest_partition:.0%} of the bytes"),
+        ("partitions", f"{health.partitions:,}; the largest has {health.largest_partition:.0%} of the bytes{skew}"),
         ("manifests", f"{health.manifests:,}, {size(health.manifest_bytes)}"),
         ("snapshots", f"{health.snapshots:,}"),
-        ("read amplification", f"{health.read_amplification:g} files for each that is needed"),
+        ("all metadata", f"{least}{size(health.metadata_bytes)} in {several(health.metadata_files, 'file')}"),
+        ("read amplification", amplified(health.read_amplification)),
         ("frazil maintain would", ", ".join(would) or "do nothing"),
     ]
     call.output.show(table("health", ("what", "how it is"), rows))
+
+
+def amplified(files: float) -> str:
+    """How many files readers open."""
+    return f"{files:g} files for each that is needed"
 
 
 def _ledger_rows(found: TableFacts) -> Iterator[tuple[object, ...]]:

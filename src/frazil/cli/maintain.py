@@ -81,6 +81,19 @@ def _say(call: Call, event: Event) -> None:
         call.output.say(f"{event.pipeline}: {event.message}", "dim")
 
 
+def _merge(outlook: Outlook) -> str:
+    return f"{outlook.merge_files:,} files into {outlook.merge_files_after:,}, {size(outlook.merge_bytes)} rewritten"
+
+
+def _opened(outlook: Outlook) -> str:
+    return f"{outlook.read_amplification:g} files for each that is needed, then {outlook.read_amplification_after:g}"
+
+
+def _manifests(outlook: Outlook) -> str:
+    opened = f"{outlook.manifests_opened:g} of them, then {outlook.manifests_opened_after:g}"
+    return f"{outlook.rewrite_manifests:,} manifests; a scan of one partition opens {opened}"
+
+
 def _show(call: Call, name: str, outlook: Outlook, *, dry_run: bool) -> None:
     if outlook.nothing:
         call.output.show(f"{name}: nothing to do")
@@ -89,7 +102,9 @@ def _show(call: Call, name: str, outlook: Outlook, *, dry_run: bool) -> None:
     pairs = [
         ("table", name),
         (f"{would}settled", f"{outlook.settle_deletes:,} equality deletes" if outlook.settle_deletes else None),
-        (f"{would}merged", f"{outlook.merge_files:,} files, {size(outlook.merge_bytes)}" if outlook.merge_files else None),
+        (f"{would}merged", _merge(outlook) if outlook.merge_files else None),
+        ("a full scan opens", _opened(outlook) if outlook.merge_files else None),
+        (f"{would}rewritten by partition", _manifests(outlook) if outlook.rewrite_manifests else None),
         (f"{would}expired", f"{outlook.expire_snapshots:,} snapshots" if outlook.expire_snapshots else None),
         (f"{would}deleted", f"{outlook.delete_files:,} files of expired snapshots" if outlook.delete_files else None),
         (f"{would}deleted as orphans", f"{len(outlook.orphans):,} files" if outlook.orphans else None),

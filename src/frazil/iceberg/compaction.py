@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from frazil.errors import Halted
 from frazil.iceberg.debt import LiveFile, Rewrite, live_file
 from frazil.iceberg.jvm import Jvm, items
-from frazil.iceberg.small import merged, rows_of
+from frazil.iceberg.small import merged, rows_of, target_bytes
 from frazil.model.maintenance import SmallFile
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def small_files_of(jvm: Jvm, table: Any) -> list[SmallFiles]:
 
 
 def _group(jvm: Jvm, table: Any, tasks: Any) -> SmallFiles:
-    target = int(table.properties().get("write.target-file-size-bytes") or 512 * 1024 * 1024)
+    target = target_bytes(table)
     sizes = jvm.each(tasks, "ContentScanTask.length")
     added = jvm.each(tasks, "ContentScanTask.file", "ContentFile.fileSequenceNumber")
     # A file that is large enough is only here because of its deletes.

@@ -162,14 +162,14 @@ def equality_deletes(jvm: Jvm, table: Any) -> dict[tuple[int, ...], list[Any]]:
 
 
 def counted(jvm: Jvm, table: Any, what: str) -> int:
-    """A total of the current snapshot, by its manifests: `records`, `equality-deletes` or `delete-files`."""
+    """A total of the current snapshot, by its manifests: `records`, `data-files`, `equality-deletes` or `delete-files`."""
     snapshot = table.operations().current().currentSnapshot()
     if what == "equality-deletes":
         return sum(int(file.recordCount()) for files in equality_deletes(jvm, table).values() for file in files)
     if what == "records":
         manifests = items(snapshot.dataManifests(table.io()))
         return sum(int(one.addedRowsCount() or 0) + int(one.existingRowsCount() or 0) for one in manifests)
-    manifests = items(snapshot.deleteManifests(table.io()))
+    manifests = items(snapshot.dataManifests(table.io()) if what == "data-files" else snapshot.deleteManifests(table.io()))
     return sum(int(one.addedFilesCount() or 0) + int(one.existingFilesCount() or 0) for one in manifests)
 
 

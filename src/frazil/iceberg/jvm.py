@@ -97,16 +97,62 @@ class Jvm:
         util = self.root.java.util
         return util.stream.StreamSupport.stream(util.Spliterators.spliteratorUnknownSize(values.iterator(), 0), False)
 
+    def counted(self, values: Any, function: Any) -> dict[str, int]:
+        """How many values of a Java iterable a function turns into each text."""
+        collectors = self.root.java.util.stream.Collectors
+        found = (
+            self._stream(values)
+            .map(function)
+            .collect(collectors.groupingBy(self.root.java.util.function.Function.identity(), collectors.counting()))
+        )
+        counts: dict[str, int] = json.loads(self._json.writeValueAsString(found))
+        return counts
+
+    def partition_text(self) -> Any:
+        """A Java function that turns a data file into the text of its partition."""
+        return self._function("ContentFile.partition").andThen(self._as("Function", self._handle("java.lang.Object", "toString")))
+
+    def looked_up(self, entries: str, default: int) -> Any:
+        """A Java function that looks a text up in a JSON object."""
+        java = self.root.java.lang
+        found = self._json.readValue(entries, self._class("java.util.HashMap"))
+        both = self.gateway.new_array(java.Class, 2)
+        both[0] = both[1] = self._class("java.lang.Object")
+        handle = java.invoke.MethodHandles.publicLookup().unreflect(self._class("java.util.Map").getMethod("getOrDefault", both))
+        others = self.gateway.new_array(java.Object, 1)
+        others[0] = default
+        return self._as("Function", java.invoke.MethodHandles.insertArguments(handle.bindTo(found), 1, others))
+
+    def is_among(self, getter: str, values: Sequence[str]) -> Any:
+        """A Java predicate: whether what a getter (`ManifestFile.path`) returns is one of these texts."""
+        java = self.root.java.lang
+        one = self.gateway.new_array(java.Class, 1)
+        one[0] = self._class("java.lang.Object")
+        contains = java.invoke.MethodHandles.publicLookup().unreflect(self._class("java.util.Set").getMethod("contains", one))
+        contains = contains.bindTo(self.root.java.util.HashSet(self.text_list(values)))
+        name, _, method = getter.rpartition(".")
+        handle = self._handle(f"org.apache.iceberg.{name}", method)
+        contains = contains.asType(java.invoke.MethodType.methodType(java.Boolean.TYPE, handle.type().returnType()))
+        return self._as("Predicate", java.invoke.MethodHandles.filterReturnValue(handle, contains))
+
     def _function(self, getter: str) -> Any:
         """A getter of one of Iceberg's interfaces as a Java function."""
         if getter not in self._functions:
-            java = self.root.java.lang
             name, _, method = getter.rpartition(".")
-            found = self._class(f"org.apache.iceberg.{name}").getMethod(method, self.gateway.new_array(java.Class, 0))
-            handle = java.invoke.MethodHandles.publicLookup().unreflect(found)
-            function = self._class("java.util.function.Function")
-            self._functions[getter] = java.invoke.MethodHandleProxies.asInterfaceInstance(function, handle)
+            self._functions[getter] = self._as("Function", self._handle(f"org.apache.iceberg.{name}", method))
         return self._functions[getter]
+
+    def _handle(self, name: str, method: str) -> Any:
+        """A method without arguments."""
+        java = self.root.java.lang
+        found = self._class(name).getMethod(method, self.gateway.new_array(java.Class, 0))
+        return java.invoke.MethodHandles.publicLookup().unreflect(found)
+
+    def _as(self, kind: str, handle: Any) -> Any:
+        """A method as one of Java's functional interfaces."""
+        return self.root.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
+            self._class(f"java.util.function.{kind}"), handle
+        )
 
     def is_a(self, value: Any, kind: str) -> bool:
         """Whether a Java object is of one of Iceberg's types: `io.FileIO`."""

@@ -14,7 +14,7 @@ from frazil.iceberg.faults import ICEBERG, too_early
 from frazil.iceberg.jvm import Jvm, attempt_errors, fault_of
 from frazil.model.commit import SinkState, short_range, state_property, summary_of
 from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
-from frazil.model.maintenance import Retention
+from frazil.model.maintenance import Retention, TableFigures
 from frazil.version import __version__
 
 BRANCH = "main"
@@ -37,6 +37,7 @@ class IcebergPort:
         self._retention = retention
         self.expired: Expired | None = None
         """The snapshots that went with the commit, if it is certain that it was made."""
+        self._committed: Any = None
 
     def refresh(self) -> TableView:
         """Step 1."""
@@ -96,6 +97,17 @@ class IcebergPort:
             after = builder.build()
             self._operations.commit(metadata, after)
             self.expired = Expired(old, metadata, after) if old else None
+            self._committed = after
+
+    def figures(self, *, with_snapshots: bool) -> TableFigures | None:
+        """What the metadata of the commit says of the table, if it is certain that it was made.
+
+        All snapshots are only counted where they are at hand: a catalog may hand them out with a request of their own.
+        """
+        if self._committed is None:
+            return None
+        snapshots = int(self._committed.snapshots().size()) if with_snapshots else None
+        return TableFigures.of_summary(self._jvm.texts(self._committed.currentSnapshot().summary()), snapshots)
 
     def _applied(self, transaction: Any, change: Change, summary: dict[str, str]) -> Any:
         operation = change.operation.on(transaction, change.base)

@@ -18,7 +18,7 @@ from frazil.columns.partition import Room, open_file_bytes
 from frazil.iceberg.changes import StagedFiles
 from frazil.iceberg.debt import FileFacts, LiveFile
 from frazil.iceberg.jvm import Jvm
-from frazil.iceberg.splits import in_even_tasks
+from frazil.iceberg.splits import in_few_tasks
 from frazil.iceberg.staging import stage_files
 from frazil.spark.running_java import task_memory
 
@@ -29,6 +29,11 @@ _WORDS = "__words"
 _FILE_BYTES, _DEFAULT_BYTES = "write.target-file-size-bytes", 512 * 1024 * 1024
 
 
+def target_bytes(table: Any) -> int:
+    """The size that the table's data files should have."""
+    return int(table.properties().get(_FILE_BYTES) or _DEFAULT_BYTES)
+
+
 def small_files(table: Any, live: Sequence[LiveFile], facts: Sequence[FileFacts], since: int) -> list[LiveFile]:
     """The small files that came since a sequence number, where a partition has several; those of one partition together.
 
@@ -37,7 +42,7 @@ def small_files(table: Any, live: Sequence[LiveFile], facts: Sequence[FileFacts]
     """
     if table.sortOrder().isSorted():
         return []
-    most = int(table.properties().get(_FILE_BYTES) or _DEFAULT_BYTES) // SMALL_PART
+    most = target_bytes(table) // SMALL_PART
     spec = int(table.spec().specId())
     by_scope: dict[str, list[LiveFile]] = {}
     for one, fact in zip(live, facts, strict=True):
@@ -60,8 +65,7 @@ def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, tasks)
     try:
-        # Every task writes its own files, so there should be as few tasks as possible.
-        options = in_even_tasks(spark, [one.file for one in files], at_least=1)
+        options = in_few_tasks(spark, len(files), target_bytes(table))
         yield _placed(jvm, spark.read.format("iceberg").options(**options).load(group))
     finally:
         jvm.task_sets.removeTasks(table, group)

@@ -22,6 +22,19 @@ def in_even_tasks(spark: SparkSession, files: Sequence[Any], at_least: int | Non
     return {"split-size": share(weights, cores, at_least or cores), "file-open-cost": OPEN_BYTES}
 
 
+# So many files are opened one after the other in less time than it takes to notice.
+FEW_FILES = 100
+
+
+def in_few_tasks(spark: SparkSession, files: int, target_bytes: int) -> dict[str, int]:
+    """Options of a read whose rows are rewritten into files of a size: each task writes one of its own.
+
+    Many files that are tiny are read by all cores: opening them takes longer than reading.
+    """
+    at_most = 1 if files < FEW_FILES else int(spark.sparkContext.defaultParallelism)
+    return {"split-size": target_bytes, "file-open-cost": min(OPEN_BYTES, max(1, at_most * target_bytes // max(1, files)))}
+
+
 def share(weights: Sequence[int], cores: int, at_least: int) -> int:
     """How much each task takes: its part, and as much as one file, since no file begins in one task and ends in the next."""
     tasks = max(-(-sum(weights) // TASK_BYTES), at_least)

@@ -19,13 +19,16 @@ from frazil.iceberg.expiry import Expired, expired_in
 from frazil.iceberg.faults import clock_off, too_early
 from frazil.iceberg.folder import Folder
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
+from frazil.iceberg.manifests import ClusteredManifests, clusterings_of, manifests_worth_reading
 from frazil.iceberg.port import IcebergPort
+from frazil.iceberg.small import target_bytes
 from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import WorkingCopy, scratch_of
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import Retention
+from frazil.model.manifests import Clustering
 from frazil.model.types import StructType, type_from_json
 from frazil.spark.running_java import task_memory
 
@@ -193,7 +196,7 @@ class IcebergTable:
         return int(self._operations.current().formatVersion())
 
     def total(self, what: str) -> int:
-        """A total of the whole table: `records`, `equality-deletes` or `delete-files`.
+        """A total of the whole table: `records`, `data-files`, `equality-deletes` or `delete-files`.
 
         It is read from the head's summary. If another writer has committed without totals, they are missing from then on, and
         it is counted.
@@ -383,6 +386,36 @@ class IcebergTable:
         """The data files that are smaller than they should be, or mostly deleted, by partition."""
         with java_errors(self._address):
             return small_files_of(self._jvm, self._table)
+
+    def manifests_worth_reading(self) -> dict[str, Any]:
+        """The manifests that may be worth rewriting, by their paths; it takes a look at their list."""
+        with java_errors(self._address):
+            return manifests_worth_reading(self._jvm, self._table)
+
+    def clusterings(self, manifests: Sequence[Any]) -> tuple[Clustering, ...]:
+        """How these manifests are rewritten where scans of one partition gain by it."""
+        with java_errors(self._address):
+            return clusterings_of(self._jvm, self._table, manifests)
+
+    def clustered(self, clusterings: tuple[Clustering, ...]) -> ClusteredManifests:
+        """The change of the table that rewrites manifests."""
+        return ClusteredManifests(self._jvm, clusterings)
+
+    @property
+    def target_bytes(self) -> int:
+        """The size that its data files should have."""
+        return target_bytes(self._table)
+
+    def metadata_sizes(self) -> tuple[int, int] | None:
+        """The bytes of the current snapshot's manifests with their list, and of the metadata file. It takes a few requests."""
+        head, io = self._table.currentSnapshot(), self._table.io()
+        location = self.metadata_location
+        if head is None or location is None:
+            return None
+        with java_errors(self._address):
+            manifests = sum(self._jvm.each(head.allManifests(io), "ManifestFile.length"))
+            listed = int(io.newInputFile(head.manifestListLocation()).getLength()) if head.manifestListLocation() else 0
+            return manifests + listed, int(io.newInputFile(location).getLength())
 
     @property
     def head_sequence(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.html import facts_html
+from frazil.model.maintenance import TableFigures
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,9 @@ class Restarting:
 class Maintained:
     """Something was done for the health of a table between batches.
 
-    ``kind``: `merge_files` if small files were merged, `expire_snapshots` if old snapshots went, `delete_files` if files were
-    deleted that nobody needs any longer. ``count`` is how many of them, ``bytes`` how much was rewritten.
+    ``kind``: `merge_files` if small files were merged, `rewrite_manifests` if manifests were rewritten, `expire_snapshots` if old
+    snapshots went, `delete_files` if files were deleted that nobody needs any longer. ``count`` is how many of them, ``bytes``
+    how much was written anew.
     """
 
     pipeline: str
@@ -135,6 +137,15 @@ class Maintained:
     count: int
     bytes: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class TableMeasured:
+    """What is known of a table's files and metadata after a commit; it costs no request to find out."""
+
+    pipeline: str
+    table: str
+    figures: TableFigures
 
 
 @dataclass(frozen=True)
@@ -202,6 +213,7 @@ Event = (
     | Lagged
     | Restarting
     | Maintained
+    | TableMeasured
     | Settled
     | Published
     | PublishFailed

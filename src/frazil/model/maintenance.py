@@ -28,6 +28,7 @@ class MaintenanceTask(StrEnum):
 
     SETTLE = "settle"
     COMPACT = "compact"
+    MANIFESTS = "manifests"
     EXPIRE = "expire"
     DELETE = "delete"
     ORPHANS = "orphans"
@@ -80,21 +81,74 @@ def has_caretaker(location: str) -> bool:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What maintenance of a table would do now: how many files it would merge, and how large they are; how many snapshots would
-    expire; how many files of expired ones are due to be deleted; how many equality deletes are to be settled; and the orphans.
+    """What maintenance of a table would do now, and what readers gain.
+
+    How many files it would merge into how many, and how many bytes it would rewrite for that; how many manifests it would
+    rewrite by partition; how many snapshots would expire; how many files of expired ones are due to be deleted; how many equality
+    deletes are to be settled; and the orphans. ``read_amplification`` is how many files a full scan opens for each that it would
+    need, now and after the merge. ``manifests_opened`` is how many of the manifests a scan of one partition opens, now and
+    then.
     """
 
     merge_files: int = 0
     merge_bytes: int = 0
+    merge_files_after: int = 0
+    rewrite_manifests: int = 0
     expire_snapshots: int = 0
     delete_files: int = 0
     settle_deletes: int = 0
     orphans: tuple[str, ...] = ()
+    read_amplification: float = 1.0
+    read_amplification_after: float = 1.0
+    manifests_opened: float = 1.0
+    manifests_opened_after: float = 1.0
 
     @property
     def nothing(self) -> bool:
         """Whether nothing is to be done."""
-        return self == Outlook()
+        rewritten = self.merge_files or self.rewrite_manifests or self.settle_deletes
+        return not (rewritten or self.expire_snapshots or self.delete_files or self.orphans)
+
+
+@dataclass(frozen=True)
+class TableFigures:
+    """What a process knows of the state of a table; None is what it does not know now.
+
+    ``small_files`` are those that could be merged with others. ``manifest_bytes`` is the size of the current snapshot's manifests
+    and their list, ``metadata_file_bytes`` that of the current metadata file. ``files_to_delete`` wait until no query reads them.
+    """
+
+    data_files: int | None = None
+    data_bytes: int | None = None
+    delete_files: int | None = None
+    equality_deletes: int | None = None
+    position_deletes: int | None = None
+    manifests: int | None = None
+    snapshots: int | None = None
+    small_files: int | None = None
+    manifest_bytes: int | None = None
+    metadata_file_bytes: int | None = None
+    read_amplification: float | None = None
+    files_to_delete: int | None = None
+
+    @classmethod
+    def of_summary(cls, summary: Mapping[str, str], snapshots: int | None = None) -> TableFigures:
+        """What the summary of the current snapshot says. Some writers leave totals out."""
+
+        def number(key: str) -> int | None:
+            text = summary.get(key, "")
+            return int(text) if text.isdigit() else None
+
+        made, kept = number("manifests-created"), number("manifests-kept")
+        return cls(
+            data_files=number("total-data-files"),
+            data_bytes=number("total-files-size"),
+            delete_files=number("total-delete-files"),
+            equality_deletes=number("total-equality-deletes"),
+            position_deletes=number("total-position-deletes"),
+            manifests=None if made is None or kept is None else made + kept,
+            snapshots=snapshots,
+        )
 
 
 @dataclass(frozen=True)
@@ -186,3 +240,66 @@ def to_merge(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, *, 
     deleted = {place for place, file in enumerate(files) if file.deleted}
     chosen = {*places[:upto], *deleted}
     return tuple(place for place in places if place in chosen) if len(chosen) > 1 or deleted else ()
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Files of one partition that become fewer: the partition's place in the sequence of partitions, and the files' in it."""
+
+    partition: int
+    files: tuple[int, ...]
+    bytes: int
+    files_after: int
+    saved: int
+    """How many files fewer a scan opens; a file whose rows are mostly deleted counts as one."""
+
+    @property
+    def gain(self) -> float:
+        """What readers save for each byte that is rewritten."""
+        return self.saved / max(1, self.bytes)
+
+
+def plan_merges(
+    partitions: Sequence[Sequence[SmallFile]], newest: int, spec: MaintenanceSpec, target_bytes: int, *, finish: bool = False
+) -> tuple[Merge, ...]:
+    """The merges that pay now, by partition; those that save readers most for what they cost come first.
+
+    ``target_bytes`` is the size that the table's files should have. A merge into as many files as before is left out.
+    """
+    merges = []
+    for place, files in enumerate(partitions):
+        chosen = to_merge(files, newest, spec, finish=finish)
+        size = sum(files[one].bytes for one in chosen)
+        after = files_needed(size, target_bytes)
+        saved = max(0, len(chosen) - after) + sum(files[one].deleted for one in chosen)
+        if chosen and saved:
+            merges.append(Merge(place, chosen, size, min(after, len(chosen)), saved))
+    return tuple(sorted(merges, key=lambda merge: -merge.gain))
+
+
+def jobs_of(merges: Sequence[Merge], most_bytes: int) -> list[list[Merge]]:
+    """Merges that are done together, in their order: those of many partitions in one job, up to so many bytes."""
+    jobs: list[list[Merge]] = []
+    room = 0
+    for merge in merges:
+        if merge.bytes > room:
+            jobs.append([])
+            room = most_bytes
+        jobs[-1].append(merge)
+        room -= merge.bytes
+    return jobs
+
+
+def files_needed(size: int, target_bytes: int) -> int:
+    """How many files of the size that they should have hold so many bytes."""
+    return max(1, -(-size // max(1, target_bytes)))
+
+
+def too_many(partitions: Sequence[Sequence[SmallFile]], target_bytes: int) -> int:
+    """How many files less there would be if the small ones of each partition were merged."""
+    return sum(max(0, len(files) - files_needed(sum(one.bytes for one in files), target_bytes)) for files in partitions)
+
+
+def read_amplification(data_files: int, delete_files: int, surplus: int) -> float:
+    """How many files a full scan opens for each that it would open without ``surplus`` data files, and without deletes."""
+    return round((data_files + delete_files) / max(1, data_files - surplus), 2) if data_files else 1.0

@@ -40,6 +40,7 @@ from frazil.model.events import (
     Staged,
     Started,
     Stopped,
+    TableMeasured,
     Waiting,
 )
 from frazil.model.pipeline import PipelineSpec
@@ -128,7 +129,7 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
             return replace(health, state=State.FAILING, last_error=scrub(event.error), pending_since=None)
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
-        case Settled() | Maintained() | Lagged() | Published() | PublishFailed() | SourceNoticed():
+        case Settled() | Maintained() | TableMeasured() | Lagged() | Published() | PublishFailed() | SourceNoticed():
             return health
         case Stopped():
             return _after_stop(health, event)

@@ -31,6 +31,7 @@ from frazil.model.events import (
     Staged,
     Started,
     Stopped,
+    TableMeasured,
     Waiting,
 )
 from frazil.model.secrets import MASK, is_secret_name, scrub
@@ -194,7 +195,7 @@ class LogEvents:
         """Logs one event."""
         level, name = named(event)
         fields = asdict(event)
-        counts = fields.pop("counts", {})
+        counts = fields.pop("counts", {}) | fields.pop("figures", {})
         if isinstance(start := fields.get("start"), str) and len(start) > _LONGEST_POSITION:
             fields["start"] = scrub(start)[:_LONGEST_POSITION] + "..."
         self._logger.log(level, name, **{key: value for key, value in (fields | counts).items() if value is not None})
@@ -225,6 +226,8 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for 
             return logging.INFO, "deletes_settled"
         case Maintained():
             return logging.INFO, "table_maintained"
+        case TableMeasured():
+            return logging.DEBUG, "table_measured"
         case Published():
             return logging.DEBUG, "table_published"
         case PublishFailed():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -31,6 +31,7 @@ from frazil.model.events import (
     Staged,
     Started,
     Stopped,
+    TableMeasured,
     Waiting,
 )
 
@@ -43,6 +44,32 @@ BATCH_ROWS = (1, 10, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1
 FAILURE_KINDS = ("conflict", "unknown", "unreachable", "refused")
 
 _LABELS = ("pipeline", "table")
+
+
+class _TableGauge(NamedTuple):
+    """A gauge of the state of a table, and the kind that its label has if it is one of several."""
+
+    name: str
+    text: str
+    kind: str | None = None
+
+
+_DELETES = "Live deletes by kind."
+# By the names of the fields of TableFigures.
+_TABLE_GAUGES = {
+    "data_files": _TableGauge("data_files", "Data files of the table."),
+    "data_bytes": _TableGauge("data_bytes", "Bytes of the table's data and delete files."),
+    "small_files": _TableGauge("small_files", "Data files that could be merged with others."),
+    "delete_files": _TableGauge("delete_files", "Delete files and deletion vectors of the table."),
+    "equality_deletes": _TableGauge("deletes", _DELETES, "equality"),
+    "position_deletes": _TableGauge("deletes", _DELETES, "position"),
+    "manifests": _TableGauge("manifests", "Manifests of the current snapshot."),
+    "manifest_bytes": _TableGauge("manifest_bytes", "Bytes of the current snapshot's manifests and their list."),
+    "metadata_file_bytes": _TableGauge("metadata_file_bytes", "Bytes of the current metadata file, which each commit rewrites."),
+    "snapshots": _TableGauge("snapshots", "Snapshots of the table."),
+    "read_amplification": _TableGauge("read_amplification", "Files that a full scan opens for each that it would need."),
+    "files_to_delete": _TableGauge("files_to_delete", "Files of expired snapshots that wait to be deleted."),
+}
 
 
 @dataclass
@@ -95,6 +122,7 @@ class Metrics:
         )
         self._maintained = self._counter("frazil_maintenance", "What was done for the health of tables.", "kind")
         self._maintenance_seconds = self._counter("frazil_maintenance_seconds", "Time spent on the health of tables.", "kind")
+        self._of_tables = self._table_gauges()
         self._settled = self._counter("frazil_deletes_settled", "How often deletes were put in a cheaper form.", "kind")
         self._unpublished = self._counter(
             "frazil_publish_failures", "Times that another system could not be notified of a commit."
@@ -128,6 +156,15 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, (*_LABELS, *labels), registry=self._registry)
 
+    def _table_gauges(self) -> dict[str, Gauge]:
+        """A gauge for each name, which several figures may share."""
+        return {
+            one.name: Gauge(
+                f"frazil_table_{one.name}", one.text, (*_LABELS, "kind") if one.kind else _LABELS, registry=self._registry
+            )
+            for one in {one.name: one for one in _TABLE_GAUGES.values()}.values()
+        }
+
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(_WithoutBirthdays(self._registry))
@@ -158,9 +195,12 @@ class Metrics:
                     unfinished.settle()
                 case Settled():
                     self._settled.labels(event.pipeline, event.table, event.kind).inc()
+                    self._maintenance_seconds.labels(event.pipeline, event.table, event.kind).inc(event.seconds)
                 case Maintained():
                     self._maintained.labels(event.pipeline, event.table, event.kind).inc()
                     self._maintenance_seconds.labels(event.pipeline, event.table, event.kind).inc(event.seconds)
+                case TableMeasured():
+                    self._measure(event)
                 case Published() | SourceNoticed():
                     pass
                 case PublishFailed():
@@ -177,6 +217,14 @@ class Metrics:
         for unit, value in (("rows", event.rows), ("bytes", event.bytes), ("seconds", event.seconds)):
             if value is not None:
                 self._lags[unit].labels(event.pipeline, table).set(value)
+
+    def _measure(self, event: TableMeasured) -> None:
+        """What is not known now keeps its value."""
+        for field, gauge in _TABLE_GAUGES.items():
+            value = getattr(event.figures, field)
+            if value is not None:
+                kind = () if gauge.kind is None else (gauge.kind,)
+                self._of_tables[gauge.name].labels(event.pipeline, event.table, *kind).set(value)
 
     def _start(self, event: Started, unfinished: _Unfinished) -> None:
         unfinished.table = event.table

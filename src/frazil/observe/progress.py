@@ -43,6 +43,7 @@ from frazil.model.secrets import scrub
 RATE_SECONDS = 30.0
 MAINTAINED = {
     "merge_files": "{:,} small files were merged",
+    "rewrite_manifests": "{:,} manifests were rewritten by partition",
     "expire_snapshots": "{:,} old snapshots expired",
     "delete_files": "{:,} files were deleted that nobody needs any longer",
 }

@@ -8,7 +8,16 @@ from collections.abc import Collection
 from frazil.errors import ConfigError, DataError, Retryable
 from frazil.iceberg import IcebergTable, Lake
 from frazil.model.events import CommitFailed, Event, Listener
-from frazil.model.maintenance import MaintenanceTask, Outlook, has_caretaker, to_merge
+from frazil.model.maintenance import (
+    MaintenanceTask,
+    Merge,
+    Outlook,
+    has_caretaker,
+    plan_merges,
+    read_amplification,
+    too_many,
+)
+from frazil.model.manifests import Clustering
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings
@@ -85,13 +94,33 @@ def _require_own_files(table: IcebergTable, sink: SinkSpec) -> None:
 
 def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceTask], orphans: tuple[str, ...]) -> Outlook:
     spec, now = sink.maintenance, now_ms()
-    newest = table.head_sequence
-    groups = table.small_files() if MaintenanceTask.COMPACT in tasks else []
-    merges = [one.files[place].bytes for one in groups for place in to_merge(one.files, newest, spec, finish=True)]
-    expires = table.expirable(spec.retention, now) if MaintenanceTask.EXPIRE in tasks else 0
+    merges: tuple[Merge, ...] = ()
+    now_opened = after_opened = 1.0
+    if MaintenanceTask.COMPACT in tasks:
+        files, target = [one.files for one in table.small_files()], table.target_bytes
+        merges = plan_merges(files, table.head_sequence, spec, target, finish=True)
+        data, deletes, surplus = table.total("data-files"), table.total("delete-files"), too_many(files, target)
+        fewer = sum(len(merge.files) - merge.files_after for merge in merges)
+        now_opened = read_amplification(data, deletes, surplus)
+        after_opened = read_amplification(data - fewer, deletes, max(0, surplus - fewer))
+    plans: tuple[Clustering, ...] = ()
+    if MaintenanceTask.MANIFESTS in tasks:
+        plans = table.clusterings(list(table.manifests_worth_reading().values()))
     due = [one for one in table.files_to_delete.read() if one.due_ms <= now] if MaintenanceTask.DELETE in tasks else []
-    settles = table.total("equality-deletes") if MaintenanceTask.SETTLE in tasks else 0
-    return Outlook(len(merges), sum(merges), expires, len(due), settles, orphans)
+    return Outlook(
+        merge_files=sum(len(merge.files) for merge in merges),
+        merge_bytes=sum(merge.bytes for merge in merges),
+        merge_files_after=sum(merge.files_after for merge in merges),
+        rewrite_manifests=sum(len(plan.paths) for plan in plans),
+        expire_snapshots=table.expirable(spec.retention, now) if MaintenanceTask.EXPIRE in tasks else 0,
+        delete_files=len(due),
+        settle_deletes=table.total("equality-deletes") if MaintenanceTask.SETTLE in tasks else 0,
+        orphans=orphans,
+        read_amplification=now_opened,
+        read_amplification_after=after_opened,
+        manifests_opened=max((plan.before for plan in plans), default=1.0),
+        manifests_opened_after=max((plan.after for plan in plans), default=1.0),
+    )
 
 
 def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) -> tuple[str, ...]:

@@ -30,11 +30,11 @@ from frazil.commit.protocol import (
 )
 from frazil.commit.retry import contended, retried
 from frazil.errors import Fenced, Retryable
-from frazil.iceberg import Append, Change, Expired, IcebergTable, Lake, Restage
+from frazil.iceberg import Append, Change, Expired, IcebergPort, IcebergTable, Lake, Restage
 from frazil.iceberg.biglake import BigLakeTable
 from frazil.model.commit import Batch, CommitResult, SinkState
 from frazil.model.events import CommitFailed, FencedOut, Listener
-from frazil.model.maintenance import Retention
+from frazil.model.maintenance import Retention, TableFigures
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings, sqlite_file
@@ -72,6 +72,7 @@ class ClaimedSink:
         """Which snapshots of the table stay when something is committed; None: all."""
         self.expired: list[Expired] = []
         """The snapshots that went, and whose files were not looked at yet."""
+        self._last: IcebergPort | None = None
         self._epoch: int | None = None
         self._table: IcebergTable | None = None
         if file := sqlite_file(catalog_settings(sink)):
@@ -171,7 +172,13 @@ class ClaimedSink:
         self.state, self._epoch = result.state, result.state.epoch
         if port.expired is not None:
             self.expired.append(port.expired)
+        self._last = port
         return result
+
+    @property
+    def figures(self) -> TableFigures | None:
+        """What the last commit says of the table. Whoever lets snapshots expire has them at hand."""
+        return None if self._last is None else self._last.figures(with_snapshots=self.retention is not None)
 
     def until_it_fits(self, attempt: Callable[[], T]) -> T:
         """Stages and commits again when what was staged no longer fits a table that somebody else has changed meanwhile."""

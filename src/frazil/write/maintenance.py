@@ -9,14 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import TypeVar
 
 from frazil.errors import FrazilError, Halted, Retryable, SparkDied
-from frazil.iceberg import Base, Change, Doomed, FilesToDelete, IcebergTable, LiveFile, Restage, SmallFiles, fault_of
+from frazil.iceberg import Base, Change, Doomed, FilesToDelete, IcebergTable, Restage, SmallFiles, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
-from frazil.model.events import CommitFailed, Maintained, Settled
-from frazil.model.maintenance import MaintenanceTask, to_merge
+from frazil.model.events import CommitFailed, Maintained, Settled, TableMeasured
+from frazil.model.maintenance import (
+    MaintenanceTask,
+    Merge,
+    TableFigures,
+    jobs_of,
+    plan_merges,
+    read_amplification,
+    too_many,
+)
 from frazil.write.claim import ClaimedSink, now_ms
 from frazil.write.modes import Settlement, compact, settle, too_many_files, too_many_keys
 
@@ -24,8 +33,15 @@ T = TypeVar("T")
 
 MERGED = "merge"
 """What `frazil.kind` of a snapshot says that merged small files."""
+CLUSTERED = "manifests"
+"""What `frazil.kind` of a snapshot says that rewrote manifests by partition."""
+# Manifests are not read to find out whether rewriting pays before there are so many more.
+NEW_MANIFESTS = 3
 # Files of many partitions are merged in one job, up to so many bytes.
 BYTES_AT_ONCE = 256 * 1024 * 1024
+
+# Looking at the sizes of metadata takes a few requests.
+SECONDS_BETWEEN_LOOKS = 60.0
 
 # Deleting takes a while where a store is far away, and no batch has to wait for it.
 _DELETERS = ThreadPoolExecutor(2, thread_name_prefix="frazil-delete-files")
@@ -44,23 +60,30 @@ class Upkeep:
         self._on_list: Sequence[Doomed] | None = None
         self._deleting: Future[Sequence[str]] | None = None
         self._clock_is_right = False
+        # What a look at the table's files has found, until it is reported.
+        self._small: int | None = None
+        self._surplus: int | None = None
+        self._sizes: tuple[int, int] | None = None
+        self._next_look = 0.0
+        self._manifests_seen: frozenset[str] = frozenset()
 
     def after_commit(self, files: int) -> None:
         """Does what is due after a batch that added so many files."""
         keep_debt_bounded(self._claimed)
         if self._active is None:
             self._begin()
-        if not self._active:
-            return
-        began = time.monotonic()
-        self._new_files += files
-        if self._new_files >= self._spec.small_files and self._in_time:
-            self._new_files = 0
-            self._merge()
-            _attempted(self._claimed, self._delete_due)
-        if self._claimed.expired:
-            self._list_dead()
-        self._spent += time.monotonic() - began
+        if self._active:
+            began = time.monotonic()
+            self._new_files += files
+            if self._new_files >= self._spec.small_files and self._in_time:
+                self._new_files = 0
+                self._merge()
+                self._cluster()
+                _attempted(self._claimed, self._delete_due)
+            if self._claimed.expired:
+                self._list_dead()
+            self._spent += time.monotonic() - began
+        self._measure()
 
     def _begin(self) -> None:
         """Whether this is a table to look after, and what runs before this one have left to do."""
@@ -83,6 +106,8 @@ class Upkeep:
                 pass
         if MaintenanceTask.COMPACT in tasks:
             self._merge(finish=True)
+        if MaintenanceTask.MANIFESTS in tasks:
+            self._cluster(finish=True)
         claimed.retention = self._spec.retention
         if MaintenanceTask.EXPIRE in tasks and claimed.table.expirable(self._spec.retention, now_ms()):
             claimed.run(claimed.intent())
@@ -100,38 +125,74 @@ class Upkeep:
         table = self._claimed.table
         # What others delete after the files were found is seen by the commit, also when other files were merged in between.
         base, sequence = table.base, table.head_sequence
-        jobs = _attempted(self._claimed, lambda: self._due(table.small_files(), table.head_sequence, finish=finish))
+        found = _attempted(self._claimed, table.small_files)
+        if found is None:
+            return
+        files, target = [one.files for one in found], table.target_bytes
+        merges = plan_merges(files, sequence, self._spec, target, finish=finish)
+        self._small, self._surplus = sum(map(len, files)), too_many(files, target)
         left = self._spec.max_rewrite_mb * 1024 * 1024
-        for files in jobs or ():
-            size = sum(int(one.file.fileSizeInBytes()) for one in files)
-            if (size > left and not finish) or not self._merged(files, size, base, sequence):
-                return
+        for job in jobs_of(merges, BYTES_AT_ONCE):
+            size = sum(merge.bytes for merge in job)
+            if (size > left and not finish) or not self._merged(found, job, base, sequence):
+                break
             left -= size
+        self._look()
 
-    def _due(self, partitions: Sequence[SmallFiles], newest: int, *, finish: bool) -> list[list[LiveFile]]:
-        """The files to merge, those first that save readers most for what it costs; those of many partitions together."""
-        due = [(one, to_merge(one.files, newest, self._spec, finish=finish)) for one in partitions]
-        chosen = [(one, places) for one, places in due if places]
-        chosen.sort(key=lambda found: sum(found[0].files[place].bytes for place in found[1]) / len(found[1]))
-        jobs: list[list[LiveFile]] = []
-        room = 0
-        for partition, places in chosen:
-            size = sum(partition.files[place].bytes for place in places)
-            if size > room:
-                jobs.append([])
-                room = BYTES_AT_ONCE
-            jobs[-1] += partition.live(places)
-            room -= size
-        return jobs
-
-    def _merged(self, files: Sequence[LiveFile], size: int, base: Base, sequence: int) -> bool:
+    def _merged(self, partitions: Sequence[SmallFiles], job: Sequence[Merge], base: Base, sequence: int) -> bool:
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        summary = {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
-        change = _attempted(claimed, lambda: Change(table.merge(files, sequence), base, summary=summary))
-        if change is None or not _committed(claimed, change):
+
+        def change() -> Change:
+            files = [file for merge in job for file in partitions[merge.partition].live(merge.files)]
+            summary = {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
+            return Change(table.merge(files, sequence), base, summary=summary)
+
+        prepared = _attempted(claimed, change)
+        if prepared is None or not _committed(claimed, prepared):
             return False
-        self._report("merge_files", len(files), began, size)
+        count, fewer = sum(len(merge.files) for merge in job), sum(len(merge.files) - merge.files_after for merge in job)
+        self._small, self._surplus = max(0, (self._small or 0) - count), max(0, (self._surplus or 0) - fewer)
+        self._report("merge_files", count, began, sum(merge.bytes for merge in job))
         return True
+
+    # Manifests
+
+    def _cluster(self, *, finish: bool = False) -> None:
+        """Rewrites manifests by partition where scans gain by it. They are read again when some of them are new."""
+        claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
+        found = _attempted(claimed, table.manifests_worth_reading) or {}
+        if len(found.keys() - self._manifests_seen) < (1 if finish else NEW_MANIFESTS):
+            return
+        self._manifests_seen = frozenset(found)
+        plans = _attempted(claimed, lambda: table.clusterings(list(found.values())))
+        if plans and _committed(claimed, Change(table.clustered(plans), table.base, summary={"frazil.kind": CLUSTERED})):
+            count, size = sum(len(plan.paths) for plan in plans), sum(plan.bytes for plan in plans)
+            self._report("rewrite_manifests", count, began, size)
+
+    # What is known of the table
+
+    def _look(self) -> None:
+        """Finds out how large the table's metadata is, not more often than every minute."""
+        if time.monotonic() >= self._next_look:
+            self._sizes = _attempted(self._claimed, self._claimed.table.metadata_sizes)
+            self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+
+    def _measure(self) -> None:
+        """Reports the state of the table."""
+        known, claimed = self._claimed.figures or TableFigures(), self._claimed
+        if self._small is not None and self._surplus is not None:
+            amplification = None
+            if known.data_files is not None:
+                amplification = read_amplification(known.data_files, known.delete_files or 0, self._surplus)
+            known = replace(known, small_files=self._small, read_amplification=amplification)
+            self._small = self._surplus = None
+        if self._sizes is not None:
+            known = replace(known, manifest_bytes=self._sizes[0], metadata_file_bytes=self._sizes[1])
+            self._sizes = None
+        if self._on_list is not None:
+            known = replace(known, files_to_delete=len(self._on_list))
+        if known != TableFigures():
+            claimed.listen(TableMeasured(claimed.name, claimed.sink.full_name, known))
 
     # Files of expired snapshots
 
