@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import MaintenanceSpec, PastSnapshot, References, SmallFile, expired, to_merge
+from frazil.model.publishing import MAIN
+from frazil.observe.lake import head_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -44,11 +46,11 @@ class TableHealth:
     would_expire_snapshots: int = 0
 
 
-def health_of(table: Table, spec: MaintenanceSpec) -> TableHealth:
-    """What the manifests of the current snapshot say."""
+def health_of(table: Table, spec: MaintenanceSpec, branch: str = MAIN) -> TableHealth:
+    """What the manifests of a branch's head say."""
     from pyiceberg.manifest import DataFileContent
 
-    head = table.current_snapshot()
+    head = head_of(table, branch)
     if head is None:
         return TableHealth()
     target = int(table.properties.get("write.target-file-size-bytes", _TARGET_BYTES))
@@ -88,18 +90,22 @@ def health_of(table: Table, spec: MaintenanceSpec) -> TableHealth:
         read_amplification=round((files + deletes) / needed, 2) if needed else 1.0,
         would_merge_files=len(merges),
         would_rewrite_bytes=sum(merges),
-        would_expire_snapshots=_expirable(table, spec),
+        would_expire_snapshots=_expirable(table, spec, branch),
     )
 
 
-def _expirable(table: Table, spec: MaintenanceSpec) -> int:
+def _expirable(table: Table, spec: MaintenanceSpec, branch: str) -> int:
     snapshots = [PastSnapshot(s.snapshot_id, s.parent_snapshot_id, s.timestamp_ms) for s in table.metadata.snapshots]
     refs = table.metadata.refs
     head = table.metadata.current_snapshot_id
+    own = refs[branch].snapshot_id if branch in refs else head
     ledgers = ledger_entries(table.properties).values()
     named = References(
         head=head,
-        branches=frozenset(r.snapshot_id for r in refs.values() if r.snapshot_ref_type == "branch" and r.snapshot_id != head),
+        own=own,
+        branches=frozenset(
+            ref.snapshot_id for ref in refs.values() if ref.snapshot_ref_type == "branch" and ref.snapshot_id not in (head, own)
+        ),
         pinned=frozenset({*(ref.snapshot_id for ref in refs.values()), *(state.snapshot for state in ledgers)}),
     )
     return len(expired(snapshots, named, spec.retention, int(time.time() * 1000)))
