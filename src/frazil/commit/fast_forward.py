@@ -10,7 +10,7 @@ A snapshot of the branch was checked, and main is to have that one, neither an e
 6. any failure leaves the outcome unknown: wait, and go to 1.
 
 Nothing is written to the ledger: where a sink is belongs to the branch that it writes to, and main gets it with the snapshots.
-The catalog compares the head of main, so that a commit to main that comes first makes step 5 fail; a writer of the branch may go on.
+The catalog compares the head of main: a commit to main that comes first makes step 5 fail. A writer of the branch may go on.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def require_publishable(view: BranchesView, goal: Goal) -> None:
     if not view.on_branch:
         raise Halted(
             "branch-moved",
-            f"The branch {goal.branch!r} does not have snapshot {goal.snapshot} any longer, which was checked: somebody moved the "
-            "branch meanwhile, or dropped it.",
+            f"The branch {goal.branch!r} does not have snapshot {goal.snapshot} any longer, which was checked: somebody moved "
+            "the branch meanwhile, or dropped it.",
             fix="Publish again: what the branch has now is checked then.",
         )
     if not view.follows_main:
@@ -86,8 +86,8 @@ def require_publishable(view: BranchesView, goal: Goal) -> None:
             "branch-diverged",
             f"main has snapshots that the branch {goal.branch!r} does not have: somebody wrote to main{began}, or they have "
             "expired. Publishing would take them away.",
-            fix=f"If main can do without them, roll it back to {back} and publish again. Otherwise drop the branch, give the sink "
-            "another id, and run it: it makes the branch anew from main and reads its source from the beginning.",
+            fix=f"If main can do without them, roll it back to {back} and publish again. Otherwise drop the branch, give the "
+            "sink another id, and run it: it makes the branch anew from main and reads its source from the beginning.",
         )
 
 

@@ -19,7 +19,10 @@ _PUFFIN = ".puffin"
 
 
 def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int, branch: str = MAIN) -> tuple[int, ...]:
-    """The snapshots of the metadata that a sink on a branch may let go. Most commits look only at how many there are, and at the oldest."""
+    """The snapshots of the metadata that a sink on a branch may let go.
+
+    Most commits look only at how many there are, and at the oldest.
+    """
     listed = metadata.snapshots()
     count = int(listed.size())
     if count < retention.max_snapshots + retention.step:

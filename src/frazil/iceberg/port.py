@@ -28,7 +28,7 @@ class IcebergPort:
     """
 
     def __init__(
-        self, jvm: Jvm, address: str, table: Any, sink_id: str, retention: Retention | None = None, branch: str = MAIN
+        self, jvm: Jvm, address: str, table: Any, sink_id: str, *, retention: Retention | None = None, branch: str = MAIN
     ) -> None:
         self._jvm = jvm
         self._address = address

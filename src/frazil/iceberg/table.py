@@ -332,7 +332,7 @@ class IcebergTable:
 
     def port(self, sink_id: str, retention: Retention | None = None) -> IcebergPort:
         """The commit loop's side of this table for one sink. ``retention``: older snapshots expire with the commit."""
-        return IcebergPort(self._jvm, self._address, self._table, sink_id, retention, self._seen.branch)
+        return IcebergPort(self._jvm, self._address, self._table, sink_id, retention=retention, branch=self._seen.branch)
 
     @property
     def branch_head(self) -> int | None:

@@ -61,8 +61,8 @@ class SnapshotFacts:
 class TableFacts:
     """A table as its current metadata describes it. Snapshots are from old to new; properties are masked.
 
-    ``branch`` is the one that the sink writes to, ``ancestors`` are its head and what came before, and ``unpublished`` is how many
-    of them main does not have; None if main has snapshots that the branch does not have.
+    ``branch`` is the one that the sink writes to, ``ancestors`` are its head and what came before, and ``unpublished`` is how
+    many of them main does not have; None if main has snapshots that the branch does not have.
     """
 
     name: str

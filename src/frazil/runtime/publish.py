@@ -35,26 +35,46 @@ SAMPLE = 5
 
 def publish(pipeline: PipelineSpec, settings: Settings, *, dry_run: bool, listen: Listener) -> Publication:
     """Publishes the branch that a pipeline writes to; with ``dry_run`` everything is checked, and main stays."""
-    sink = pipeline.sink
+    sink, name = pipeline.sink, pipeline.name
+    _require_branch(sink, name)
+    spark = start_spark([pipeline], settings)
+    return publish_sink(spark, sink, pipeline.sink_id, name=name, retry=settings.retry, listen=listen, dry_run=dry_run)
+
+
+def publish_sink(
+    spark: SparkSession, sink: SinkSpec, sink_id: str, *, name: str, retry: RetrySettings, listen: Listener, dry_run: bool
+) -> Publication:
+    """Publishes the branch that a sink writes to."""
+    _require_branch(sink, name)
+    catalog = catalog_settings(sink)
+    session = session_for(spark, catalog.read_only if dry_run else catalog)
+    return Publisher(session, sink, sink_id, name=name, retry=retry, listen=listen).publish(dry_run=dry_run)
+
+
+def current_session(frame: DataFrame | None) -> SparkSession:
+    """The session of a data frame; without one, the session that runs."""
+    session = frame.sparkSession if frame is not None else SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigError("no-spark", "There is no Spark session.", fix="Make one with frazil.session().")
+    return session
+
+
+def _require_branch(sink: SinkSpec, name: str) -> None:
     if sink.branch is None:
         raise ConfigError(
             "no-branch",
-            f"The pipeline {pipeline.name!r} writes to main: there is nothing to publish.",
-            fix="Give its sink a branch.",
+            f"{name!r} writes to main: there is nothing to publish.",
+            fix="Give the sink a branch.",
         )
     if catalog_settings(sink).is_unborn:
         raise _no_table(sink)
-    spark = start_spark([pipeline], settings)
-    catalog = catalog_settings(sink)
-    session = session_for(spark, catalog.read_only if dry_run else catalog)
-    return Publisher(session, sink, pipeline.sink_id, pipeline.name, settings.retry, listen).publish(dry_run=dry_run)
 
 
 class Publisher:
     """The branch of one sink, on its way to main. Delivery: main gets a snapshot once, whatever answers are lost."""
 
     def __init__(
-        self, session: SparkSession, sink: SinkSpec, sink_id: str, name: str, retry: RetrySettings, listen: Listener
+        self, session: SparkSession, sink: SinkSpec, sink_id: str, *, name: str, retry: RetrySettings, listen: Listener
     ) -> None:
         self._session = session
         self._sink = sink
