@@ -70,7 +70,10 @@ class Jvm:
 
         It takes a few calls, however many values there are.
         """
-        stream = self.root.java.util.stream.StreamSupport.stream(values.spliterator(), False)
+        util = self.root.java.util
+        # A reader of manifests has a spliterator only by its interface, where py4j does not look.
+        split = util.Spliterators.spliteratorUnknownSize(values.iterator(), 0)
+        stream = util.stream.StreamSupport.stream(split, False)
         for getter in getters:
             stream = stream.map(self._function(getter))
         found: list[Any] = json.loads(self._json.writeValueAsString(stream.collect(self._to_list)))
