@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cli.commands import FRAZIL, Frazil, sql_pipeline
 from cli.tables import sqlite_catalog
 
@@ -14,7 +16,7 @@ CHECKED = (
     "branch: audit",
     "batch_size: 10",
     "max_batch_size: 10",
-    "publish: {checks: [{name: few, sql: 'select id from {table} where id >= LIMIT order by id'}]}",
+    "publish: {checks: [{name: few, sql: 'select event_number from {table} where event_number >= LIMIT order by 1'}]}",
 )
 
 
@@ -56,7 +58,7 @@ def test_a_branch_is_checked_and_published(frazil: Frazil, tmp_path: Path) -> No
         assert words in failed.out, failed.out
     document = the_only(frazil("publish", "--json").json)
     assert (document["published"], [one["passed"] for one in document["checks"]]) == (False, [True, False])
-    assert document["checks"][1]["sample"][0] == {"id": 25}
+    assert document["checks"][1]["sample"][0] == {"event_number": 25}
     assert main_rows(tmp_path) == 0
 
     sql_pipeline(tmp_path, *options(99), rows=30)
@@ -76,6 +78,7 @@ def test_a_branch_is_checked_and_published(frazil: Frazil, tmp_path: Path) -> No
     assert (main_rows(tmp_path), frazil("publish").code, main_rows(tmp_path)) == (30, 0, 50)
 
 
+@pytest.mark.slow(seconds=30)
 def test_a_branch_is_published_while_the_pipeline_runs(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, "branch: audit", "flush_interval_secs: 1", "batch_size: 100", rows=10_000_000)
     running = subprocess.Popen([FRAZIL, "run"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
