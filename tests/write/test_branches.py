@@ -83,6 +83,12 @@ def test_columns_come_to_an_empty_table_and_main_of_one_that_had_nothing_is_made
     assert lake.rows() == written(lake)
 
 
+def test_a_column_that_comes_with_the_first_batch_is_null_in_main(lake: Lake) -> None:
+    lake.sink("select 0L id", id="main").write()
+    on_branch(lake, "select 1L id, 'x' v").write()
+    assert (seen(lake), written(lake)) == ([(0, None)], [(0, None), (1, "x")])
+
+
 def test_a_sink_goes_on_on_its_branch_exactly_once(lake: Lake) -> None:
     lake.sink("select id from range(2)", id="main").write()
     for _ in range(2):

@@ -6,7 +6,7 @@ loop moves the real reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from frazil.commit.fast_forward import BranchesView, Goal
@@ -103,7 +103,7 @@ class BranchesPort:
         """Step 1."""
         with attempt_errors(self._address):
             metadata = self._operations.refresh()
-            return branches_view(metadata, self._goal)
+            return _branches_view(self._jvm, metadata, self._goal)
 
     def swap(self, view: BranchesView) -> None:
         """Step 5."""
@@ -112,20 +112,20 @@ class BranchesPort:
             self._operations.commit(view.base, after)
 
 
-def branches_view(metadata: Any, goal: Goal) -> BranchesView:
+def _branches_view(jvm: Jvm, metadata: Any, goal: Goal) -> BranchesView:
     """What is known of main and a branch whose snapshot is to be published."""
-    main, head = head_of(metadata, MAIN), head_of(metadata, goal.branch)
-    of_main = list(_line(metadata, main))
+    parents = _parents(jvm, metadata)
+    main = head_of(metadata, MAIN)
+    of_main, line = _line(parents, main), _line(parents, goal.snapshot)
     published = goal.snapshot in of_main
-    # Without a head main has nothing that could be lost.
-    line = list(_line(metadata, goal.snapshot))
     known = set(of_main)
     return BranchesView(
         table_uuid=str(metadata.uuid()),
         main=main,
         next_sequence=int(metadata.nextSequenceNumber()),
         published=published,
-        on_branch=published or goal.snapshot in _line(metadata, head),
+        on_branch=published or goal.snapshot in _line(parents, head_of(metadata, goal.branch)),
+        # Without a head main has nothing that could be lost.
         follows_main=main is None or main in line,
         fork=next((one for one in line if one in known), None),
         base=metadata,
@@ -134,18 +134,22 @@ def branches_view(metadata: Any, goal: Goal) -> BranchesView:
 
 def steps_between(jvm: Jvm, metadata: Any, older: int | None, newer: int) -> list[Step]:
     """The snapshots after one up to another, from old to new; all as far as they are known if the older is not among them."""
-    steps = []
-    for one in _line(metadata, newer):
-        if one == older:
-            break
-        snapshot = metadata.snapshot(one)
-        steps.append(Step(one, str(snapshot.operation()), jvm.texts(snapshot.summary())))
-    return steps[::-1]
+    line = _line(_parents(jvm, metadata), newer)
+    wanted = line[: line.index(older)] if older in line else line
+    found = ((one, metadata.snapshot(one)) for one in reversed(wanted))
+    return [Step(one, str(snapshot.operation()), jvm.texts(snapshot.summary())) for one, snapshot in found]
 
 
-def _line(metadata: Any, head: int | None) -> Iterator[int]:
+def _parents(jvm: Jvm, metadata: Any) -> dict[int, int | None]:
+    """The parent of every snapshot of a table, read in a few calls."""
+    listed = metadata.snapshots()
+    return dict(zip(jvm.each(listed, "Snapshot.snapshotId"), jvm.each(listed, "Snapshot.parentId"), strict=True))
+
+
+def _line(parents: Mapping[int, int | None], head: int | None) -> list[int]:
     """A snapshot and its ancestors, as far back as they have not expired."""
-    at = None if head is None else metadata.snapshot(head)
-    while at is not None:
-        yield int(at.snapshotId())
-        at = None if at.parentId() is None else metadata.snapshot(at.parentId())
+    line = []
+    while head is not None and head in parents:
+        line.append(head)
+        head = parents[head]
+    return line
