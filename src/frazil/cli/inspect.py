@@ -12,6 +12,7 @@ from frazil.cli.call import Call, nearest
 from frazil.cli.output import facts, table
 from frazil.cli.words import ago, iso, seconds_since, several, short, size
 from frazil.errors import DataError, UsageError
+from frazil.model.publishing import MAIN
 
 if TYPE_CHECKING:
     from frazil.model.pipeline import ProjectSpec
@@ -45,7 +46,7 @@ def candidates(project: ProjectSpec, target: str | None) -> list[list[SinkSpec]]
     by_pipeline = {pipeline.name: pipeline.sink for pipeline in project.pipelines}
     sinks = list(by_pipeline.values()) + list(project.sinks.values())
     if target is None:
-        tables = {(sink.catalog.model_dump_json(), sink.full_name): sink for sink in sinks}
+        tables = {(sink.catalog.model_dump_json(), sink.full_name, sink.branch): sink for sink in sinks}
         return [[sink] for sink in tables.values()]
     if target in by_pipeline:
         return [[by_pipeline[target]]]
@@ -56,7 +57,7 @@ def candidates(project: ProjectSpec, target: str | None) -> list[list[SinkSpec]]
         known = [*by_pipeline, *(sink.full_name for sink in sinks)]
         raise UsageError("unknown-table", f"{project.file} has no pipeline or table {target!r}.", fix=nearest(target, known))
     # A table that no pipeline of the file writes to may still be in one of its catalogs.
-    return [[sink.model_copy(update={"namespace": namespace, "table": name}) for sink in sinks]]
+    return [[sink.model_copy(update={"namespace": namespace, "table": name, "branch": None}) for sink in sinks]]
 
 
 def look(places: list[SinkSpec]) -> tuple[TableFacts, TableHealth]:
@@ -68,7 +69,9 @@ def look(places: list[SinkSpec]) -> tuple[TableFacts, TableHealth]:
     for sink in places:
         if (found := open_table(sink)) is not None:
             with translated(sink.catalog):
-                return facts_of(found, sink.full_name), health_of(found, sink.maintenance)
+                return facts_of(found, sink.full_name, sink.written_branch), health_of(
+                    found, sink.maintenance, sink.written_branch
+                )
     where = ", ".join(dict.fromkeys(sink.catalog.address for sink in places))
     raise DataError(
         "table-missing", f"There is no table {places[0].full_name} in {where}.", fix="A run makes it, or correct the name."
@@ -84,7 +87,7 @@ def to_json(found: TableFacts, limit: int) -> dict[str, Any]:
     """A table as JSON."""
     head = found.current
     fields = asdict(found)
-    del fields["branch"]
+    del fields["ancestors"]
     return fields | {
         "rows": head.total_rows if head else 0,
         "files": head.total_files if head else 0,
@@ -92,6 +95,15 @@ def to_json(found: TableFacts, limit: int) -> dict[str, Any]:
         "snapshot_count": len(found.snapshots),
         "snapshots": [asdict(snapshot) for snapshot in history(found, limit)],
     }
+
+
+def unpublished(found: TableFacts) -> str:
+    """What main lacks of a branch, in words."""
+    if found.unpublished is None:
+        return "which has parted from main: it cannot be published"
+    if not found.unpublished:
+        return "all of it published"
+    return f"{several(found.unpublished, 'snapshot')} not published"
 
 
 def show(call: Call, found: TableFacts, limit: int) -> None:
@@ -104,6 +116,7 @@ def show(call: Call, found: TableFacts, limit: int) -> None:
                 ("location", found.location),
                 ("metadata", found.metadata_location),
                 ("format version", found.format_version),
+                ("branch", None if found.branch == MAIN else f"{found.branch}, {unpublished(found)}"),
                 ("partitioned by", ", ".join(found.partition) or "nothing"),
                 ("identifier fields", ", ".join(found.identifier_fields)),
                 (

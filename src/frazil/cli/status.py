@@ -11,6 +11,7 @@ import typer
 
 from frazil.cli.call import Call, pipelines_named
 from frazil.cli.check import exit_code
+from frazil.cli.inspect import unpublished
 from frazil.cli.output import error_fields, error_text, table
 from frazil.cli.run import Names
 from frazil.cli.words import ago, iso, seconds_since, short, size
@@ -112,6 +113,8 @@ def to_json(one: Status) -> dict[str, Any]:
         "sink_id": one.pipeline.sink_id,
         "catalog": one.pipeline.sink.catalog.address,
         "table": one.pipeline.sink.full_name,
+        "branch": one.pipeline.sink.branch,
+        "unpublished_snapshots": one.facts.unpublished if one.facts is not None and one.pipeline.sink.branch else None,
         "table_exists": None if one.error is not None else one.facts is not None,
         "last_commit_at": iso(state.at_ms) if state else None,
         "age_seconds": seconds_since(state.at_ms) if state else None,
@@ -141,6 +144,8 @@ def _row(one: Status) -> tuple[object, ...]:
 
 def _details(one: Status) -> Iterator[str]:
     state = one.ledger
+    if one.facts is not None and one.pipeline.sink.branch is not None:
+        yield f"branch {one.facts.branch}: {unpublished(one.facts)}"
     if state is not None:
         reached = short(state.end, 100) or "nothing yet"
         yield f"committed {iso(state.at_ms)} by instance {state.instance}, epoch {state.epoch}, up to {reached}"

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from frazil.commit.retry import pause_seconds
 from frazil.errors import Fenced, FrazilError, Halted, OutcomeUnknown, OutOfOrder, Retryable, SparkDied
@@ -141,6 +141,8 @@ class Pause:
 
 Effect = Refresh | Apply | Swap | Pause
 CommitProtocol = Generator[Effect, Any, CommitResult]
+
+T = TypeVar("T")
 
 CONFLICT_MESSAGE = "Commit conflict - table was modified concurrently"
 
@@ -404,15 +406,19 @@ def commit(
 
 
 def _perform(effect: Refresh | Apply | Swap, port: TablePort) -> TableView | NewSnapshot | Failed | None:
+    match effect:
+        case Refresh():
+            return outcome_of(port.refresh)
+        case Apply():
+            return outcome_of(lambda: port.apply(effect.view, effect.intent, effect.state))
+        case Swap():
+            return outcome_of(lambda: port.swap(effect.view, effect.snapshot, effect.intent, effect.state))
+
+
+def outcome_of(call: Callable[[], T]) -> T | Failed:
+    """What a call of a port returns, or what is known of its failure; what stops at once is raised."""
     try:
-        match effect:
-            case Refresh():
-                return port.refresh()
-            case Apply():
-                return port.apply(effect.view, effect.intent, effect.state)
-            case Swap():
-                port.swap(effect.view, effect.snapshot, effect.intent, effect.state)
-                return None
+        return call()
     except AttemptFailed as failure:
         return failure.outcome
     except (Halted, SparkDied):

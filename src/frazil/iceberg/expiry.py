@@ -9,22 +9,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frazil.iceberg.branches import head_of
 from frazil.iceberg.jvm import Jvm, items
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import PastSnapshot, References, Retention, expired
+from frazil.model.publishing import MAIN
 
 _PUFFIN = ".puffin"
 
 
-def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int) -> tuple[int, ...]:
-    """The snapshots of the metadata that may go. Most commits look only at how many there are, and at the oldest."""
+def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int, branch: str = MAIN) -> tuple[int, ...]:
+    """The snapshots of the metadata that a sink on a branch may let go.
+
+    Most commits look only at how many there are, and at the oldest.
+    """
     listed = metadata.snapshots()
     count = int(listed.size())
     if count < retention.max_snapshots + retention.step:
         oldest_ms = now_ms - retention.max_age_ms
         if count == 0 or int(listed.get(0).timestampMillis()) >= oldest_ms:
             return ()
-    return expired(_snapshots(jvm, metadata), _references(jvm, metadata), retention, now_ms)
+    return expired(_snapshots(jvm, metadata), _references(jvm, metadata, branch), retention, now_ms)
 
 
 def _snapshots(jvm: Jvm, metadata: Any) -> list[PastSnapshot]:
@@ -34,21 +39,21 @@ def _snapshots(jvm: Jvm, metadata: Any) -> list[PastSnapshot]:
     return [PastSnapshot(*one) for one in zip(ids, parents, times, strict=True)]
 
 
-def _references(jvm: Jvm, metadata: Any) -> References:
+def _references(jvm: Jvm, metadata: Any, branch: str) -> References:
     refs = [(int(ref.snapshotId()), bool(ref.isBranch())) for ref in metadata.refs().values()]
-    head = metadata.currentSnapshot()
-    main = None if head is None else int(head.snapshotId())
+    main, own = head_of(metadata, MAIN), head_of(metadata, branch)
     ledgers = ledger_entries(jvm.texts(metadata.properties())).values()
     return References(
         head=main,
-        branches=frozenset(one for one, branch in refs if branch and one != main),
+        own=own,
+        branches=frozenset(one for one, is_branch in refs if is_branch and one not in (main, own)),
         pinned=frozenset({*(one for one, _ in refs), *(state.snapshot for state in ledgers)}),
     )
 
 
 @dataclass(frozen=True)
 class Expired:
-    """Snapshots that a commit has removed from a table, and the metadata before and after it."""
+    """Snapshots that a commit has removed from a table, and the metadata before and after it, as the sink's branch sees them."""
 
     snapshots: tuple[int, ...]
     before: Any
@@ -57,7 +62,7 @@ class Expired:
     def dead_files(self, jvm: Jvm, io: Any) -> list[str]:
         """The files that only the expired snapshots need.
 
-        All snapshots that stay come after the oldest of the main branch that stays, but for those that a branch, a tag or a
+        All snapshots that stay come after the oldest of the sink's branch that stays, but for those that a branch, a tag or a
         ledger keeps: whatever such a snapshot may need is left.
         """
         oldest, kept = self._kept(jvm)
@@ -73,7 +78,7 @@ class Expired:
         return [*sorted(files), *sorted(manifests), *lists]
 
     def _kept(self, jvm: Jvm) -> tuple[Any, list[Any]]:
-        """The oldest snapshot that stays of the main branch, back to a gap; and those that are not among its descendants."""
+        """The oldest snapshot that stays of the sink's branch, back to a gap; and those that are not among its descendants."""
         left = set(jvm.each(self.after.snapshots(), "Snapshot.snapshotId"))
         at = self.after.currentSnapshot()
         chain = {int(at.snapshotId())}

@@ -13,6 +13,7 @@ from frazil.errors import ConfigError
 from frazil.iceberg.faults import ICEBERG
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.table import IcebergTable
+from frazil.model.publishing import MAIN
 from frazil.model.types import StructType, schema_json
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class Lake:
                     raise
         return load(self.spark._jsparkSession, name)
 
-    def load(self, levels: tuple[str, ...], table: str) -> IcebergTable | None:
-        """The table, or None when it does not exist."""
+    def load(self, levels: tuple[str, ...], table: str, branch: str = MAIN) -> IcebergTable | None:
+        """The table as it is seen from a branch, or None when it does not exist."""
         with java_errors(self.address):
             try:
-                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)))
+                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)), branch)
             except Exception as error:
                 if fault_of(error).find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
                     return None
@@ -92,6 +93,7 @@ class Lake:
         sort: Mapping[str, Any],
         properties: Mapping[str, str],
         location: str | None,
+        branch: str = MAIN,
     ) -> IcebergTable:
         """Makes the table; when somebody else made it meanwhile, that one is returned."""
         iceberg = self._jvm.iceberg
@@ -105,11 +107,11 @@ class Lake:
                 builder = builder.withLocation(location)
             self._require_own_folder(levels, table, builder)
             try:
-                return self._opened(levels, table, builder.create())
+                return self._opened(levels, table, builder.create(), branch)
             except Exception as error:
                 if not fault_of(error).find(f"{ICEBERG}AlreadyExistsException"):
                     raise
-                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)))
+                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)), branch)
 
     def _require_own_folder(self, levels: tuple[str, ...], table: str, builder: Any) -> None:
         """Refuses a table whose folder would be within that of another, or around it: cleaning up one deletes files of the other.
@@ -188,8 +190,8 @@ class Lake:
         with java_errors(self.address):
             return self._opened(levels, table, self._catalog.registerTable(self._identifier(levels, table), metadata))
 
-    def _opened(self, levels: tuple[str, ...], name: str, table: Any) -> IcebergTable:
-        return IcebergTable(self._jvm, self.address, table, table_name(self._name, levels, name))
+    def _opened(self, levels: tuple[str, ...], name: str, table: Any, branch: str = MAIN) -> IcebergTable:
+        return IcebergTable(self._jvm, self.address, table, table_name(self._name, levels, name), branch)
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
         return self._jvm.iceberg.catalog.Namespace.of(self._jvm.strings(levels))

@@ -7,6 +7,7 @@ from typing import Any
 
 from frazil.commit.protocol import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
 from frazil.commit.retry import takes_too_long
+from frazil.iceberg.branches import head_of, seen_from, with_branch
 from frazil.iceberg.changes import Append, Change, Fits, Restage, base_of
 from frazil.iceberg.evolve import evolve
 from frazil.iceberg.expiry import Expired, expired_in
@@ -15,19 +16,20 @@ from frazil.iceberg.jvm import Jvm, attempt_errors, fault_of
 from frazil.model.commit import SinkState, short_range, state_property, summary_of
 from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
 from frazil.model.maintenance import Retention, TableFigures
+from frazil.model.publishing import MAIN
 from frazil.version import __version__
-
-BRANCH = "main"
 
 
 class IcebergPort:
     """See :class:`frazil.commit.protocol.TablePort`.
 
     Each refresh opens a transaction, which is never committed: its operations work on exactly the metadata that the refresh
-    saw, so that a snapshot built in it has that metadata's head as its parent.
+    saw, so that a snapshot built in it has that metadata's head as its parent. The head is that of the sink's branch.
     """
 
-    def __init__(self, jvm: Jvm, address: str, table: Any, sink_id: str, retention: Retention | None = None) -> None:
+    def __init__(
+        self, jvm: Jvm, address: str, table: Any, sink_id: str, *, retention: Retention | None = None, branch: str = MAIN
+    ) -> None:
         self._jvm = jvm
         self._address = address
         self._table = table
@@ -35,6 +37,7 @@ class IcebergPort:
         self._sink_id = sink_id
         self._property = state_property(sink_id)
         self._retention = retention
+        self._branch = branch
         self.expired: Expired | None = None
         """The snapshots that went with the commit, if it is certain that it was made."""
         self._committed: Any = None
@@ -44,7 +47,8 @@ class IcebergPort:
         with attempt_errors(self._address):
             transaction = self._table.newTransaction()
             metadata = self._operations.current()
-            head = metadata.currentSnapshot()
+            seen = seen_from(self._jvm, with_branch(transaction, self._branch), self._branch)
+            head = seen.currentSnapshot()
             text = metadata.properties().get(self._property)
             state = None if text is None else ledger_entry({self._property: str(text)}, self._sink_id)
             return TableView(
@@ -52,14 +56,14 @@ class IcebergPort:
                 head=None if head is None else int(head.snapshotId()),
                 head_sequence=0 if head is None else int(head.sequenceNumber()),
                 state=state,
-                lineage=Lineage.CURRENT if state is None else lineage_of(state, self._branch(metadata, head)),
-                base=(metadata, transaction),
+                lineage=Lineage.CURRENT if state is None else lineage_of(state, self._history(metadata, head)),
+                base=(metadata, seen, transaction),
                 next_sequence=int(metadata.nextSequenceNumber()),
             )
 
     def apply(self, view: TableView, intent: Intent, state: SinkState) -> NewSnapshot:
         """Step 6. A claim without a change is an append of nothing."""
-        metadata, transaction = view.base
+        metadata, seen, transaction = view.base
         counts = intent.batch.counts if intent.batch is not None else None
         summary = summary_of(self._sink_id, state, counts, __version__)
         if intent.moved is not None:
@@ -67,8 +71,8 @@ class IcebergPort:
         with attempt_errors(self._address):
             if (early := too_early(int(metadata.lastUpdatedMillis()))) is not None:
                 raise AttemptFailed(FailureKind.UNREACHABLE, early, final=takes_too_long(early))
-            change = intent.change or Change(Append(), base_of(metadata))
-            self._require_fit(metadata, change)
+            change = intent.change or Change(Append(), base_of(seen))
+            self._require_fit(seen, change)
             evolve(self._jvm, transaction, change.evolution)
             snapshot = self._applied(transaction, change, {**summary, **change.summary})
         parent = snapshot.parentId()
@@ -78,7 +82,7 @@ class IcebergPort:
 
     def swap(self, view: TableView, snapshot: NewSnapshot, intent: Intent, state: SinkState) -> None:
         """Step 7."""
-        metadata, transaction = view.base
+        metadata, seen, transaction = view.base
         properties = dict(intent.change.properties) if intent.change is not None else {}
         columns = intent.change.columns if intent.change is not None else None
         with attempt_errors(self._address):
@@ -87,16 +91,17 @@ class IcebergPort:
             if columns is not None:
                 properties[columns.property] = columns.to_json(self._jvm.field_ids(changed.schema()))
             builder = self._jvm.build_metadata_from(changed)
-            builder = builder.setBranchSnapshot(snapshot.handle, BRANCH)
+            builder = builder.setBranchSnapshot(snapshot.handle, self._branch)
             builder = builder.setProperties(properties | {self._property: state.to_json()})
             old: tuple[int, ...] = ()
             if self._retention is not None:
-                old = expired_in(self._jvm, changed, self._retention.before_another, intent.at_ms)
+                old = expired_in(self._jvm, changed, self._retention.before_another, intent.at_ms, self._branch)
             if old:
                 builder = builder.removeSnapshots([changed.snapshot(one) for one in old])
             after = builder.build()
             self._operations.commit(metadata, after)
-            self.expired = Expired(old, metadata, after) if old else None
+            if old:
+                self.expired = Expired(old, seen, seen_from(self._jvm, after, self._branch))
             self._committed = after
 
     def figures(self, *, with_snapshots: bool) -> TableFigures | None:
@@ -107,10 +112,13 @@ class IcebergPort:
         if self._committed is None:
             return None
         snapshots = int(self._committed.snapshots().size()) if with_snapshots else None
-        return TableFigures.of_summary(self._jvm.texts(self._committed.currentSnapshot().summary()), snapshots)
+        head = self._committed.snapshot(head_of(self._committed, self._branch))
+        return TableFigures.of_summary(self._jvm.texts(head.summary()), snapshots)
 
     def _applied(self, transaction: Any, change: Change, summary: dict[str, str]) -> Any:
         operation = change.operation.on(transaction, change.base)
+        if self._branch != MAIN:
+            operation = operation.toBranch(self._branch)
         for key, value in summary.items():
             operation.set(key, value)
         try:
@@ -121,14 +129,14 @@ class IcebergPort:
                 raise
             raise AttemptFailed(FailureKind.CONFLICT, change.operation.overtaken(refusal.line), final=True) from error
 
-    def _require_fit(self, metadata: Any, change: Change) -> None:
+    def _require_fit(self, seen: Any, change: Change) -> None:
         """The ids in the staged files are those of the table only if nobody else has changed its columns or specs meanwhile."""
         fits = Fits.LAYOUT if change.evolution and change.operation.fits is Fits.COLUMNS else change.operation.fits
-        if not change.base.allows(fits, metadata):
+        if not change.base.allows(fits, seen):
             text = f"The table was changed by somebody else while a batch was being written: its files only fit {fits.value}."
             raise AttemptFailed(FailureKind.CONFLICT, Restage("table-moved", text), final=True)
 
-    def _branch(self, metadata: Any, head: Any) -> Iterator[Ancestor]:
+    def _history(self, metadata: Any, head: Any) -> Iterator[Ancestor]:
         """The head and its ancestors, as far back as they have not expired."""
         at = head
         while at is not None:

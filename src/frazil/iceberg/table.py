@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from frazil.commit.fast_forward import Goal
 from frazil.errors import ConfigError
+from frazil.iceberg.branches import BranchesPort, Seen, head_of, steps_between
 from frazil.iceberg.changes import Base, StagedFiles, base_of
 from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
 from frazil.iceberg.debt import LiveFile, Rewrite, counted, equality_deletes
@@ -29,6 +31,7 @@ from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import Retention
 from frazil.model.manifests import Clustering
+from frazil.model.publishing import MAIN, Step
 from frazil.model.types import StructType, type_from_json
 from frazil.spark.running_java import task_memory
 
@@ -68,12 +71,13 @@ class Added:
 
 
 class IcebergTable:
-    """One table: what it is, staging of files for it, and the port of the commit loop."""
+    """One table: what it is, staging of files for it, and the port of the commit loop. Its rows are those of one branch."""
 
-    def __init__(self, jvm: Jvm, address: str, table: Any, sql_name: str) -> None:
+    def __init__(self, jvm: Jvm, address: str, table: Any, sql_name: str, branch: str = MAIN) -> None:
         self._jvm = jvm
         self._address = address
         self._table = table
+        self._seen = Seen(jvm, table, branch)
         self.sql_name = sql_name
         """The table's name in Spark's SQL."""
         self._operations = table.operations()
@@ -111,7 +115,7 @@ class IcebergTable:
     @property
     def one_spec(self) -> bool:
         """Whether all live data files were written under the current partition spec, not under an equal earlier one."""
-        metadata = self._operations.current()
+        metadata = self._seen.metadata
         head = metadata.currentSnapshot()
         manifests = () if head is None else items(head.dataManifests(self._table.io()))
         used = {int(m.partitionSpecId()) for m in manifests if m.hasAddedFiles() or m.hasExistingFiles()}
@@ -128,11 +132,11 @@ class IcebergTable:
     @property
     def compared_columns(self) -> frozenset[str]:
         """The columns that live equality deletes compare: readers look for their values."""
-        head = self._operations.current().currentSnapshot()
+        head = self._seen.metadata.currentSnapshot()
         if head is None or head.summary().get("total-equality-deletes") == "0":
             return frozenset()
         names = {number: name for name, number in self.field_ids.items()}
-        compared = {number for ids in equality_deletes(self._jvm, self._table) for number in ids}
+        compared = {number for ids in equality_deletes(self._jvm, self._seen.table) for number in ids}
         return frozenset(names[number] for number in compared if number in names)
 
     @property
@@ -151,7 +155,7 @@ class IcebergTable:
     @property
     def base(self) -> Base:
         """What files that are staged now are staged on."""
-        return base_of(self._operations.current())
+        return base_of(self._seen.metadata)
 
     @property
     def metadata_location(self) -> str | None:
@@ -201,21 +205,21 @@ class IcebergTable:
         It is read from the head's summary. If another writer has committed without totals, they are missing from then on, and
         it is counted.
         """
-        head = self._operations.current().currentSnapshot()
+        head = self._seen.metadata.currentSnapshot()
         if head is None:
             return 0
         value = head.summary().get(f"total-{what}")
-        return counted(self._jvm, self._table, what) if value is None else int(value)
+        return counted(self._jvm, self._seen.table, what) if value is None else int(value)
 
     @property
     def holds_no_files(self) -> bool:
         """Whether the table certainly has no rows: there is no snapshot, or its summary counts no data files."""
-        head = self._operations.current().currentSnapshot()
+        head = self._seen.metadata.currentSnapshot()
         return head is None or head.summary().get("total-data-files") == "0"
 
     def lacks_keys(self, keys: Sequence[str], lowest: Sequence[Any], highest: Sequence[Any]) -> bool:
         """Whether no file can contain a key in these bounds, by the files' statistics. False if that is expensive to find out."""
-        head = self._operations.current().currentSnapshot()
+        head = self._seen.metadata.currentSnapshot()
         if head is None:
             return True
         files = head.summary().get("total-data-files")
@@ -226,7 +230,7 @@ class IcebergTable:
         if any(low is None or high is None for _, low, high in bounds):
             return False
         expressions = self._jvm.iceberg.expressions.Expressions
-        scan = self._table.newScan()
+        scan = self._seen.table.newScan()
         for key, low, high in bounds:
             scan = scan.filter(expressions.greaterThanOrEqual(key, low)).filter(expressions.lessThanOrEqual(key, high))
         found = scan.planFiles()
@@ -266,7 +270,7 @@ class IcebergTable:
         """
         files: list[Any] = []
         batches, at, io = 0, end, self._table.io()
-        snapshot = self._table.currentSnapshot()
+        snapshot = self._seen.metadata.currentSnapshot()
         while not kept(at):
             if snapshot is None:
                 return None
@@ -296,7 +300,7 @@ class IcebergTable:
     def summaries(self, sink_id: str | None) -> list[tuple[int, dict[str, str]]]:
         """The snapshots from the first that is still there to the head, those of a sink or all, with what their summaries say."""
         found: list[tuple[int, dict[str, str]]] = []
-        at = self._table.currentSnapshot()
+        at = self._seen.metadata.currentSnapshot()
         while at is not None:
             summary = self._jvm.texts(at.summary())
             if sink_id is None or summary.get("frazil.sink") == sink_id:
@@ -333,7 +337,24 @@ class IcebergTable:
 
     def port(self, sink_id: str, retention: Retention | None = None) -> IcebergPort:
         """The commit loop's side of this table for one sink. ``retention``: older snapshots expire with the commit."""
-        return IcebergPort(self._jvm, self._address, self._table, sink_id, retention)
+        return IcebergPort(self._jvm, self._address, self._table, sink_id, retention=retention, branch=self._seen.branch)
+
+    @property
+    def branch_head(self) -> int | None:
+        """The head of the sink's branch as it is in the catalog; None if the branch is not there yet."""
+        return head_of(self._operations.current(), self._seen.branch)
+
+    def publisher(self, goal: Goal) -> BranchesPort:
+        """Moves main to a snapshot of a branch."""
+        return BranchesPort(self._jvm, self._address, self._table, goal)
+
+    def steps(self, older: int | None, newer: int) -> list[Step]:
+        """The snapshots after one up to another, from old to new."""
+        return steps_between(self._jvm, self._operations.current(), older, newer)
+
+    def rows_at(self, session: SparkSession, snapshot: int) -> DataFrame:
+        """The rows that a snapshot has."""
+        return session.read.option("versionAsOf", snapshot).table(self.sql_name)
 
     def dead_files(self, expired: Expired) -> list[str]:
         """The files that only expired snapshots need."""
@@ -342,7 +363,7 @@ class IcebergTable:
 
     def expirable(self, retention: Retention, now_ms: int) -> int:
         """How many snapshots would expire with a commit."""
-        return len(expired_in(self._jvm, self._operations.current(), retention, now_ms))
+        return len(expired_in(self._jvm, self._operations.current(), retention, now_ms, self._seen.branch))
 
     def orphans(self, older_than_ms: int) -> list[str]:
         """Files in the table's folder that no metadata of the table names, and that are older than a time.
@@ -385,17 +406,17 @@ class IcebergTable:
     def small_files(self) -> list[SmallFiles]:
         """The data files that are smaller than they should be, or mostly deleted, by partition."""
         with java_errors(self._address):
-            return small_files_of(self._jvm, self._table)
+            return small_files_of(self._jvm, self._seen.table)
 
     def manifests_worth_reading(self) -> dict[str, Any]:
         """The manifests that may be worth rewriting, by their paths; it takes a look at their list."""
         with java_errors(self._address):
-            return manifests_worth_reading(self._jvm, self._table)
+            return manifests_worth_reading(self._jvm, self._seen.table)
 
     def clusterings(self, manifests: Sequence[Any]) -> tuple[Clustering, ...]:
         """How these manifests are rewritten where scans of one partition gain by it."""
         with java_errors(self._address):
-            return clusterings_of(self._jvm, self._table, manifests)
+            return clusterings_of(self._jvm, self._seen.table, manifests)
 
     def clustered(self, clusterings: tuple[Clustering, ...]) -> ClusteredManifests:
         """The change of the table that rewrites manifests."""
@@ -408,7 +429,7 @@ class IcebergTable:
 
     def metadata_sizes(self) -> tuple[int, int] | None:
         """The bytes of the current snapshot's manifests with their list, and of the metadata file. It takes a few requests."""
-        head, io = self._table.currentSnapshot(), self._table.io()
+        head, io = self._seen.metadata.currentSnapshot(), self._table.io()
         location = self.metadata_location
         if head is None or location is None:
             return None
@@ -420,12 +441,12 @@ class IcebergTable:
     @property
     def head_sequence(self) -> int:
         """The sequence number of the current snapshot."""
-        head = self._operations.current().currentSnapshot()
+        head = self._seen.metadata.currentSnapshot()
         return 0 if head is None else int(head.sequenceNumber())
 
     def snapshots_since(self, kind: str, most: int) -> int:
         """How many snapshots came after the last one of a kind of upkeep, up to ``most``."""
-        at = self._operations.current().currentSnapshot()
+        at = self._seen.metadata.currentSnapshot()
         for count in range(most):
             if at is None or at.summary().get("frazil.kind") == kind:
                 return count
@@ -434,7 +455,7 @@ class IcebergTable:
 
     def merge(self, files: Sequence[LiveFile], sequence: int) -> Rewrite:
         """Lets the executors write the rows of files into fewer; commits nothing. They were found at a sequence number."""
-        return merged_files(self._jvm, self._jvm.spark, self._table, files, sequence)
+        return merged_files(self._jvm, self._jvm.spark, self._seen.table, files, sequence)
 
     def write_files(
         self,
@@ -487,7 +508,7 @@ class IcebergTable:
     ) -> Iterator[WorkingCopy]:
         """A private copy of the table, for SQL of a session to change; without one, of the session that the table is in."""
         spark = session or self._jvm.spark
-        with active(spark), scratch_of(self._jvm, spark, self._table, evolution, properties or {}) as copy:
+        with active(spark), scratch_of(self._jvm, spark, self._seen, evolution, properties or {}) as copy:
             yield copy
 
     def _spec_of_deletes(self, metadata: Any, everywhere: bool) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from frazil.iceberg.branches import Seen
 from frazil.iceberg.changes import RowChanges, StagedFiles, with_files
 from frazil.iceberg.debt import (
     Deletes,
@@ -274,19 +275,20 @@ class WorkingCopy:
 
 @contextmanager
 def scratch_of(
-    jvm: Jvm, spark: SparkSession, table: Any, evolution: Sequence[TableChange], properties: Mapping[str, str]
+    jvm: Jvm, spark: SparkSession, seen: Seen, evolution: Sequence[TableChange], properties: Mapping[str, str]
 ) -> Iterator[WorkingCopy]:
     """Opens a copy of the table as it is now, with the changes of its columns and the properties, and drops it in the end.
 
     ``spark``: the session that knows the copy by its name; a batch that is merged into it is of that session too.
     """
     with _catalog(jvm, spark) as (name, catalog):
-        _share_files(catalog, table)
+        _share_files(catalog, seen.table)
         identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, WorkingCopy.NAME]))
         # This shows which files of the copy are the table's, whatever happens to the table meanwhile.
-        original = table.operations().current()
+        original = seen.original
         copy = catalog.registerTable(identifier, original.metadataFileLocation())
         _prepare(jvm, copy, evolution, properties)
+        _to_head(copy, seen.metadata)
         copy.refresh()
         working = WorkingCopy(jvm, spark, catalog, copy, f"{name}.{_NAMESPACE}.{WorkingCopy.NAME}")
         try:
@@ -352,6 +354,13 @@ def _share_files(catalog: Any, table: Any) -> None:
     field = catalog.getClass().getDeclaredField("io")
     field.setAccessible(True)
     field.set(catalog, table.io())
+
+
+def _to_head(copy: Any, seen: Any) -> None:
+    """Moves the copy's main branch to the head of the branch that the table is seen from."""
+    head, current = seen.currentSnapshot(), copy.currentSnapshot()
+    if head is not None and (current is None or head.snapshotId() != current.snapshotId()):
+        copy.manageSnapshots().setCurrentSnapshot(head.snapshotId()).commit()
 
 
 def _prepare(jvm: Jvm, copy: Any, evolution: Sequence[TableChange], properties: Mapping[str, str]) -> None:

@@ -180,19 +180,23 @@ class PastSnapshot:
 
 @dataclass(frozen=True)
 class References:
-    """What names snapshots of a table: its head, other branches, tags, and the ledgers of sinks."""
+    """What names snapshots of a table: the head of main, other branches, tags, and the ledgers of sinks.
+
+    ``own``: the head of the branch that the sink writes to, if that is another than main.
+    """
 
     head: int | None
     branches: frozenset[int] = frozenset()
     pinned: frozenset[int] = frozenset()
+    own: int | None = None
 
 
 def expired(snapshots: Collection[PastSnapshot], named: References, retention: Retention, now_ms: int) -> tuple[int, ...]:
     """The snapshots that may go; none as long as there are fewer than a step of them.
 
     These stay: the newest of the main branch, as many as may be and, but for a few, no older than they may be; everything of
-    other branches, which are somebody else's; and what a tag or a ledger names. A snapshot that no branch has any longer goes by
-    its age.
+    other branches, which are somebody else's; of the sink's own branch what main does not have yet, since publishing needs it;
+    and what a tag or a ledger names. A snapshot that no branch has any longer goes by its age.
     """
     known = {one.id: one for one in snapshots}
     chain = _ancestors(known, named.head)
@@ -201,6 +205,7 @@ def expired(snapshots: Collection[PastSnapshot], named: References, retention: R
     oldest_ms = now_ms - retention.max_age_ms
     kept |= {one for one in chain[: retention.max_snapshots] if known[one].at_ms >= oldest_ms}
     of_main = set(chain)
+    kept |= {one for one in _ancestors(known, named.own) if one not in of_main}
     old = [one.id for one in snapshots if one.id not in kept and (one.id in of_main or one.at_ms < oldest_ms)]
     return tuple(old) if len(old) >= retention.step else ()
 

@@ -18,6 +18,7 @@ from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_pr
 from frazil.model.maintenance import MaintenanceSpec
 from frazil.model.names import folder_problem
 from frazil.model.partition import PartitionField, Transform, name_problems, whole_fields
+from frazil.model.publishing import MAIN, BranchName, PublishSpec, publishing_problems
 from frazil.model.route import RouteSpec, UnknownRoute
 from frazil.model.sort import SortField
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
@@ -105,6 +106,10 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     catalog: CatalogSpec = Field(description="Who knows where the table is.")
     namespace: Name | None = Field(None, description="Namespace; dots nest: `sales.eu`.")
     table: Name | None = Field(None, description="Table name.")
+    branch: BranchName | None = Field(
+        None, description="Branch of the table that is written to instead of main; made from main's head if it is missing."
+    )
+    publish: PublishSpec | None = Field(None, description="What `frazil publish` checks before main gets what the branch has.")
     id: Name | None = Field(None, description="Stable identity of the sink in the table's ledger; `pipeline/sink` when left out.")
 
     batch_size: int = Field(10_000, ge=1, le=MOST_ROWS, description="Rows of a commit: one is made as soon as so many are there.")
@@ -198,6 +203,11 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     def full_name(self) -> str:
         """`namespace.table`, of a sink with many tables that of its home."""
         return f"{self.namespace}.{self.home_table}"
+
+    @property
+    def written_branch(self) -> str:
+        """The branch that is written to."""
+        return self.branch or MAIN
 
     def with_options(self, **options: Any) -> SinkSpec:
         """A copy with other values for some options, checked as a whole."""
@@ -335,6 +345,7 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
         words = "dropped_columns: hard would drop the columns whose values partial_updates is to keep"
         problems.append(Problem(words, "dropped_columns"))
     problems += _route_problems(sink) + _folder_problems(sink)
+    problems += publishing_problems(sink.branch, sink.publish, sink.schema_evolution, routed=sink.route is not None)
     if sink.namespace is not None and not all(sink.namespace_levels):
         problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
     if sink.max_batch_size is not None and sink.max_batch_size < sink.batch_size:
@@ -451,7 +462,7 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
 # What may differ from table to table. The rest belongs to the stream, or to the place where all tables are.
 _OWN_OPTIONS = frozenset(
     {"table", "schema", *SinkSpec.model_fields}
-    - {"catalog", "namespace", "id", "s3", "gcs", "azure", "route", "columns"}
+    - {"catalog", "namespace", "id", "s3", "gcs", "azure", "route", "columns", "branch", "publish"}
     - {"batch_size", "batch_bytes", "max_batch_size", "flush_interval_secs"}
     - {"error_column", "raw_column", *DeadLetterOptions.model_fields}
 )

@@ -18,7 +18,7 @@ from frazil.model.catalog import CatalogType
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import open_catalog, pyiceberg_properties, sqlite_path
 from frazil.observe.faults import storage_failed, translated
-from frazil.observe.lake import local_path, open_table
+from frazil.observe.lake import head_of, local_path, open_table
 from frazil.spark.catalogs import warehouse_uri
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _check_table(sink: SinkSpec) -> str:
         return f"table {sink.full_name} is looked for by the run"
     table = open_table(sink)
     if table is not None:
-        head = table.current_snapshot()
+        head = head_of(table, sink.written_branch)
         snapshot = f"snapshot {head.snapshot_id}" if head else "no snapshot yet"
         return f"table {sink.full_name} exists: {len(table.schema().fields)} columns, {snapshot}"
     if not sink.auto_create_table:

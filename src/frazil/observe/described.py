@@ -13,7 +13,7 @@ from frazil.model.sink import SinkSpec
 from frazil.model.types import StructType, type_from_json
 from frazil.observe.catalogs import open_catalog
 from frazil.observe.faults import translated
-from frazil.observe.lake import branch_of, local_path, open_table
+from frazil.observe.lake import ancestors_of, head_of, local_path, open_table
 from frazil.spark.catalogs import warehouse_uri
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class TableDescription:
     """A table as its metadata describes it, in the same values as :class:`frazil.iceberg.IcebergTable` has them.
 
     ``compared_columns`` are those that live equality deletes compare; they are read from files, and only for a sink that may
-    drop columns. ``branch`` is the head and its ancestors.
+    drop columns. ``branch`` is the head of the branch that is written to, and its ancestors.
     """
 
     schema: StructType
@@ -64,7 +64,7 @@ def described_table(sink: SinkSpec) -> TableDescription | None:
     if table is None:
         return None
     with translated(sink.catalog):
-        return _description(table, reads_deletes=sink.drops_columns)
+        return _description(table, sink.written_branch, reads_deletes=sink.drops_columns)
 
 
 def missing_namespaces(sink: SinkSpec) -> tuple[str, ...]:
@@ -91,8 +91,8 @@ def _warehouse(sink: SinkSpec) -> Path | None:
     return local_path(warehouse_uri(sink.catalog.location or ""))
 
 
-def _description(table: Table, *, reads_deletes: bool) -> TableDescription:
-    schema, metadata, head = table.schema(), table.metadata, table.current_snapshot()
+def _description(table: Table, branch: str, *, reads_deletes: bool) -> TableDescription:
+    schema, metadata, head = table.schema(), table.metadata, head_of(table, branch)
     columns = type_from_json(json.loads(schema.model_dump_json()))
     if not isinstance(columns, StructType):
         raise TypeError(columns)
@@ -111,7 +111,7 @@ def _description(table: Table, *, reads_deletes: bool) -> TableDescription:
         properties=dict(table.properties),
         format_version=metadata.format_version,
         holds_no_files=head is None or summary.get("total-data-files") == "0",
-        branch=tuple(branch_of(table)),
+        branch=tuple(ancestors_of(table, branch)),
     )
 
 

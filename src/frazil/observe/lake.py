@@ -13,6 +13,7 @@ from frazil.model.catalog import CatalogType
 from frazil.model.column_ids import COLUMNS_PREFIX
 from frazil.model.commit import STATE_PREFIX, SinkState
 from frazil.model.ledger import Ancestor, Lineage, ledger_entries, lineage_of
+from frazil.model.publishing import MAIN
 from frazil.model.secrets import masked
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import open_catalog, pyiceberg_properties
@@ -58,7 +59,11 @@ class SnapshotFacts:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table as its current metadata describes it. Snapshots are from old to new; properties are masked."""
+    """A table as its current metadata describes it. Snapshots are from old to new; properties are masked.
+
+    ``branch`` is the one that the sink writes to, ``ancestors`` are its head and what came before, and ``unpublished`` is how
+    many of them main does not have; None if main has snapshots that the branch does not have.
+    """
 
     name: str
     uuid: str
@@ -71,22 +76,24 @@ class TableFacts:
     properties: Mapping[str, str]
     snapshots: tuple[SnapshotFacts, ...]
     ledgers: Mapping[str, SinkState]
-    branch: tuple[Ancestor, ...]
+    branch: str
+    ancestors: tuple[Ancestor, ...]
+    unpublished: int | None
 
     @property
     def current(self) -> SnapshotFacts | None:
-        """The head of the table."""
+        """The head of the branch."""
         return next((snapshot for snapshot in reversed(self.snapshots) if snapshot.current), None)
 
     def was_rolled_back(self, state: SinkState) -> bool:
         """Whether somebody moved the table back behind the snapshot of a ledger's last entry, which stops a run."""
-        return lineage_of(state, self.branch) is Lineage.ABANDONED
+        return lineage_of(state, self.ancestors) is Lineage.ABANDONED
 
 
 def table_facts(sink: SinkSpec) -> TableFacts | None:
     """What there is to know of the sink's table, or None when there is no such table."""
     table = open_table(sink)
-    return None if table is None else facts_of(table, sink.full_name)
+    return None if table is None else facts_of(table, sink.full_name, sink.written_branch)
 
 
 def ledgers(sink: SinkSpec) -> dict[str, SinkState]:
@@ -106,7 +113,9 @@ def sample(sink: SinkSpec, rows: int) -> list[dict[str, Any]]:
     if table is None:
         return []
     with translated(sink.catalog):
-        found: list[dict[str, Any]] = table.scan(limit=rows).to_arrow().to_pylist()
+        head = None if sink.branch is None else head_of(table, sink.branch)
+        scan = table.scan(limit=rows, snapshot_id=None if head is None else head.snapshot_id)
+        found: list[dict[str, Any]] = scan.to_arrow().to_pylist()
         return found
 
 
@@ -169,11 +178,11 @@ def _metadata_names(folder: str, version: int) -> tuple[str, str]:
     return f"{folder}/v{version}.metadata.json", f"{folder}/v{version}.gz.metadata.json"
 
 
-def facts_of(table: Table, name: str) -> TableFacts:
-    """The facts of an open table."""
+def facts_of(table: Table, name: str, branch: str = MAIN) -> TableFacts:
+    """The facts of an open table, whose rows are those of a branch."""
     schema = table.schema()
     own = {key: value for key, value in table.properties.items() if not key.startswith((STATE_PREFIX, COLUMNS_PREFIX))}
-    head = table.current_snapshot()
+    head = head_of(table, branch)
     snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms))
     return TableFacts(
         name=name,
@@ -187,7 +196,9 @@ def facts_of(table: Table, name: str) -> TableFacts:
         properties=masked(own),
         snapshots=tuple(_snapshot_facts(snapshot, head) for snapshot in snapshots),
         ledgers=ledger_entries(table.properties),
-        branch=tuple(branch_of(table)),
+        branch=branch,
+        ancestors=tuple(ancestors_of(table, branch)),
+        unpublished=_unpublished(table, branch),
     )
 
 
@@ -228,9 +239,24 @@ def _snapshot_facts(snapshot: Snapshot, head: Snapshot | None) -> SnapshotFacts:
     )
 
 
-def branch_of(table: Table) -> Iterator[Ancestor]:
-    """The head and its ancestors, as far back as they have not expired."""
-    head = table.current_snapshot()
+def head_of(table: Table, branch: str) -> Snapshot | None:
+    """The head of a branch; of one that is missing it is main's, where a sink begins it."""
+    return table.snapshot_by_name(branch) or table.current_snapshot()
+
+
+def _unpublished(table: Table, branch: str) -> int | None:
+    """How many snapshots of a branch main does not have; None if main has others than the branch."""
+    of_main = {one.snapshot for one in ancestors_of(table, MAIN)}
+    line = [one.snapshot for one in ancestors_of(table, branch)]
+    main = table.current_snapshot()
+    if main is not None and main.snapshot_id not in line and not (line and line[0] in of_main):
+        return None
+    return sum(1 for one in line if one not in of_main)
+
+
+def ancestors_of(table: Table, branch: str) -> Iterator[Ancestor]:
+    """The head of a branch and its ancestors, as far back as they have not expired."""
+    head = head_of(table, branch)
     known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     while head is not None:
         parent = head.parent_snapshot_id

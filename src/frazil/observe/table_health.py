@@ -20,6 +20,8 @@ from frazil.model.maintenance import (
     read_amplification,
     too_many,
 )
+from frazil.model.publishing import MAIN
+from frazil.observe.lake import head_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -66,11 +68,11 @@ class TableHealth:
     would_expire_snapshots: int = 0
 
 
-def health_of(table: Table, spec: MaintenanceSpec) -> TableHealth:
-    """What the manifests of the current snapshot say."""
+def health_of(table: Table, spec: MaintenanceSpec, branch: str = MAIN) -> TableHealth:
+    """What the manifests of a branch's head say."""
     from pyiceberg.manifest import DataFileContent
 
-    head = table.current_snapshot()
+    head = head_of(table, branch)
     if head is None:
         return TableHealth()
     target = int(table.properties.get("write.target-file-size-bytes", _TARGET_BYTES))
@@ -118,7 +120,7 @@ def health_of(table: Table, spec: MaintenanceSpec) -> TableHealth:
         would_merge_files=sum(len(merge.files) for merge in merges),
         would_merge_into=sum(merge.files_after for merge in merges),
         would_rewrite_bytes=sum(merge.bytes for merge in merges),
-        would_expire_snapshots=_expirable(table, spec),
+        would_expire_snapshots=_expirable(table, spec, branch),
     )
 
 
@@ -159,14 +161,18 @@ def _metadata_of(table: Table) -> _Metadata:
     return _Metadata(sizes, cut_off=False)
 
 
-def _expirable(table: Table, spec: MaintenanceSpec) -> int:
+def _expirable(table: Table, spec: MaintenanceSpec, branch: str) -> int:
     snapshots = [PastSnapshot(s.snapshot_id, s.parent_snapshot_id, s.timestamp_ms) for s in table.metadata.snapshots]
     refs = table.metadata.refs
     head = table.metadata.current_snapshot_id
+    own = refs[branch].snapshot_id if branch in refs else head
     ledgers = ledger_entries(table.properties).values()
     named = References(
         head=head,
-        branches=frozenset(r.snapshot_id for r in refs.values() if r.snapshot_ref_type == "branch" and r.snapshot_id != head),
+        own=own,
+        branches=frozenset(
+            ref.snapshot_id for ref in refs.values() if ref.snapshot_ref_type == "branch" and ref.snapshot_id not in (head, own)
+        ),
         pinned=frozenset({*(ref.snapshot_id for ref in refs.values()), *(state.snapshot for state in ledgers)}),
     )
     return len(expired(snapshots, named, spec.retention, int(time.time() * 1000)))

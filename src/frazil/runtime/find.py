@@ -70,7 +70,7 @@ def _by_pyiceberg(sink: SinkSpec) -> tuple[TableDescription | None, tuple[str, .
 def _by_spark(sink: SinkSpec, sink_id: str, session: SparkSession) -> Found:
     try:
         lake = Lake(session, sink.catalog.name, sink.catalog.address)
-        table = lake.load(sink.namespace_levels, sink.table or "")
+        table = lake.load(sink.namespace_levels, sink.table or "", sink.written_branch)
         if table is None:
             return Found(None, lake.missing_namespaces(sink.namespace_levels))
     except CatalogUnborn:

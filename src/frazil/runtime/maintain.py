@@ -30,6 +30,11 @@ MAINTAINER = "frazil/maintenance"
 _HOUR_MS = 3_600_000
 
 
+def maintainer_of(sink: SinkSpec) -> str:
+    """The maintainer's id for the branch that the sink writes to: what it did to one branch is not in the others."""
+    return MAINTAINER if sink.branch is None else f"{MAINTAINER}@{sink.branch}"
+
+
 def maintain(
     sink: SinkSpec,
     settings: Settings,
@@ -46,7 +51,7 @@ def maintain(
     spark = with_settings(spark_session(wanted, sorted(catalog.components)), wanted, insist=False)
     session = session_for(spark, catalog.read_only if dry_run else catalog)
     lake = Lake(session, catalog.name, sink.catalog.address)
-    table = lake.load(sink.namespace_levels, sink.table or "")
+    table = lake.load(sink.namespace_levels, sink.table or "", sink.written_branch)
     if table is None:
         raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
     _require_own_files(table, sink)
@@ -63,7 +68,9 @@ def maintain(
             failures.append(event.message)
         listen(event)
 
-    claimed = ClaimedSink(session, sink, MAINTAINER, name=sink.full_name, retry=settings.retry, listen=heard, sleep=time.sleep)
+    claimed = ClaimedSink(
+        session, sink, maintainer_of(sink), name=sink.full_name, retry=settings.retry, listen=heard, sleep=time.sleep
+    )
     claimed.take(table, claim=True, make=False, followers=None)
     Upkeep(claimed).do(tasks)
     if orphans:

@@ -13,6 +13,7 @@ from frazil.iceberg import IcebergTable, Lake
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Position, SinkState, short_range
 from frazil.model.pipeline import PipelineSpec
+from frazil.model.publishing import MAIN
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.verify import Finding, Record, Verified, chain_findings, count_findings, expired
@@ -73,7 +74,7 @@ def verify(pipeline: PipelineSpec, settings: Settings, *, values: bool = False) 
 def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source, *, values: bool) -> Verified:
     sink = pipeline.sink
     lake = Lake(session, sink.catalog.name, sink.catalog.address)
-    home = lake.load(sink.namespace_levels, sink.home_table or "")
+    home = lake.load(sink.namespace_levels, sink.home_table or "", sink.written_branch)
     state = home.port(pipeline.sink_id).refresh().state if home is not None else None
     if home is None or state is None:
         raise ConfigError("nothing-to-verify", f"The pipeline {pipeline.name!r} has not written anything yet.")
@@ -112,10 +113,10 @@ def _held(lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
     sink = pipeline.sink
     levels, _, own_name = name.rpartition(".")
     is_home = name == f"{sink.namespace}.{sink.home_table}"
-    table = lake.load(tuple(levels.split(".")), own_name)
+    letters = name == ".".join(sink.letters_name)
+    table = lake.load(tuple(levels.split(".")), own_name, MAIN if letters else sink.written_branch)
     if table is None:
         return [Finding(name, "the table is not there any more")]
-    letters = name == ".".join(sink.letters_name)
     own = sink if sink.route is None or is_home or letters else sink.routed(own_name)
     if own.commit_mode is not CommitMode.APPEND or (sink.route is not None and is_home):
         return []
@@ -183,6 +184,9 @@ class _Comparison:
         """The rows of a table; None when it was not made yet."""
         if self._pipeline.sink.route is not None and own.full_name not in self._state.followers:
             return None
+        table = None if own.branch is None else self._lake.load(own.namespace_levels, own.table or "", own.branch)
+        if table is not None and table.base.head is not None:
+            return table.rows_at(self._session, table.base.head)
         return self._session.table(table_name(own.catalog.name, own.namespace_levels, own.table or ""))
 
     def _by_keys(self, origin: str) -> None:
@@ -202,7 +206,7 @@ class _Comparison:
         if own is None:
             return None
         frame = self._frame(own)
-        table = None if frame is None else self._lake.load(own.namespace_levels, own.table or "")
+        table = None if frame is None else self._lake.load(own.namespace_levels, own.table or "", own.written_branch)
         if frame is None or table is None:
             self._by_keys(origin)
             return None

@@ -48,7 +48,7 @@ _RESERVED = ("format-version", "uuid", "snapshot-count", "current-snapshot-id", 
 def existing(lake: Lake, sink: SinkSpec) -> IcebergTable | None:
     """The sink's table, checked against what the sink asks for; None when it has to be made."""
     require_settings(sink)
-    table = lake.load(sink.namespace_levels, sink.table or "")
+    table = lake.load(sink.namespace_levels, sink.table or "", sink.written_branch)
     require_usable(table, sink)
     return table
 
@@ -97,6 +97,7 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, source_keys: Sequenc
         sort=sort,
         properties=table_properties(sink),
         location=warehouse_uri(sink.location) if sink.location else None,
+        branch=sink.written_branch,
     )
 
 

@@ -48,6 +48,8 @@ class SinkOptions(TypedDict, total=False):
     catalog: Mapping[str, Any] | CatalogSpec
     namespace: str | None
     table: str | None
+    branch: str | None
+    publish: Section | None
     id: str | None
     route: Section | None
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from frazil.model.publishing import Publication
     from frazil.runtime.single_write import BatchSink
     from frazil.write.many_tables import RoutedWriter
     from frazil.write.writer import SinkWriter
@@ -181,6 +182,18 @@ class Sink:
         if self.trigger_given:
             writer = writer.trigger(**dict(self.trigger_given))
         return writer.start()
+
+    @located_at_caller
+    def publish(self, *, dry_run: bool = False) -> Publication:
+        """Checks what was written to the branch, and gives it to main if nothing is wrong; with ``dry_run`` it only checks."""
+        from frazil.runtime.publish import current_session, publish_sink
+        from frazil.spark.running_java import java_watched
+
+        spec, retry, listen = self.spec, self.retry_settings, notify_all(self.listeners)
+        session = current_session(self.frame)
+        sink_id = spec.id or f"python/{spec.full_name}"
+        with java_watched(session):
+            return publish_sink(session, spec, sink_id, name=sink_id, retry=retry, listen=listen, dry_run=dry_run)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """What `foreachBatch` calls."""
