@@ -174,6 +174,15 @@ def test_a_record_for_which_an_expression_fails_is_a_letter(lake: Lake, monkeypa
     assert lake.rows("id, v, s.share, y") == [(1, "1", 25, 2026), (3, "1", 25, 2026), (5, "1", 25, None), (6, "1", None, 2026)]
 
 
+@pytest.mark.slow
+def test_a_record_whose_table_cannot_be_computed_is_a_letter(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Read(monkeypatch, lake, route={"expression": "if(cast(v as int) > 5, 'large', 'small')"})
+    odd = '{"id": 9, "v": "many"}'
+    topic.more('{"id": 1, "v": "7"}', odd, '{"id": 2, "v": "3"}')
+    assert topic.letters == {odd: "expression-failed"}
+    assert (lake.rows("id", "db.large"), lake.rows("id", "db.small")) == ([(1,)], [(2,)])
+
+
 OPTIONS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"schema_evolution": "strict"}, {'{"id": 9, "w": 2}': "schema-strict", '{"id": 9, "s": {"b": 2}}': "schema-strict"}),
     ({"extra_columns": "refuse"}, {'{"id": 9, "w": 2}': "extra-column"}),
