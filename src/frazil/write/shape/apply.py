@@ -37,7 +37,9 @@ from frazil.model.transform import (
 )
 from frazil.model.types import Primitive
 from frazil.spark.failing import cannot_fail
-from frazil.write.modes.rows import UPDATE, envelopes, from_debezium, key_columns_of_envelopes, with_operations, without_marks
+from frazil.write.modes.envelopes import envelopes, from_debezium, key_columns_of_envelopes
+from frazil.write.modes.row_state import UPDATE
+from frazil.write.modes.rows import with_operations, without_marks
 from frazil.write.shape.expressions import require_sound, understood
 from frazil.write.shape.failing import done, keeps_apart, tried
 from frazil.write.shape.keys import is_followed, marking_keys, with_keys_of_images, without_images

@@ -16,7 +16,7 @@ from frazil.model.dead_letters import OnError
 from frazil.model.hidden import DELETE, HIDDEN, IGNORE, OP
 from frazil.model.sink import SinkSpec
 from frazil.spark.failing import attempted
-from frazil.write.modes.rows import with_error
+from frazil.write.modes.row_state import with_error
 
 _TRIED = f"{HIDDEN}tried"
 
