@@ -23,6 +23,7 @@ from frazil.model.commit import Position, position
 from frazil.model.settings import RetrySettings
 from frazil.runtime.pump import Pump
 from frazil.sources.base import Slice
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 
 SPARK = "Spark's streaming sink"
@@ -124,7 +125,7 @@ class Streams:
 
         def start(name: str, _checkpoint: Path) -> None:
             spec = self._lab.sink(None, name).options(batch_size=self._sizes.rows_per_batch).spec
-            writer = SinkWriter(self._lab.spark, spec, "bench", name="bench", retry=RetrySettings(), listen=lambda _: None)
+            writer = SinkWriter(WriterSetup(self._lab.spark, "bench", "bench", RetrySettings(), lambda _: None), spec)
             Pump(writer, Numbers(self._lab, self._rows), lambda _: None).run(threading.Event(), once=True)
 
         return self._measured(start)

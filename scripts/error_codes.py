@@ -1,6 +1,6 @@
 """Writes docs/errors.md from the code: error codes, what they say, and what to do: ``python scripts/error_codes.py``.
 
-Codes are found where they are written beside their message. Those that come out of a table at run time are not.
+Codes are found where they are written beside their message. What puts the two together elsewhere is listed in ``_ELSEWHERE``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ _CLASSES = {name: made for name, made in vars(errors).items() if isinstance(made
 # What makes an error, and which of its arguments are the code (None: the one by this name) and the message.
 _MAKES = dict.fromkeys(_CLASSES, (0, 1)) | {
     "wrong": (0, 2), "problem": (0, 1), "refusal": (None, 2), "fault": (0, 1), "error_of": (1, 2),
+    "Refusal": (1, 2), "Unwritable": (1, 2), "Unresolved": (0, 1), "_error": (0, 1), "Restage": (0, 1),
 }  # fmt: skip
 _RECORD = "bad record"
-_KINDS = {"wrong": "ConfigError", "problem": "ConfigError", "refusal": "ConfigError", "fault": _RECORD, "error_of": _RECORD}
+_KINDS = {
+    **dict.fromkeys(("wrong", "problem", "refusal", "Unresolved", "_error"), "ConfigError"),
+    **dict.fromkeys(("fault", "error_of", "Refusal"), _RECORD), "Unwritable": "DataError", "Restage": "Retryable",
+}  # fmt: skip
 _CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _HEAD = """# Error codes
 
 Every error has a code that does not change. It stands in brackets before the message (`error [table-missing] ...`), in the output
 of `--json`, and in the column `code` of dead letters. Words in braces stand for what the error is about.
-[Operations](operations.md) says what to do by exit code. `make docs` makes this page from the code;
-a few codes that only come about at run time, such as `required-null`, are missing from it.
+[Operations](operations.md) says what to do by exit code, and [dead letters](dead-letters.md) which of them one record can cause.
+`make docs` makes this page from the code.
 
 | type | meaning | exit code |
 |---|---|---|
@@ -55,10 +59,27 @@ class Entry:
     fix: str
 
 
+_CORRECT = "Correct the data."
+_ELSEWHERE = (
+    Entry("csv-type", _RECORD, "a value of the line is not of the column's declared type.", ""),
+    Entry("protobuf-frame", _RECORD, "the bytes before a message, which name its schema, are cut off.", ""),
+    Entry("protobuf-malformed", _RECORD, "not a message {name}: {error}.", ""),
+    Entry("protobuf-message", _RECORD, "the message is another one of its schema, at {places}, not at {here}.", ""),
+    Entry("value-not-representable", _RECORD, "PostgreSQL has a value that the column's type has not, such as infinity.", ""),
+    Entry("required-null", "RequiredNull", "column {name} is required, and a row has no value for it.", _CORRECT),
+    Entry("row-outside", "DataError", "A row does not match overwrite_where: each run would add it again.", _CORRECT),
+    Entry("sum-too-large", "DataError", "The sum of a column does not fit its type.", "Declare a wider type for the column."),
+    Entry("query-refused", "ConfigError", "Spark does not understand the query: {message}.", "Correct the query."),
+    Entry("sql-syntax", "ConfigError", "{what} is expected here.", ""),
+    Entry("several-problems", "ConfigErrors", "{n} problems in the configuration, each listed with its place and code.", ""),
+)
+"""Errors whose code and message are put together at run time."""
+
+
 def entries() -> list[Entry]:
     """All places, in the order of their codes."""
     found = [entry for path in sorted(SRC.rglob("*.py")) for entry in _of_module(ast.parse(path.read_text()))]
-    return sorted(set(found), key=lambda entry: (entry.code, entry.kind, entry.message, entry.fix))
+    return sorted({*found, *_ELSEWHERE}, key=lambda entry: (entry.code, entry.kind, entry.message, entry.fix))
 
 
 def _of_module(tree: ast.Module) -> Iterator[Entry]:
@@ -88,15 +109,21 @@ def _assigned(nodes: list[ast.AST] | list[ast.stmt]) -> dict[str, ast.expr]:
 
 def _entry(call: ast.Call, names: dict[str, ast.expr]) -> Entry | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
-    if name not in _MAKES:
-        return None
-    code_at, message_at = _MAKES[name]
     given = {keyword.arg: _text(keyword.value, names) for keyword in call.keywords}
+    named = given.get("code", "").startswith("sql-")
+    if name not in _MAKES and not named:
+        return None
+    code_at, message_at = (None, _message_at(call, names)) if named else _MAKES[name]
     code = given.get("code", "") if code_at is None else _argument(call, code_at, names)
     if not _CODE.fullmatch(code):
         return None
     message, fix = _argument(call, message_at, names), given.get("fix", "")
-    return Entry(code, _KINDS.get(name, name), _line(message), _line(fix))
+    return Entry(code, _KINDS.get(name, name if name in _CLASSES else "ConfigError"), _line(message), _line(fix))
+
+
+def _message_at(call: ast.Call, names: dict[str, ast.expr]) -> int:
+    """Which argument of a helper that is given the code by name is the message: the longest text."""
+    return max(range(len(call.args)), key=lambda at: len(_argument(call, at, names)), default=0)
 
 
 def _argument(call: ast.Call, place: int, names: dict[str, ast.expr]) -> str:

@@ -243,12 +243,13 @@ def test_other_commands_end_at_the_first_signal_and_leave_no_java(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_while_spark_starts_ends_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "to"), SIGNALS)
+def test_a_run_that_is_stopped_while_spark_starts_ends_well(tmp_path: Path, number: signal.Signals, to: str) -> None:
     file = project(tmp_path, "idle", {"idle": files_source(tmp_path)})
     child = start("run", [str(FRAZIL), "run", "-c", str(file)], tmp_path / "log")
     child.await_line("starting Spark", SECONDS)
     java = wait_until(lambda: next(iter(javas(child.pid)), None), SECONDS, "Java to start", child)
-    send(child, signal.SIGTERM, "group")
+    send(child, number, to)
     assert child.process.wait(SECONDS) == 0, child.log_text()
     wait_until(lambda: is_gone(java), SECONDS, "Java to end")
     assert not (tmp_path / "warehouse").exists(), "no pipeline was begun"

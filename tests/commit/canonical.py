@@ -82,7 +82,7 @@ class Canon:
         )
 
     def christened(self, core: Core) -> Core:
-        """The same state with labels for what is new, and nothing else changed."""
+        """A state with labels for what is new, and nothing else changed."""
         labels = [self._labels_of(TABLE, core.table)]
         labels += [self._labels_of(INSTANCE, number) for number in core.instances]
         labels += [self._labels_of(REQUEST, number) for number in core.in_flight]

@@ -159,7 +159,7 @@ class Christening(Renaming):
         return self.names.get(value, value)
 
     def version(self, value: int) -> int:
-        """The same version."""
+        """The version as it is: versions have no labels."""
         return value
 
 

@@ -166,7 +166,7 @@ class Metadata:
         return changed if request.snapshot is None else changed.on(request.snapshot)
 
     def on(self, snapshot: Snapshot) -> Metadata:
-        """The same with the branch at a new snapshot."""
+        """This metadata with the branch at a new snapshot."""
         return replace(self, head=snapshot.id, last_sequence=snapshot.sequence, snapshots=self.snapshots | {snapshot})
 
     def appended(self, snapshot_id: int, row: Row) -> Metadata:

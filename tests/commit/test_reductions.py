@@ -63,7 +63,7 @@ def test_the_full_search_finds_what_the_reduced_one_finds() -> None:
 
 
 def moved(core: Core, here: World, there: World) -> Core:
-    """The same state by the numbers of another search."""
+    """A state of one search by the numbers of another."""
     return Core(
         there.table(here.tables.values[core.table]),
         tuple(there.instance(here.instances.values[number]) for number in core.instances),

@@ -163,7 +163,7 @@ class World:
                 yield Step(f"{what}: on its way, and crashes", at, down, request, 1)
 
     def answered(self, at: int, number: int) -> int:
-        """The same instance, or the one that it becomes by an answer that is certain and changes nothing."""
+        """The instance itself, or the one that it becomes by an answer that is certain and changes nothing."""
         found = self._answered.get((at, number))
         if found is None:
             instance, found = self.instances.values[number], number

@@ -31,6 +31,7 @@ from frazil.sources.base import Slice
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for
 from frazil.write.part import Part
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 from services.processes import Child
 
@@ -118,7 +119,7 @@ class Recorded:
         self.ground = ground
         self.events: list[Event] = []
         self.session = ground.session()
-        self.writer = SinkWriter(self.session, sink, sink_id, name="numbers", retry=retry, listen=self.events.append)
+        self.writer = SinkWriter(WriterSetup(self.session, sink_id, "numbers", retry, self.events.append), sink)
 
     def open(self) -> int:
         """Claims the sink, and says how many rows the table holds of it."""

@@ -38,7 +38,7 @@ class Lake:
         return str(self.catalog["name"])
 
     def with_catalog(self, catalog: dict[str, Any]) -> Lake:
-        """The same folder under another catalog."""
+        """A lake in this folder with another catalog."""
         return replace(self, catalog={"name": fresh_name()} | catalog)
 
     def introduced(self) -> Lake:

@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from frazil import errors
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -18,6 +21,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import docs_site  # noqa: E402 - a hook of MkDocs, and no package
+import error_codes  # noqa: E402
 
 WIDEST = 150
 SENTENCES_OF_A_CELL = 2
@@ -26,6 +30,20 @@ SENTENCES_OF_A_CELL = 2
 def test_the_page_of_error_codes_is_that_of_the_code() -> None:
     done = subprocess.run([sys.executable, ROOT / "scripts" / "error_codes.py", "--check"], check=False)
     assert done.returncode == 0, "write it anew: make docs"
+
+
+def test_it_is_said_of_every_code_about_data_whether_a_record_can_cause_it() -> None:
+    page = (DOCS / "dead-letters.md").read_text()
+    said = page.partition("## One record does not stop a pipeline")[2].partition("\n## ")[0]
+    named = re.findall(r"`([a-z0-9-]+(?:-\*)?)`", said)
+    about_data = ("bad record", *(name for name, made in vars(errors).items() if is_about_data(made)))
+    codes = {entry.code for entry in error_codes.entries() if entry.kind in about_data}
+    unsaid = {code for code in codes if not any(fnmatchcase(code, name) for name in named)}
+    assert unsaid == set()
+
+
+def is_about_data(made: object) -> bool:
+    return isinstance(made, type) and issubclass(made, errors.DataError | errors.Halted)
 
 
 def test_the_index_lists_every_page_once_and_no_other() -> None:

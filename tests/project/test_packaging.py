@@ -54,6 +54,7 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert "License-Expression: Apache-2.0" in metadata
     assert "Requires-Python: >=3.11" in metadata
     assert "Requires-Dist: pyspark<4.2,>=4.1" in metadata
+    assert "Requires-Dist: pandas<3,>=2.2; extra == 'dlt'" in metadata, "a dataset's `df` needs it"
     assert {"java", "postgres", "readers"} <= {
         line.removeprefix("Provides-Extra: ") for line in metadata.splitlines() if line.startswith("Provides-Extra: ")
     }

@@ -51,7 +51,7 @@ class Canaries:
         return [place for place, secret in self.made.items() if secret.encode() in raw]
 
     def in_folder(self, folder: Path) -> dict[str, list[str]]:
-        """The same for every file below the folder."""
+        """The canaries that are found in the files below a folder, by file."""
         found = {str(path): self.in_text(path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
         return {path: places for path, places in found.items() if places}
 

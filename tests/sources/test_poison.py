@@ -155,6 +155,34 @@ def test_columns_of_others_are_letters(lake: Lake, monkeypatch: pytest.MonkeyPat
     assert lake.rows("id, w") == [(1, 1), (1, 1), (2, None)], "a column that a batch lacks is null"
 
 
+def test_a_record_for_which_an_expression_fails_is_a_letter(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    transforms = [
+        {"type": "where", "condition": "cast(v as int) < 100"},
+        {"type": "filter", "field": "kind", "equals": 1},
+        {"type": "add_field", "field": "s.share", "expression": "100 / s.a"},
+        {"type": "select", "expressions": ["*", "date(day) as d", "year(date(day)) as y"]},
+    ]
+    topic = Read(monkeypatch, lake, transforms=transforms)
+
+    def record(**values: Any) -> str:
+        return json.dumps({"id": 1, "v": "1", "kind": "1", "s": {"a": 4}, "day": "2026-01-31"} | values)
+
+    odd = [record(v="7 of them"), record(kind="other"), record(s={"a": 0}), record(day="soon")]
+    topic.more(record(id=1), record(id=2, v="500"))
+    topic.more(record(id=3), *odd, record(id=4, v=None), record(id=5, day=None), record(id=6, s=None))
+    assert topic.letters == dict.fromkeys(odd, "expression-failed")
+    assert lake.rows("id, v, s.share, y") == [(1, "1", 25, 2026), (3, "1", 25, 2026), (5, "1", 25, None), (6, "1", None, 2026)]
+
+
+@pytest.mark.slow
+def test_a_record_whose_table_cannot_be_computed_is_a_letter(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Read(monkeypatch, lake, route={"expression": "if(cast(v as int) > 5, 'large', 'small')"})
+    odd = '{"id": 9, "v": "many"}'
+    topic.more('{"id": 1, "v": "7"}', odd, '{"id": 2, "v": "3"}')
+    assert topic.letters == {odd: "expression-failed"}
+    assert (lake.rows("id", "db.large"), lake.rows("id", "db.small")) == ([(1,)], [(2,)])
+
+
 OPTIONS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"schema_evolution": "strict"}, {'{"id": 9, "w": 2}': "schema-strict", '{"id": 9, "s": {"b": 2}}': "schema-strict"}),
     ({"extra_columns": "refuse"}, {'{"id": 9, "w": 2}': "extra-column"}),

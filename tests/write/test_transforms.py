@@ -515,3 +515,13 @@ def test_a_salt_in_the_file_is_not_shown(spark: SparkSession) -> None:
 def test_options_that_do_not_fit_together(transform: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         parse([transform])
+
+
+def test_with_an_error_column_a_row_is_written_without_the_value_that_cannot_be_computed(lake: Lake) -> None:
+    source = {"connector": "query", "query": "select * from values (1L, '2'), (2L, 'two') as t(id, v)"}
+    transforms = [{"type": "add_field", "field": "n", "expression": "cast(v as int) * 2"}]
+    run(lake.pipeline(source, transforms=transforms, error_column="why"), once=True)
+    assert lake.rows("id, v, n, why is null, why like '%cast(v as int) * 2%'") == [
+        (1, "2", 4, True, None),
+        (2, "two", None, False, True),
+    ]

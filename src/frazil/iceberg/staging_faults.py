@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from frazil.columns.alignment import RECORD_MARK
 from frazil.columns.coerce import CAST_MARK, NULL_MARK, SUM_MARK
-from frazil.columns.schema import RECORD_MARK
 from frazil.errors import CatalogAway, DataError, EnvironmentFault, FrazilError, RequiredNull, Retryable, SparkDied
 from frazil.iceberg.faults import JavaFault, explain
 

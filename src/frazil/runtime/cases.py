@@ -12,8 +12,9 @@ from decimal import Decimal
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from frazil.columns.alignment import alignment
 from frazil.columns.coerce import json_text
-from frazil.columns.schema import alignment, data_columns, hidden_columns, quoted, schema_of
+from frazil.columns.schema import data_columns, hidden_columns, quoted, schema_of
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.iceberg import fault_of
 from frazil.iceberg.staging_faults import explain_staging

@@ -42,6 +42,7 @@ from frazil.spark.running_java import is_stopped, java_died
 from frazil.spark.session import give_components, session_for, spark_session, with_settings
 from frazil.write import take_back
 from frazil.write.fit import Fit, fit_of
+from frazil.write.setup import WriterSetup
 from frazil.write.stager import Stager
 from frazil.write.target import created, existing
 from frazil.write.writer import SinkWriter
@@ -277,7 +278,7 @@ class Loader:
         return contended(write, self._retry, OverwriteConflict)
 
     def _writer(self, sink: SinkSpec, sink_id: str) -> SinkWriter:
-        return SinkWriter(self.session, sink, sink_id, name=sink_id, retry=self._retry, listen=self._listen)
+        return SinkWriter(WriterSetup(self.session, sink_id, sink_id, self._retry, self._listen), sink)
 
 
 @dataclass(frozen=True)

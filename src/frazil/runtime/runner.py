@@ -21,6 +21,7 @@ from frazil.spark.catalogs import catalog_settings
 from frazil.spark.running_java import java_died, java_watched, require_java
 from frazil.spark.session import export_environment, session_for, spark_session, with_scratch, with_settings
 from frazil.write.many_tables import RoutedWriter
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 
 OpenSource = Callable[[SparkSession], Source]
@@ -257,17 +258,17 @@ def open_pipeline(
     """The two ends of a pipeline. Nothing is read or claimed yet. ``source`` opens another source than its own."""
     session = session_for(spark, catalog_settings(pipeline.sink))
     make = SinkWriter if pipeline.sink.route is None else RoutedWriter
-    writer = make(
+    setup = WriterSetup(
         session,
-        pipeline.sink,
         pipeline.sink_id,
-        name=pipeline.name,
-        transforms=pipeline.transforms,
-        retry=pipeline.retry or settings.retry,
-        listen=listen,
+        pipeline.name,
+        pipeline.retry or settings.retry,
+        listen,
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
+        transforms=pipeline.transforms,
         post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),
     )
+    writer = make(setup, pipeline.sink)
     if source is not None:
         return writer, source(session)
     return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.has_own_key)

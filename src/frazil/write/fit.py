@@ -8,16 +8,8 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, functions
 
-from frazil.columns.schema import (
-    Doubt,
-    alignment,
-    column_ids_from_source,
-    filled,
-    hidden_columns,
-    keys_from_source,
-    schema_of,
-    unchanged,
-)
+from frazil.columns.alignment import Doubt, alignment, filled
+from frazil.columns.schema import column_ids_from_source, hidden_columns, keys_from_source, schema_of, unchanged
 from frazil.errors import FrazilError, RequiredNull
 from frazil.iceberg import IcebergTable
 from frazil.model.column_ids import ColumnIds

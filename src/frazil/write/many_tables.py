@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, functions
 from pyspark.util import inheritable_thread_target
 
 from frazil.columns.schema import data_columns, error_of
@@ -24,19 +24,18 @@ from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.model.changes import ChangeFormat
 from frazil.model.commit import Position, RowCounts, SinkState
 from frazil.model.dead_letters import LETTERS, OnError
-from frazil.model.events import Committed, Listener
+from frazil.model.events import Committed
 from frazil.model.hidden import ERROR
 from frazil.model.origins import source_columns
 from frazil.model.route import RouteSpec
-from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
-from frazil.model.transform import TransformSpec
 from frazil.model.types import Column, StructType, Type
 from frazil.write.claim import ClaimedSink
-from frazil.write.deadletters import Collected, LetterBox, Post, Rejected, letters_sink, unfinished, with_record
+from frazil.write.deadletters import Collected, LetterBox, Rejected, letters_sink, unfinished, with_record
 from frazil.write.modes import is_extra
 from frazil.write.part import Part
 from frazil.write.router import Piece, Router
+from frazil.write.setup import WriterSetup
 from frazil.write.shape import Tally
 from frazil.write.stager import Explain
 from frazil.write.writer import Prepared, SinkWriter
@@ -74,39 +73,22 @@ class RoutedBatch:
 class RoutedWriter:
     """The one writer of a sink with many tables in this process; to the pump it is like that of one."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        sink: SinkSpec,
-        sink_id: str,
-        *,
-        name: str,
-        transforms: tuple[TransformSpec, ...] = (),
-        retry: RetrySettings,
-        listen: Listener,
-        sleep: Callable[[float], object] = time.sleep,
-        post: Post | None = None,
-    ) -> None:
+    def __init__(self, setup: WriterSetup, sink: SinkSpec) -> None:
         if sink.route is None:
             raise ValueError("a sink without a route has one table")
-        self.name, self.sink, self.sink_id = name, sink, sink_id
+        self.name, self.sink, self.sink_id = setup.name, sink, setup.sink_id
         self._route: RouteSpec = sink.route
-        self._session = session
-        self._transforms = transforms
-        self._listen = listen
-        self._home = SinkWriter(session, sink.home, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
+        self._session = setup.session
+        self._transforms = setup.transforms
+        self._listen = setup.listen
+        self._home = SinkWriter(setup.of_one_table, sink.home)
         self.letters: LetterBox | None = None
         if sink.on_error is OnError.DEAD_LETTER:
-            self.letters = LetterBox(self._home.beside(letters_sink(sink)), sink, name, post)
-        self._router = Router(sink, sink.route, transforms)
+            self.letters = LetterBox(self._home.beside(letters_sink(sink)), sink, setup.name, setup.post)
+        self._router = Router(sink, sink.route, setup.transforms)
         self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
-            session,
+            setup.of_one_table,
             sink.routed(table.rpartition(".")[2]),
-            sink_id,
-            name=name,
-            retry=retry,
-            listen=listen,
-            sleep=sleep,
             letters=Collected(lambda rejected: self._collect(table, rejected)),
         )
         self._tables: dict[str, SinkWriter] = {}

@@ -18,9 +18,11 @@ from frazil.model.hidden import ERROR, HEADERS, HIDDEN, IGNORE, OP, ORIGIN
 from frazil.model.route import RouteSpec, name_of
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
+from frazil.spark.failing import cannot_fail
 from frazil.write.deadletters import Rejected
 from frazil.write.modes import is_extra
 from frazil.write.shape import Tally, source_rows
+from frazil.write.shape.failing import done, keeps_apart, tried
 from frazil.write.stager import Explain
 
 ROUTE = f"{HIDDEN}route"
@@ -103,13 +105,16 @@ class Router:
         if OP in frame.columns:
             # What says nothing of a row is none of a table's, as a record that only lets Kafka forget a key.
             frame = tally.watch(frame, None).where(or_unread(frame, functions.col(OP) != IGNORE))
-        value = _deciding(frame, self.route).cast("string")
+        value = _deciding(frame, self.route)
+        if self.route.expression is not None and keeps_apart(self.sink) and not cannot_fail(frame, value):
+            frame, (value,) = tried(frame, [(f"route: the expression {self.route.expression!r}", value)], "route")
+        value = value.cast("string")
         frame = frame.withColumn(
             ROUTE, value if ERROR not in frame.columns else functions.when(functions.col(ERROR).isNull(), value)
         )
         if self.route.remove_field and self.route.field is not None:
             frame = _without(frame, self.route.field)
-        return frame
+        return done(frame)
 
     def sorted(self, rows: DataFrame, explain: Explain) -> Piece:
         """Reads the rows, once. One that goes into no table stops the batch, unless such are kept as letters."""

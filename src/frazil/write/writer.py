@@ -7,10 +7,10 @@ a sink has one writer at a time (the newest), whose files are written by all exe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from frazil.columns.schema import keys_from_source, schema_of
 from frazil.columns.table_columns import new_table_schema
@@ -19,17 +19,16 @@ from frazil.iceberg import IcebergTable, Restage
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.dead_letters import OnError
-from frazil.model.events import CommitFailed, Committed, FencedOut, Listener, Staged
+from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Staged
 from frazil.model.origins import source_columns
-from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
-from frazil.model.transform import TransformSpec
 from frazil.model.types import StructType
 from frazil.write import target
 from frazil.write.claim import ClaimedSink
-from frazil.write.deadletters import LetterBox, Letters, Post, Rejected, letters_sink, require_letters_apart
+from frazil.write.deadletters import LetterBox, Letters, Rejected, letters_sink, require_letters_apart
 from frazil.write.maintenance import Upkeep
 from frazil.write.part import SINGLE_WRITES, Part
+from frazil.write.setup import WriterSetup
 from frazil.write.stager import Explain, Stager, Staging
 
 
@@ -64,33 +63,19 @@ class Prepared:
 class SinkWriter:
     """The one writer of a sink in this process."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        sink: SinkSpec,
-        sink_id: str,
-        *,
-        name: str,
-        transforms: tuple[TransformSpec, ...] = (),
-        retry: RetrySettings,
-        listen: Listener,
-        sleep: Callable[[float], object] = time.sleep,
-        letters: Letters | None = None,
-        post: Post | None = None,
-    ) -> None:
-        self.claimed = ClaimedSink(session, sink, sink_id, name=name, retry=retry, listen=listen, sleep=sleep)
-        self.name = name
-        self.sink = sink
-        self.sink_id = sink_id
-        self.session = session
+    def __init__(self, setup: WriterSetup, sink: SinkSpec, *, letters: Letters | None = None) -> None:
+        session, sink_id, name = setup.session, setup.sink_id, setup.name
+        self.claimed = ClaimedSink(session, sink, sink_id, name=name, retry=setup.retry, listen=setup.listen, sleep=setup.sleep)
+        self.name, self.sink, self.sink_id, self.session = name, sink, sink_id, session
         self.unfinished: Position | None = None
-        self._transforms = transforms
-        self._stager = Stager(sink, sink_id, transforms)
+        self._setup = setup
+        self._transforms = setup.transforms
+        self._stager = Stager(sink, sink_id, setup.transforms)
         self._upkeep = Upkeep(self.claimed)
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
             require_letters_apart(sink)
-            self.letters = LetterBox(self.beside(letters_sink(sink)), sink, name, post)
+            self.letters = LetterBox(self.beside(letters_sink(sink)), sink, name, setup.post)
 
     @property
     def state(self) -> SinkState | None:
@@ -99,15 +84,13 @@ class SinkWriter:
 
     def beside(self, sink: SinkSpec) -> SinkWriter:
         """A writer of another table for the same sink. It reports only failures: its rows are not those of the sink."""
-        return SinkWriter(
-            self.session,
-            sink,
-            self.sink_id,
-            name=self.name,
-            retry=self.claimed.retry,
-            listen=lambda event: self.claimed.listen(event) if isinstance(event, CommitFailed | FencedOut) else None,
-            sleep=self.claimed.sleep,
-        )
+        listen = self._setup.listen
+
+        def failures(event: Event) -> None:
+            if isinstance(event, CommitFailed | FencedOut):
+                listen(event)
+
+        return SinkWriter(replace(self._setup.of_one_table, listen=failures), sink)
 
     @property
     def source_columns(self) -> StructType | None:

@@ -14,6 +14,7 @@ import pytest
 from dlt.common.schema import Schema
 from dlt_lakes import DltLake, loaded, resource
 from noting_catalog import noting_catalog
+from pyspark import SparkContext
 
 from frazil.dlt import IcebergRestClient, IcebergRestConfiguration, iceberg_rest
 from frazil.doors.dlt import client as client_module
@@ -42,6 +43,12 @@ def first_run_and_another_store(folder: str, catalog_uri: str) -> None:
     assert seen == [True], "rows are extracted while Spark starts"
     assert pipeline.dataset()("SELECT id FROM t").fetchall() == [(1,)]
     assert client(catalog_uri=catalog_uri, **SIGNED).is_storage_initialized()
+    # Java dies, and the next load has another one.
+    java = SparkContext._gateway.proc  # type: ignore[union-attr]
+    java.kill()
+    java.wait()
+    loaded(pipeline.run(resource([{"id": 2}], "t")))
+    assert sorted(pipeline.dataset()("SELECT id FROM t").fetchall()) == [(1,), (2,)]
 
 
 @pytest.mark.slow

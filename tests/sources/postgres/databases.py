@@ -106,7 +106,7 @@ class Reader:
 
 
 class ArrowReader(Reader):
-    """The same without Spark, by what its executors call: for tests of what is read, not of the frame around it."""
+    """A reader without Spark, by what its executors call: for tests of what is read, not of the frame around it."""
 
     def __init__(self, spec: PostgresCdcSource, ledger: str | None = None) -> None:
         alone = spec.model_copy(update={"snapshot_connections": spec.snapshot_connections or 2})

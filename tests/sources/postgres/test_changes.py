@@ -29,7 +29,7 @@ def orders(database: Database, follow: Follow) -> Reader:
 
 @pytest.fixture
 def watched(database: Database, watch: Watch) -> ArrowReader:
-    """The same table, for tests that need no frame of Spark's."""
+    """A reader of the table, for tests that need no frame of Spark's."""
     database.run("create table orders (id int primary key, item text)", "insert into orders values (1, 'one'), (2, 'two')")
     reader = watch("orders")
     assert reader.changes() == [("insert", 1, "one"), ("insert", 2, "two")]

@@ -173,11 +173,11 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
             return self._session, self._maker
 
     def _writer(self, session: SparkSession, sink_id: str) -> SinkWriter:
+        from frazil.write.setup import WriterSetup
         from frazil.write.writer import SinkWriter
 
-        return SinkWriter(
-            session, self.config.spec, sink_id, name=sink_id, retry=self.config.settings.retry, listen=self._tell
-        )  # fmt: skip
+        setup = WriterSetup(session, sink_id, sink_id, self.config.settings.retry, self._tell)
+        return SinkWriter(setup, self.config.spec)
 
     def _tell(self, event: Event) -> None:
         match event:

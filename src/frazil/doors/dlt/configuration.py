@@ -130,7 +130,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
 
     @classmethod
     def known(cls) -> list[str]:
-        """The same with those that dlt has for every destination."""
+        """The names of these settings, and of those that dlt has for every destination."""
         return [*cls.own(), *DestinationCapabilitiesContext.get_resolvable_fields()]
 
     def _require_types(self) -> None:
@@ -146,7 +146,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
             raise ConfigurationValueError(f"merge_batch_size: it must be at least 1, not {self.merge_batch_size}.")
 
     def of_dataset(self, name: str) -> IcebergRestConfiguration:
-        """The same for the tables of one dataset."""
+        """This configuration for the tables of one dataset."""
         own = self.copy()
         own.any_namespace = self.any_namespace or self.namespace
         own.namespace = _filled_in("namespace", own.any_namespace, dataset_name=name)
@@ -230,7 +230,7 @@ class IcebergRestConfiguration(DestinationClientDwhConfiguration):
         return f"{mask_uri(self.catalog_uri)}|{self.warehouse or ''}|{self.namespace}"
 
     def fingerprint(self) -> str:
-        """The same as a digest."""
+        """A digest of :meth:`data_location`."""
         return digest128(self.data_location())
 
     def __str__(self) -> str:

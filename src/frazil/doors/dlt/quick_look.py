@@ -45,7 +45,7 @@ class QuickLook:
     def newest(
         self, table: str, by: str, name: str, equal: Mapping[str, Any], among: Collection[Any] | None = None
     ) -> Row | None:
-        """Of the rows that have these values, the one that has the greatest value in the column ``by``.
+        """The row with the greatest value in the column ``by`` among those that have these values.
 
         ``name`` is a column that tells rows apart; with ``among`` only rows count that have one of these values in it. Few
         columns are read of all rows, and all of one: a schema can be large.

@@ -99,7 +99,7 @@ def _rows(table: ArrowTable | None) -> list[tuple[Any, ...]]:
 
 
 class SparkCursorImpl(DBApiCursorImpl):
-    """The same with dlt's ways to read it, by way of Arrow and not row by row."""
+    """A :class:`SparkCursor` with dlt's ways to read its rows: by way of Arrow, and not row by row."""
 
     native_cursor: SparkCursor  # type: ignore[assignment]
 

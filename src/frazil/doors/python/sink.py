@@ -267,6 +267,7 @@ class Sink:
         from frazil.spark.catalogs import catalog_settings
         from frazil.spark.session import require_iceberg, session_for
         from frazil.write.many_tables import RoutedWriter
+        from frazil.write.setup import WriterSetup
         from frazil.write.writer import SinkWriter
 
         spec = self.spec
@@ -275,7 +276,7 @@ class Sink:
         session = session_for(frame.sparkSession, catalog_settings(spec))
         sink_id = spec.id or f"{kind}/{spec.full_name}"
         make = SinkWriter if spec.route is None else RoutedWriter
-        return make(session, spec, sink_id, name=sink_id, retry=self.retry_settings, listen=notify_all(self.listeners))
+        return make(WriterSetup(session, sink_id, sink_id, self.retry_settings, notify_all(self.listeners)), spec)
 
     def _require_table(self) -> None:
         """Nothing is said of the table when `.to()` is forgotten, and only a part with options alone."""

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType as SparkStruct
 
-from frazil.columns.schema import alignment
+from frazil.columns.alignment import alignment
 from frazil.columns.types import iceberg_schema
 from frazil.model.coercion import CoercionOptions
 from frazil.model.hidden import HIDDEN

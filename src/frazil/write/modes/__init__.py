@@ -12,7 +12,7 @@ from frazil.write.fit import Fit
 from frazil.write.modes.append import append
 from frazil.write.modes.delete_insert import delete_insert
 from frazil.write.modes.overwrite import deleted_where, overwrite
-from frazil.write.modes.rows import is_extra
+from frazil.write.modes.row_state import is_extra
 from frazil.write.modes.settle import Settlement, compact, settle, too_many_files, too_many_keys
 from frazil.write.modes.table_context import TableContext, Written
 from frazil.write.modes.upsert import upsert

@@ -18,7 +18,7 @@ from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
 from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
 from frazil.write.modes.combine import combined
-from frazil.write.modes.rows import is_extra
+from frazil.write.modes.row_state import is_extra
 
 MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
 """Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""

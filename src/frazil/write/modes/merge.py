@@ -26,7 +26,8 @@ from frazil.write.fit import Fit
 from frazil.write.modes.choose import Choice
 from frazil.write.modes.combine import added
 from frazil.write.modes.latest import GONE_AT, MOVED_AT, Survey, began_here, keeps_known, lacks_values
-from frazil.write.modes.rows import fields_of, is_extra
+from frazil.write.modes.row_state import is_extra
+from frazil.write.modes.shared_types import fields_of
 from frazil.write.modes.table_context import TableContext, Written
 
 _NEW, _OLD = "frazil_new", WorkingCopy.NAME

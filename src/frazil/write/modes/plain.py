@@ -8,7 +8,7 @@ from frazil.columns.counting import Counted
 from frazil.model.commit import RowCounts
 from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.model.sink import SinkSpec
-from frazil.write.modes.rows import is_extra
+from frazil.write.modes.row_state import is_extra
 
 
 def unwritten(sink: SinkSpec) -> tuple[str, ...]:

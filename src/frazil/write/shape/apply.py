@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import singledispatch
 
 from pyspark.sql import Column, DataFrame, functions
@@ -27,6 +28,7 @@ from frazil.model.transform import (
     RemoveField,
     RenameField,
     SelectColumns,
+    Transform,
     TransformSpec,
     Unnest,
     UnwrapDebezium,
@@ -34,8 +36,12 @@ from frazil.model.transform import (
     WhereRows,
 )
 from frazil.model.types import Primitive
-from frazil.write.modes.rows import UPDATE, envelopes, from_debezium, key_columns_of_envelopes, with_operations, without_marks
+from frazil.spark.failing import cannot_fail
+from frazil.write.modes.envelopes import envelopes, from_debezium, key_columns_of_envelopes
+from frazil.write.modes.row_state import UPDATE
+from frazil.write.modes.rows import with_operations, without_marks
 from frazil.write.shape.expressions import require_sound, understood
+from frazil.write.shape.failing import done, keeps_apart, tried
 from frazil.write.shape.keys import is_followed, marking_keys, with_keys_of_images, without_images
 from frazil.write.shape.odd import cleared, completed, leaves
 from frazil.write.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
@@ -130,7 +136,8 @@ def _shaped(
                 _require_for_changes(transform, sink)
             if sink.error_handling is OnError.DEAD_LETTER:
                 frame = cleared(completed(frame, transform) if proven else frame, transform)
-            frame = marking_keys(frame, _apply(transform, following(frame, transform), watch), transform)
+            made = _apply(transform, following(frame, transform), _How(watch, keeps_apart(sink)))
+            frame = marking_keys(frame, made, transform)
     if relying is not None and data_columns(frame):
         _require_keys_of_the_sink(relying, frame, sink)
     return frame
@@ -197,13 +204,21 @@ def _require_keys_of_the_sink(transform: UnwrapDebezium, frame: DataFrame, sink:
             raise refusal(transform, (), words, code="key-differs", kind=KeyDiffers, fix=_NAME_KEYS)
 
 
+@dataclass(frozen=True)
+class _How:
+    """How a transform is applied: ``apart``: a row for which an expression fails is a bad row, and does not stop the batch."""
+
+    watch: Watch
+    apart: bool
+
+
 @singledispatch
-def _apply(transform: object, _frame: DataFrame, _watch: Watch) -> DataFrame:
+def _apply(transform: object, _frame: DataFrame, _how: _How) -> DataFrame:
     raise TypeError(type(transform))
 
 
 @_apply.register
-def _rename(transform: RenameField, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _rename(transform: RenameField, frame: DataFrame, _how: _How) -> DataFrame:
     old = spot(frame, transform.from_, transform, ("from",))
     new = new_spot(frame, transform.to, transform, ("to",), besides=old)
     if new.names[:-1] == old.names[:-1]:
@@ -214,7 +229,7 @@ def _rename(transform: RenameField, frame: DataFrame, _watch: Watch) -> DataFram
 
 
 @_apply.register
-def _map(transform: MapFields, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _map(transform: MapFields, frame: DataFrame, _how: _How) -> DataFrame:
     # A column that is null in all rows is a text to those that read it, and fits every type.
     nothing = functions.lit(None).cast("string")
     found = {name: known_spot(frame, path) for name, path in transform.columns.items()}
@@ -223,7 +238,7 @@ def _map(transform: MapFields, frame: DataFrame, _watch: Watch) -> DataFrame:
 
 
 @_apply.register
-def _remove(transform: RemoveField, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _remove(transform: RemoveField, frame: DataFrame, _how: _How) -> DataFrame:
     for path, way in transform.named:
         frame = without(frame, spot(frame, path, transform, way))
     if not data_columns(frame):
@@ -232,29 +247,44 @@ def _remove(transform: RemoveField, frame: DataFrame, _watch: Watch) -> DataFram
 
 
 @_apply.register
-def _add(transform: AddField, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _add(transform: AddField, frame: DataFrame, how: _How) -> DataFrame:
     new = new_spot(frame, transform.field, transform, ("field",))
     if transform.expression is not None:
         text, way = transform.expression, ("expression",)
         require_sound(frame, transform, [(text, way)])
-        return placed(frame, new, functions.expr(text))
+        if not how.apart or cannot_fail(frame, functions.expr(text)):
+            return placed(frame, new, functions.expr(text))
+        made, (value,) = tried(frame, [(_shown(transform, text), functions.expr(text))])
+        return done(placed(made, new, value))
     value = functions.lit(transform.value)
     return placed(frame, new, value.cast("string") if transform.value is None else value)
 
 
 @_apply.register
-def _filter(transform: FilterRows, frame: DataFrame, watch: Watch) -> DataFrame:
+def _filter(transform: FilterRows, frame: DataFrame, how: _How) -> DataFrame:
     found = spot(frame, transform.field, transform, ("field",))
     if isinstance(found.kind, _PARTS):
         words = f"{found.path!r} is {found.kind.simpleString()}, which is equal to no single value"
         raise refusal(transform, ("field",), words, fix="Use where with a condition.")
-    return _where(watch(frame, None), found.value.eqNullSafe(functions.lit(transform.equals)))
+    condition = found.value.eqNullSafe(functions.lit(transform.equals))
+    if not how.apart or cannot_fail(frame, condition):
+        return _where(how.watch(frame, None), condition)
+    made, (holds,) = tried(frame, [(f"filter: {found.path!r} equals {transform.equals!r}", condition)])
+    return done(_where(how.watch(made, None), holds))
 
 
 @_apply.register
-def _where_rows(transform: WhereRows, frame: DataFrame, watch: Watch) -> DataFrame:
+def _where_rows(transform: WhereRows, frame: DataFrame, how: _How) -> DataFrame:
     text, way = transform.condition, ("condition",)
-    return understood(lambda: _where(watch(frame, None), functions.expr(text)), frame, transform, way, text)
+    understood(lambda: frame.where(functions.expr(text)), frame, transform, way, text)
+    if not how.apart or cannot_fail(frame, functions.expr(text)):
+        return _where(how.watch(frame, None), functions.expr(text))
+    made, (holds,) = tried(frame, [(_shown(transform, text), functions.expr(text))])
+    return done(_where(how.watch(made, None), holds))
+
+
+def _shown(transform: Transform, text: str) -> str:
+    return f"{transform.type}: the expression {text!r}"
 
 
 def _where(frame: DataFrame, condition: Column) -> DataFrame:
@@ -281,17 +311,28 @@ def _changes_within(frame: DataFrame, condition: Column) -> DataFrame:
 
 
 @_apply.register
-def _select(transform: SelectColumns, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _select(transform: SelectColumns, frame: DataFrame, how: _How) -> DataFrame:
     expressions = [(text, ("expressions", number)) for number, text in enumerate(transform.expressions)]
     require_sound(frame, transform, expressions)
     columns = [functions.expr(text) for text in transform.expressions]
-    made = frame.select(*columns)
-    names = [name.lower() for name in made.columns]
+    names = [name.lower() for name in frame.select(*columns).columns]
     if len(set(names)) < len(names):
         _refuse_clash(transform, frame)
+    if how.apart:
+        frame, columns = _tried_columns(transform, frame, columns)
+    made = frame.select(*columns)
     # A star has brought them already.
     lacking = [functions.col(name) for name in hidden_columns(frame) if name not in made.columns]
-    return frame.select(*columns, *lacking) if lacking else made
+    return done(frame.select(*columns, *lacking) if lacking else made)
+
+
+def _tried_columns(transform: SelectColumns, frame: DataFrame, columns: Sequence[Column]) -> tuple[DataFrame, list[Column]]:
+    """The columns of a selection, of which those that compute something are null where that fails."""
+    made = {n: frame.select(column).columns for n, column in enumerate(columns) if not cannot_fail(frame, column)}
+    single = {number: names[0] for number, names in made.items() if len(names) == 1}
+    frame, values = tried(frame, [(_shown(transform, transform.expressions[number]), columns[number]) for number in single])
+    found = {number: value.alias(name) for (number, name), value in zip(single.items(), values, strict=True)}
+    return frame, [found.get(number, column) for number, column in enumerate(columns)]
 
 
 def _refuse_clash(transform: SelectColumns, frame: DataFrame) -> None:
@@ -308,7 +349,7 @@ def _refuse_clash(transform: SelectColumns, frame: DataFrame) -> None:
 
 
 @_apply.register
-def _flatten(transform: Flatten, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _flatten(transform: Flatten, frame: DataFrame, _how: _How) -> DataFrame:
     chosen = _structs(transform, frame)
     taken: dict[str, Spot] = {}
     columns: list[Column] = []
@@ -342,7 +383,7 @@ def _structs(transform: Flatten, frame: DataFrame) -> set[str]:
 
 
 @_apply.register
-def _unnest(transform: Unnest, frame: DataFrame, watch: Watch) -> DataFrame:
+def _unnest(transform: Unnest, frame: DataFrame, how: _How) -> DataFrame:
     found = spot(frame, transform.field, transform, ("field",))
     if not isinstance(found.kind, ArrayType):
         raise refusal(transform, ("field",), f"{found.path!r} is no list: it is {found.kind.simpleString()}")
@@ -357,7 +398,7 @@ def _unnest(transform: Unnest, frame: DataFrame, watch: Watch) -> DataFrame:
         nothing = functions.array(functions.lit(None).cast(found.kind.elementType))
         items = functions.when(functions.col(ERROR).isNotNull(), nothing).otherwise(items)
     empty = items.isNull() | (functions.size(items) == 0)
-    frame = watch(frame, functions.lit(False) if transform.keep_empty else empty)
+    frame = how.watch(frame, functions.lit(False) if transform.keep_empty else empty)
     spread = functions.posexplode_outer if transform.keep_empty else functions.posexplode
     each = spread(items).alias(_TURN, name)
     if len(found.names) == 1:
@@ -371,7 +412,7 @@ def _unnest(transform: Unnest, frame: DataFrame, watch: Watch) -> DataFrame:
 
 
 @_apply.register
-def _hash(transform: HashFields, frame: DataFrame, _watch: Watch) -> DataFrame:
+def _hash(transform: HashFields, frame: DataFrame, _how: _How) -> DataFrame:
     salt = secret_text(frame.sparkSession, transform.salt.get_secret_value())
     for path, way in transform.named:
         found = spot(frame, path, transform, way)

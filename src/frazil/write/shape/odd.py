@@ -27,7 +27,7 @@ from frazil.model.transform import (
     Unnest,
     WhereRows,
 )
-from frazil.write.modes.rows import with_error
+from frazil.write.modes.row_state import with_error
 from frazil.write.shape.paths import Spot, known_spot, without
 
 # Columns that one expression may lack.

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, functions
 
 from frazil.columns.counting import Counted
 from frazil.model.commit import RowCounts
-from frazil.write.modes.rows import is_extra
+from frazil.write.modes.row_state import is_extra
 
 Watch = Callable[[DataFrame, Column | None], DataFrame]
 """Called with the rows before their number changes, and which of them go no further; None when all others stay one row each."""
