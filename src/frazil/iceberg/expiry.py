@@ -14,13 +14,15 @@ from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import PastSnapshot, References, Retention, expired
 
 _PUFFIN = ".puffin"
+MAIN = "main"
+"""The branch that sinks write to."""
 
 
 def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int) -> tuple[int, ...]:
     """The snapshots of the metadata that may go. Most commits look only at how many there are, and at the oldest."""
     listed = metadata.snapshots()
     count = int(listed.size())
-    if count < retention.max_snapshots + retention.step:
+    if retention.history and count < retention.max_snapshots + retention.step:
         oldest_ms = now_ms - retention.max_age_ms
         if count == 0 or int(listed.get(0).timestampMillis()) >= oldest_ms:
             return ()
@@ -43,6 +45,7 @@ def _references(jvm: Jvm, metadata: Any) -> References:
         head=main,
         branches=frozenset(one for one, branch in refs if branch and one != main),
         pinned=frozenset({*(one for one, _ in refs), *(state.snapshot for state in ledgers)}),
+        others=frozenset(int(one.getValue().snapshotId()) for one in items(metadata.refs().entrySet()) if one.getKey() != MAIN),
     )
 
 
