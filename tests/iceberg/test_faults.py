@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import FrazilError, RequiredNull, StoreRefused
-from frazil.iceberg.faults import JavaFault
+from frazil.iceberg import Restage
+from frazil.iceberg.faults import JavaFault, attempt_failed
 from frazil.iceberg.jvm import java_errors
 from frazil.iceberg.staging_faults import explain_staging
 
@@ -28,3 +29,11 @@ def test_a_value_that_is_missing_is_told_with_its_column(path: str) -> None:
     error = explain_staging(JavaFault(("org.apache.spark.SparkRuntimeException",), text))
     assert isinstance(error, RequiredNull)
     assert (error.code, error.column) == ("required-null", path)
+
+
+def test_a_file_that_somebody_deleted_is_a_reason_to_look_at_the_table_again() -> None:
+    """An erasure beside a pipeline expires snapshots that the pipeline reads, and deletes their files at once."""
+    gone = JavaFault(("org.apache.iceberg.exceptions.NotFoundException",), "Failed to open input stream for file: a.avro")
+    assert isinstance(explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", gone)), Restage)
+    attempt = attempt_failed(gone, "rest:x").outcome
+    assert (attempt.error.code, attempt.final) == ("file-missing", False)

@@ -199,3 +199,9 @@ def test_a_table_that_its_store_maintains_is_left_to_it_unless_asked() -> None:
     assert not MaintenanceSpec().looks_after(made, theirs)
     assert MaintenanceSpec(enabled=True).looks_after(made, theirs)
     assert MaintenanceSpec().looks_after(made, "s3://lake/db/not--table-s3")
+
+
+def test_without_history_only_tags_and_other_branches_stay() -> None:
+    named = References(30, branches=frozenset({12}), pinned=frozenset({30, 29}), others=frozenset({12, 5, 30}))
+    gone = expired(history(30), named, Retention(1, 0, history=False), 0)
+    assert set(gone) == {*range(1, 30)} - {*range(1, 13)}, "the head stays where a tag is on it, a ledger's snapshot does not"

@@ -280,6 +280,60 @@ class Removal:
 
 
 @dataclass(frozen=True)
+class RowsRemoved:
+    """Rows taken out by their positions, or, where a table has no deletes, files without them in place of those that had them.
+
+    The files that the rows are in must still be there. Whatever others add meanwhile, rows or deletes, stays as they add it.
+    """
+
+    deletes: tuple[Any, ...] = ()
+    removed_deletes: tuple[Any, ...] = ()
+    referenced: tuple[str, ...] = ()
+    staged: StagedFiles = field(default_factory=StagedFiles)
+    removed: tuple[Any, ...] = ()
+    fits = Fits.COLUMNS
+
+    def on(self, transaction: Any, base: Base) -> Any:
+        """A row delta that is validated from the head that was read."""
+        operation = transaction.newRowDelta().validateFromSnapshot(base.head).validateDeletedFiles()
+        if self.referenced:
+            operation.validateDataFilesExist(list(self.referenced))
+        return with_files(operation, self.staged.files, self.removed, self.deletes, self.removed_deletes)
+
+    def overtaken(self, why: str) -> FrazilError:
+        """It is looked again which files the rows are in."""
+        return done_again(why)
+
+
+@dataclass(frozen=True)
+class ManifestsWithoutRemoved:
+    """Manifests without the entries of removed files, which would show the bounds of their columns; the table's files stay.
+
+    Manifests of rows are written anew by Iceberg, by ``key`` and ``those``, Java's functions; others are replaced by ``added``.
+    """
+
+    key: Any
+    those: Any
+    replaced: tuple[Any, ...] = ()
+    added: tuple[Any, ...] = ()
+    staged: StagedFiles = field(default_factory=StagedFiles)
+    fits = Fits.COLUMNS
+
+    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - the manifests are named
+        """Iceberg's rewrite of manifests."""
+        operation = transaction.rewriteManifests().clusterBy(self.key).rewriteIf(self.those)
+        for manifest in self.replaced:
+            operation.deleteManifest(manifest)
+        for manifest in self.added:
+            operation.addManifest(manifest)
+        return operation
+
+    def overtaken(self, why: str) -> FrazilError:
+        """It is looked again which manifests there are."""
+        return done_again(why)
+
+
+@dataclass(frozen=True)
 class Change:
     """All that one commit changes: the table's columns and specs first, then its properties, then its files.
 

@@ -33,10 +33,11 @@ class Doomed:
 class FilesToDelete:
     """The list of one table."""
 
-    def __init__(self, jvm: Jvm, io: Any, location: str) -> None:
+    def __init__(self, jvm: Jvm, io: Any, location: str, name: str = NAME, most: int | None = None) -> None:
         self._jvm = jvm
         self._io = io
-        self.path = f"{location.rstrip('/')}/metadata/{NAME}"
+        self._most = most
+        self.path = f"{location.rstrip('/')}/metadata/{name}"
 
     def read(self) -> tuple[Doomed, ...]:
         """What is on the list; nothing if there is none."""
@@ -54,7 +55,7 @@ class FilesToDelete:
 
     def write(self, doomed: Sequence[Doomed]) -> None:
         """Replaces the list."""
-        text = json.dumps({"version": 1, "files": [[one.due_ms, one.path] for one in doomed[-MOST:]]})
+        text = json.dumps({"version": 1, "files": [[one.due_ms, one.path] for one in doomed[-(self._most or MOST) :]]})
         stream = self._io.newOutputFile(self.path).createOrOverwrite()
         try:
             stream.write(text.encode())

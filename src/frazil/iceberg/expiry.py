@@ -25,7 +25,7 @@ def expired_in(jvm: Jvm, metadata: Any, retention: Retention, now_ms: int, branc
     """
     listed = metadata.snapshots()
     count = int(listed.size())
-    if count < retention.max_snapshots + retention.step:
+    if retention.history and count < retention.max_snapshots + retention.step:
         oldest_ms = now_ms - retention.max_age_ms
         if count == 0 or int(listed.get(0).timestampMillis()) >= oldest_ms:
             return ()
@@ -48,6 +48,7 @@ def _references(jvm: Jvm, metadata: Any, branch: str) -> References:
         own=own,
         branches=frozenset(one for one, is_branch in refs if is_branch and one not in (main, own)),
         pinned=frozenset({*(one for one, _ in refs), *(state.snapshot for state in ledgers)}),
+        others=frozenset(int(one.getValue().snapshotId()) for one in items(metadata.refs().entrySet()) if one.getKey() != MAIN),
     )
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
 from frazil.errors import CatalogAway, CatalogUnborn, ConfigError, DataError, FrazilError, Halted, Retryable, StoreRefused
+from frazil.iceberg.changes import Restage
 from frazil.model.secrets import scrub
 
 ICEBERG = "org.apache.iceberg.exceptions."
@@ -123,6 +124,15 @@ def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
 
 def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
     return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
+
+
+def _file_missing(fault: JavaFault, _address: str) -> FrazilError:
+    """Somebody may have expired the snapshot that was read, and deleted its files: then a look at the newest one helps."""
+    return Restage(
+        "file-missing",
+        f"A file of the table is not there any more: {fault.line}",
+        fix="If this lasts, the current snapshot has lost a file: restore it, or roll the table back to a snapshot without it.",
+    )
 
 
 def _namespace_missing(fault: JavaFault, _address: str) -> FrazilError:
@@ -264,7 +274,8 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     (("S3Exception",), _s3_denied),
     (("java.lang.IllegalStateException",), _replaced),
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
-    ((f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NotFoundException"), _table_missing),
+    ((f"{ICEBERG}NoSuchTableException",), _table_missing),
+    ((f"{ICEBERG}NotFoundException",), _file_missing),
     ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
     ((f"{ICEBERG}ValidationException",), _refused),
     ((f"{ICEBERG}BadRequestException",), _bad_request),

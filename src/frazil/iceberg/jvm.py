@@ -135,6 +135,21 @@ class Jvm:
         contains = contains.asType(java.invoke.MethodType.methodType(java.Boolean.TYPE, handle.type().returnType()))
         return self._as("Predicate", java.invoke.MethodHandles.filterReturnValue(handle, contains))
 
+    def collected(self, values: Any) -> Any:
+        """A Java iterable as a Java list: what is read from files or from a store is read once."""
+        found = self.root.java.util.ArrayList()
+        self.iceberg.relocated.com.google.common.collect.Iterables.addAll(found, values)
+        return found
+
+    def predicate(self, getter: str) -> Any:
+        """A getter that says yes or no (`ManifestFile.hasDeletedFiles`) as a Java predicate."""
+        name, _, method = getter.rpartition(".")
+        return self._as("Predicate", self._handle(f"org.apache.iceberg.{name}", method))
+
+    def function(self, getter: str) -> Any:
+        """A getter (`ContentFile.specId`) as a Java function."""
+        return self._function(getter)
+
     def _function(self, getter: str) -> Any:
         """A getter of one of Iceberg's interfaces as a Java function."""
         if getter not in self._functions:

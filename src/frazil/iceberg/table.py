@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from frazil.commit.fast_forward import Goal
 from frazil.errors import ConfigError
 from frazil.iceberg.branches import BranchesPort, Seen, head_of, steps_between
-from frazil.iceberg.changes import Base, StagedFiles, base_of
+from frazil.iceberg.changes import Base, ManifestsWithoutRemoved, StagedFiles, base_of
 from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
+from frazil.iceberg.contents import Wanted
 from frazil.iceberg.debt import LiveFile, Rewrite, counted, equality_deletes
 from frazil.iceberg.disposal import FilesToDelete
 from frazil.iceberg.evolve import evolve
@@ -23,7 +24,8 @@ from frazil.iceberg.folder import Folder
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.manifests import ClusteredManifests, clusterings_of, manifests_worth_reading
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.small import target_bytes
+from frazil.iceberg.remains import Manifest, Remains
+from frazil.iceberg.small import merged, target_bytes
 from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import WorkingCopy, scratch_of
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
@@ -36,6 +38,7 @@ from frazil.model.types import StructType, type_from_json
 from frazil.spark.running_java import task_memory
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -398,6 +401,10 @@ class IcebergTable:
         if store_ms is not None and (off := clock_off(store_ms, now_ms)) is not None:
             raise off
 
+    def remains(self, wanted: Wanted) -> Remains:
+        """What is left of some rows in all files of the table."""
+        return Remains(self._jvm, self._table, self._address, wanted)
+
     @property
     def files_to_delete(self) -> FilesToDelete:
         """The list of files that nobody needs any longer."""
@@ -456,6 +463,22 @@ class IcebergTable:
     def merge(self, files: Sequence[LiveFile], sequence: int) -> Rewrite:
         """Lets the executors write the rows of files into fewer; commits nothing. They were found at a sequence number."""
         return merged_files(self._jvm, self._jvm.spark, self._seen.table, files, sequence)
+
+    def without(self, files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
+        """Lets the executors write the rows of files again, but for those at dead positions; commits nothing."""
+        return merged(self._jvm, self._jvm.spark, self._table, files, dead)
+
+    def without_removed(self, remains: Remains, manifests: Sequence[Manifest]) -> ManifestsWithoutRemoved:
+        """Manifests of deletes written anew, and all manifests of rows, without what was removed from the table."""
+        with java_errors(self._address):
+            anew = [remains.without_removed(one) for one in manifests]
+        jvm = self._jvm
+        return ManifestsWithoutRemoved(
+            jvm.function("ContentFile.specId"),
+            jvm.predicate("ManifestFile.hasDeletedFiles"),
+            tuple(one.handle for one in manifests),
+            tuple(one for one in anew if one is not None),
+        )
 
     def write_files(
         self,

@@ -153,10 +153,11 @@ class TableFigures:
 
 @dataclass(frozen=True)
 class Retention:
-    """How many snapshots a table keeps, and how old they may be."""
+    """How many snapshots a table keeps, and how old they may be. Without ``history`` only what tags and branches need stays."""
 
     max_snapshots: int
     max_age_ms: int
+    history: bool = True
 
     @property
     def before_another(self) -> Retention:
@@ -182,13 +183,15 @@ class PastSnapshot:
 class References:
     """What names snapshots of a table: the head of main, other branches, tags, and the ledgers of sinks.
 
-    ``own``: the head of the branch that the sink writes to, if that is another than main.
+    ``own``: the head of the branch that the sink writes to, if that is another than main. ``others`` are the snapshots of tags
+    and other branches alone: a ledger outlives its snapshot, which is kept for people only.
     """
 
     head: int | None
     branches: frozenset[int] = frozenset()
     pinned: frozenset[int] = frozenset()
     own: int | None = None
+    others: frozenset[int] = frozenset()
 
 
 def expired(snapshots: Collection[PastSnapshot], named: References, retention: Retention, now_ms: int) -> tuple[int, ...]:
@@ -196,12 +199,15 @@ def expired(snapshots: Collection[PastSnapshot], named: References, retention: R
 
     These stay: the newest of the main branch, as many as may be and, but for a few, no older than they may be; everything of
     other branches, which are somebody else's; of the sink's own branch what main does not have yet, since publishing needs it;
-    and what a tag or a ledger names. A snapshot that no branch has any longer goes by its age.
+    and what a tag or a ledger names. A snapshot that no branch has any longer goes by its age. Without history all of the main
+    branch goes, since the commit at hand adds a snapshot to it, and what no branch has.
     """
     known = {one.id: one for one in snapshots}
     chain = _ancestors(known, named.head)
-    kept = {one for branch in named.branches for one in _ancestors(known, branch)} | named.pinned
-    kept |= set(chain[: min(ALWAYS_KEPT, retention.max_snapshots)])
+    kept = {one for branch in named.branches for one in _ancestors(known, branch)}
+    if not retention.history:
+        return tuple(one.id for one in snapshots if one.id not in kept | named.others)
+    kept |= named.pinned | set(chain[: min(ALWAYS_KEPT, retention.max_snapshots)])
     oldest_ms = now_ms - retention.max_age_ms
     kept |= {one for one in chain[: retention.max_snapshots] if known[one].at_ms >= oldest_ms}
     of_main = set(chain)

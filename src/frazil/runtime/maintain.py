@@ -54,7 +54,7 @@ def maintain(
     table = lake.load(sink.namespace_levels, sink.table or "", sink.written_branch)
     if table is None:
         raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
-    _require_own_files(table, sink)
+    require_own_files(table, sink)
     if not dry_run:
         table.require_clock(now_ms())
     orphans = _orphans(lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()
@@ -84,7 +84,8 @@ def maintain(
     return outlook
 
 
-def _require_own_files(table: IcebergTable, sink: SinkSpec) -> None:
+def require_own_files(table: IcebergTable, sink: SinkSpec) -> None:
+    """Stops at a table whose files may not be deleted."""
     if (table.property_text("gc.enabled") or "true").lower() == "false":
         raise ConfigError(
             "files-not-own",
@@ -132,13 +133,18 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
 
 def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) -> tuple[str, ...]:
     """Old files of the table's folder that it does not know. What waits for readers to finish is on a list, and known."""
+    require_own_folder(lake, table, sink)
+    listed = {one.path for one in table.files_to_delete.read()} | {table.files_to_delete.path}
+    found = table.orphans(now_ms() - age_hours * _HOUR_MS)
+    return tuple(path for path in found if path not in listed)
+
+
+def require_own_folder(lake: Lake, table: IcebergTable, sink: SinkSpec) -> None:
+    """Stops at a table in whose folder another one is, or the other way round."""
     if others := lake.sharing_folder(sink.namespace_levels, table):
         raise ConfigError(
             "folders-nested",
             f"The folder of {sink.full_name} is also that of {', '.join(others)}: orphans of the one are files of the other.",
             fix="Move one of the tables to a folder of its own.",
         )
-    listed = {one.path for one in table.files_to_delete.read()} | {table.files_to_delete.path}
     table.require_own_folder()
-    found = table.orphans(now_ms() - age_hours * _HOUR_MS)
-    return tuple(path for path in found if path not in listed)
