@@ -30,7 +30,7 @@ def write(lake: Lake, batches: range, given: dict[str, Any] = LATER, **options: 
     """Appends ten rows for each number; by default nothing is maintained."""
     events: list[Event] = []
     for batch in batches:
-        lake.sink(f"select id + {batch * 10} id, 'name' v from range(10)", maintenance=given, **options).listen(
+        lake.sink(f"select id + {batch * 10} id, 'name' v from range(0, 10, 1, 1)", maintenance=given, **options).listen(
             events.append
         ).write()
     return events
@@ -126,7 +126,7 @@ def test_a_clock_that_is_far_off_deletes_nothing(lake: Lake, monkeypatch: pytest
     if hours > 0:
         events = write(lake, range(4, 12), EAGER)
         assert [event for event in events if isinstance(event, CommitFailed) and "none is deleted" in event.message]
-        assert all(path.exists() for path in before)
+        assert all(path.exists() for path in before if path.suffix in (".parquet", ".avro"))
     assert lake.rows()[:40] == expected(12 if hours > 0 else 4)[:40]
 
 
@@ -158,15 +158,17 @@ def _let_all_be_due(lake: Lake) -> None:
 
 
 def test_what_somebody_deletes_between_two_merges_stays_deleted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of several partitions are found together, and merged one after the other."""
+    """Files of several partitions are found together and merged one after the other, those of the smaller one first."""
     monkeypatch.setattr(maintenance, "BYTES_AT_ONCE", 1)
-    query = "select id + {0} id, id % 2 p from range(10)"
+    query = "select id + {0} id, if(id = 0, 0, 1) p from range(0, 10, 1, 1)"
     for batch in range(3):
         lake.sink(query.format(batch * 10), maintenance=LATER, partition_by=["p"], format_version=2).write()
     name = f"{lake.name}.db.t"
     lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
-    amid("merging", lambda: lake.spark.sql(f"DELETE FROM {name} WHERE id IN (4, 5)"), lambda: look_after(lake))
-    assert [row[0] for row in lake.rows("id")] == sorted((n for n in range(30) if n not in (4, 5)), key=lambda n: repr((n,)))
+    heard: list[Event] = []
+    amid("merging", lambda: lake.spark.sql(f"DELETE FROM {name} WHERE id = 5"), lambda: look_after(lake, heard=heard))
+    assert [event.count for event in heard if isinstance(event, Maintained) and event.kind == "merge_files"] == [3]
+    assert {row[0] for row in lake.rows("id")} == set(range(30)) - {5}
 
 
 def test_an_expiry_by_somebody_else_that_comes_first_does_not_stop_the_pipeline(lake: Lake) -> None:

@@ -37,6 +37,9 @@ def write(spark: SparkSession, place: Place) -> None:
 if __name__ == "__main__":
     folder, *names = sys.argv[1:]
     spark = frazil.session(Settings(spark=SparkSettings(master="local[2]")))
-    for kind in KINDS:
-        if kind.name in names:
-            threading.Thread(target=write, args=(spark, Place(Path(folder), kind))).start()
+    places = [Place(Path(folder), kind) for kind in KINDS if kind.name in names]
+    threads = [threading.Thread(target=write, args=(spark, place)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
