@@ -294,3 +294,35 @@ def within(manifest: Any, partition: int) -> bool:
     """Whether a scan of the partition opens the manifest."""
     (bounds,) = manifest.partition_summaries
     return int(bounds.lower_bound) <= partition <= int(bounds.upper_bound)
+
+
+def test_values_are_counted_for_engines_that_plan_joins(lake: Lake) -> None:
+    """The statistics stay when their snapshot expires, and only one file of them stays."""
+    events = write(lake, range(10), {"statistics": True, "max_snapshots": 2})
+    counted = done(events, "write_statistics")
+    assert 2 <= len(counted) <= 4, "not again for every few rows"
+    assert not [event for event in events if isinstance(event, CommitFailed)]
+    assert lake.rows() == expected(10)
+    metadata = lake.metadata()
+    (known,) = metadata["statistics"]
+    assert known["snapshot-id"] in {one["snapshot-id"] for one in metadata["snapshots"]}
+    path = urlsplit(known["statistics-path"]).path
+    assert Path(path).read_bytes()[:4] == b"PFA1"
+    ids, parts, names = sorted((blob["fields"][0], int(blob["properties"]["ndv"])) for blob in known["blob-metadata"])
+    assert known["snapshot-id"] != known["blob-metadata"][0]["snapshot-id"], "that one has expired"
+    assert 40 < ids[1] <= 100
+    assert (parts[1], names[1]) == (2, 1)
+    listed = json.loads((lake.folder / "warehouse/db/t/metadata/frazil-expired.json").read_text())["files"]
+    left = {name for name in on_disk(lake) if name.endswith(".stats")}
+    assert left <= {Path(path).name, *(Path(one).name for _, one in listed)}
+    assert distinct_values(lake) == ids[1], "Spark reads them"
+
+
+def distinct_values(lake: Lake) -> int:
+    """How many values Spark's planner takes the first column to have."""
+    lake.spark.conf.set("spark.sql.cbo.enabled", "true")
+    try:
+        known = lake.table().select("id")._jdf.queryExecution().optimizedPlan().stats().attributeStats()
+        return int(str(known.values().head().distinctCount().get()))
+    finally:
+        lake.spark.conf.unset("spark.sql.cbo.enabled")

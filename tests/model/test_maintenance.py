@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.model.maintenance import (
@@ -21,6 +21,7 @@ from frazil.model.maintenance import (
     jobs_of,
     plan_merges,
     read_amplification,
+    statistics_due,
     to_merge,
     too_many,
 )
@@ -120,6 +121,7 @@ def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[li
     return small, rewritten, done
 
 
+@settings(deadline=None, max_examples=30)
 @given(
     st.integers(1, 4),
     st.sampled_from([2, 4, 16, 64]),
@@ -166,6 +168,14 @@ def test_how_many_files_a_scan_opens() -> None:
     assert read_amplification(10, 0, 8) == 5
     assert read_amplification(10, 4, 8) == 7
     assert read_amplification(0, 0, 0) == 1
+
+
+def test_values_are_counted_again_when_the_table_has_grown() -> None:
+    assert statistics_due(10, None)
+    assert not statistics_due(0, None)
+    assert not statistics_due(149, "100")
+    assert statistics_due(151, "100")
+    assert statistics_due(60, "100")
 
 
 def test_what_a_summary_does_not_say_is_not_made_up() -> None:

@@ -30,7 +30,8 @@ def maintain(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="TASKS", help=f"Some of: {_NAMES}; all but orphans when left out.")
+        str | None,
+        typer.Option("--only", metavar="TASKS", help=f"Some of: {_NAMES}; when left out, all but statistics and orphans."),
     ] = None,
     orphan_age_hours: Annotated[
         int, typer.Option(min=24, help="How old a file must be that no metadata names before it is deleted.")
@@ -105,6 +106,7 @@ def _show(call: Call, name: str, outlook: Outlook, *, dry_run: bool) -> None:
         (f"{would}merged", _merge(outlook) if outlook.merge_files else None),
         ("a full scan opens", _opened(outlook) if outlook.merge_files else None),
         (f"{would}rewritten by partition", _manifests(outlook) if outlook.rewrite_manifests else None),
+        ("statistics", f"{would}written" if outlook.write_statistics else None),
         (f"{would}expired", f"{outlook.expire_snapshots:,} snapshots" if outlook.expire_snapshots else None),
         (f"{would}deleted", f"{outlook.delete_files:,} files of expired snapshots" if outlook.delete_files else None),
         (f"{would}deleted as orphans", f"{len(outlook.orphans):,} files" if outlook.orphans else None),

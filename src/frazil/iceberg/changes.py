@@ -338,7 +338,8 @@ class Change:
     """All that one commit changes: the table's columns and specs first, then its properties, then its files.
 
     ``summary`` goes into the snapshot's summary beside the ledger's own entries. ``columns`` is what the table is to remember
-    of its source's columns; those that the evolution adds get their ids with it.
+    of its source's columns; those that the evolution adds get their ids with it. ``statistics`` is Iceberg's description of a
+    file with statistics, which replaces others.
     """
 
     operation: Operation
@@ -347,3 +348,4 @@ class Change:
     properties: Mapping[str, str] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
     columns: ColumnIds | None = None
+    statistics: Any = None

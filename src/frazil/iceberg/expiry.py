@@ -11,6 +11,7 @@ from typing import Any
 
 from frazil.iceberg.branches import head_of
 from frazil.iceberg.jvm import Jvm, items
+from frazil.iceberg.statistics import paths
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import PastSnapshot, References, Retention, expired
 from frazil.model.publishing import MAIN
@@ -76,7 +77,8 @@ class Expired:
         for path, manifest in of_kept.items():
             if files and path not in of_oldest:
                 files -= _live_files(jvm, self.after, manifest, io, files)
-        return [*sorted(files), *sorted(manifests), *lists]
+        statistics = set(paths(self.before)) - set(paths(self.after))
+        return [*sorted(files), *sorted(manifests), *lists, *sorted(statistics)]
 
     def _kept(self, jvm: Jvm) -> tuple[Any, list[Any]]:
         """The oldest snapshot that stays of the sink's branch, back to a gap; and those that are not among its descendants."""

@@ -27,6 +27,7 @@ from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.remains import Manifest, Remains
 from frazil.iceberg.small import merged, target_bytes
 from frazil.iceberg.staging import metrics_of, stage_files
+from frazil.iceberg.statistics import computed, paths
 from frazil.iceberg.working_copy import WorkingCopy, scratch_of
 from frazil.model.commit import DIGEST, Position, SinkState, short_range
 from frazil.model.evolution import TableChange
@@ -428,6 +429,16 @@ class IcebergTable:
     def clustered(self, clusterings: tuple[Clustering, ...]) -> ClusteredManifests:
         """The change of the table that rewrites manifests."""
         return ClusteredManifests(self._jvm, clusterings)
+
+    @property
+    def statistics_paths(self) -> list[str]:
+        """The files with statistics of values."""
+        return paths(self._operations.current())
+
+    def count_values(self) -> Any:
+        """Counts the values of every column of the table, and writes a file of statistics; commits nothing."""
+        with java_errors(self._address):
+            return computed(self._jvm, self._jvm.spark, self._table)
 
     @property
     def target_bytes(self) -> int:

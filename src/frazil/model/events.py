@@ -126,9 +126,9 @@ class Restarting:
 class Maintained:
     """Something was done for the health of a table between batches.
 
-    ``kind``: `merge_files` if small files were merged, `rewrite_manifests` if manifests were rewritten, `expire_snapshots` if old
-    snapshots went, `delete_files` if files were deleted that nobody needs any longer. ``count`` is how many of them, ``bytes``
-    how much was written anew.
+    ``kind``: `merge_files` if small files were merged, `rewrite_manifests` if manifests were rewritten, `write_statistics` if the
+    values of columns were counted, `expire_snapshots` if old snapshots went, `delete_files` if files were deleted that nobody
+    needs any longer. ``count`` is how many of them, ``bytes`` how much was written anew.
     """
 
     pipeline: str

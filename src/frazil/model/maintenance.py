@@ -14,6 +14,11 @@ from frazil.model.base import Model
 CREATED_BY = "frazil.created-by"
 """The property of tables that frazil made: the version that made them."""
 
+STATISTICS_ROWS = "frazil.statistics-rows"
+"""The property of tables with statistics of values: how many rows there were when they were written."""
+# Values are counted again when there are so many times as many rows, or so much fewer: reading them all costs as much as writing.
+STATISTICS_GROWTH = 1.5
+
 # Files are of one tier when none is more than so many times as large as another, and so many of one tier are merged. A row is
 # rewritten once for each tier: the logarithm of how much smaller its first file is than the last.
 TIER = 4
@@ -29,13 +34,14 @@ class MaintenanceTask(StrEnum):
     SETTLE = "settle"
     COMPACT = "compact"
     MANIFESTS = "manifests"
+    STATISTICS = "statistics"
     EXPIRE = "expire"
     DELETE = "delete"
     ORPHANS = "orphans"
 
 
-# Orphan files are looked for by listing the table's folder, which somebody has to ask for.
-USUAL_TASKS = tuple(task for task in MaintenanceTask if task is not MaintenanceTask.ORPHANS)
+# Somebody has to ask for what reads the whole table, or lists its folder.
+USUAL_TASKS = tuple(task for task in MaintenanceTask if task not in (MaintenanceTask.STATISTICS, MaintenanceTask.ORPHANS))
 
 
 class MaintenanceSpec(Model):
@@ -55,6 +61,11 @@ class MaintenanceSpec(Model):
     )
     small_files: int = Field(16, ge=2, description="How many new small files are merged at once; fewer wait for more.")
     max_rewrite_mb: int = Field(1024, ge=1, description="Most data that is rewritten between two batches.")
+    statistics: bool = Field(
+        False,
+        description="Whether the different values of each column are counted, for engines that plan joins by them. The whole "
+        f"table is read for that, each time it has {STATISTICS_GROWTH:g} times as many rows.",
+    )
     max_time_share: float = Field(
         0.25, gt=0, le=1, description="Largest part of the time that goes into maintenance; what is left over waits."
     )
@@ -84,16 +95,17 @@ class Outlook:
     """What maintenance of a table would do now, and what readers gain.
 
     How many files it would merge into how many, and how many bytes it would rewrite for that; how many manifests it would
-    rewrite by partition; how many snapshots would expire; how many files of expired ones are due to be deleted; how many equality
-    deletes are to be settled; and the orphans. ``read_amplification`` is how many files a full scan opens for each that it would
-    need, now and after the merge. ``manifests_opened`` is how many of the manifests a scan of one partition opens, now and
-    then.
+    rewrite by partition; whether it would count values; how many snapshots would expire; how many files of expired ones are due
+    to be deleted; how many equality deletes are to be settled; and the orphans. ``read_amplification`` is how many files a full
+    scan opens for each that it would need, now and after the merge. ``manifests_opened`` is how many of the manifests a scan of
+    one partition opens, now and then.
     """
 
     merge_files: int = 0
     merge_bytes: int = 0
     merge_files_after: int = 0
     rewrite_manifests: int = 0
+    write_statistics: bool = False
     expire_snapshots: int = 0
     delete_files: int = 0
     settle_deletes: int = 0
@@ -106,8 +118,15 @@ class Outlook:
     @property
     def nothing(self) -> bool:
         """Whether nothing is to be done."""
-        rewritten = self.merge_files or self.rewrite_manifests or self.settle_deletes
+        rewritten = self.merge_files or self.rewrite_manifests or self.settle_deletes or self.write_statistics
         return not (rewritten or self.expire_snapshots or self.delete_files or self.orphans)
+
+
+def statistics_due(rows: int, then: str | None) -> bool:
+    """Whether values are to be counted again; ``then`` is how many rows there were the last time."""
+    if rows == 0:
+        return False
+    return then is None or not then.isdigit() or not int(then) / STATISTICS_GROWTH <= rows <= int(then) * STATISTICS_GROWTH
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ RATE_SECONDS = 30.0
 MAINTAINED = {
     "merge_files": "{:,} small files were merged",
     "rewrite_manifests": "{:,} manifests were rewritten by partition",
+    "write_statistics": "the values of {:,} columns were counted",
     "expire_snapshots": "{:,} old snapshots expired",
     "delete_files": "{:,} files were deleted that nobody needs any longer",
 }

@@ -9,12 +9,15 @@ from frazil.errors import ConfigError, DataError, Retryable
 from frazil.iceberg import IcebergTable, Lake
 from frazil.model.events import CommitFailed, Event, Listener
 from frazil.model.maintenance import (
+    STATISTICS_ROWS,
+    USUAL_TASKS,
     MaintenanceTask,
     Merge,
     Outlook,
     has_caretaker,
     plan_merges,
     read_amplification,
+    statistics_due,
     too_many,
 )
 from frazil.model.manifests import Clustering
@@ -45,6 +48,8 @@ def maintain(
     listen: Listener,
 ) -> Outlook:
     """Does the tasks for the sink's table, and returns what was to be done; with ``dry_run`` nothing is changed."""
+    if sink.maintenance.statistics and set(USUAL_TASKS) <= set(tasks):
+        tasks = (*tasks, MaintenanceTask.STATISTICS)
     catalog = catalog_settings(sink)
     export_environment([catalog])
     wanted = with_scratch(settings)
@@ -120,6 +125,8 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
         merge_bytes=sum(merge.bytes for merge in merges),
         merge_files_after=sum(merge.files_after for merge in merges),
         rewrite_manifests=sum(len(plan.paths) for plan in plans),
+        write_statistics=MaintenanceTask.STATISTICS in tasks
+        and statistics_due(table.total("records"), table.property_text(STATISTICS_ROWS)),
         expire_snapshots=table.expirable(spec.retention, now) if MaintenanceTask.EXPIRE in tasks else 0,
         delete_files=len(due),
         settle_deletes=table.total("equality-deletes") if MaintenanceTask.SETTLE in tasks else 0,

@@ -13,17 +13,19 @@ from dataclasses import replace
 from typing import TypeVar
 
 from frazil.errors import FrazilError, Halted, Retryable, SparkDied
-from frazil.iceberg import Base, Change, Doomed, FilesToDelete, IcebergTable, Restage, SmallFiles, fault_of
+from frazil.iceberg import Append, Base, Change, Doomed, FilesToDelete, IcebergTable, Restage, SmallFiles, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.events import CommitFailed, Maintained, Settled, TableMeasured
 from frazil.model.maintenance import (
+    STATISTICS_ROWS,
     MaintenanceTask,
     Merge,
     TableFigures,
     jobs_of,
     plan_merges,
     read_amplification,
+    statistics_due,
     too_many,
 )
 from frazil.write.claim import ClaimedSink, now_ms
@@ -35,6 +37,8 @@ MERGED = "merge"
 """What `frazil.kind` of a snapshot says that merged small files."""
 CLUSTERED = "manifests"
 """What `frazil.kind` of a snapshot says that rewrote manifests by partition."""
+COUNTED = "statistics"
+"""What `frazil.kind` of a snapshot says that came with statistics of values."""
 # Manifests are not read to find out whether rewriting pays before there are so many more.
 NEW_MANIFESTS = 3
 # Files of many partitions are merged in one job, up to so many bytes.
@@ -79,6 +83,8 @@ class Upkeep:
                 self._new_files = 0
                 self._merge()
                 self._cluster()
+                if self._spec.statistics:
+                    self._count_values()
                 _attempted(self._claimed, self._delete_due)
             if self._claimed.expired:
                 self._list_dead()
@@ -108,6 +114,8 @@ class Upkeep:
             self._merge(finish=True)
         if MaintenanceTask.MANIFESTS in tasks:
             self._cluster(finish=True)
+        if MaintenanceTask.STATISTICS in tasks:
+            self._count_values()
         claimed.retention = self._spec.retention
         if MaintenanceTask.EXPIRE in tasks and claimed.table.expirable(self._spec.retention, now_ms()):
             claimed.run(claimed.intent())
@@ -168,6 +176,24 @@ class Upkeep:
         if plans and _committed(claimed, Change(table.clustered(plans), table.base, summary={"frazil.kind": CLUSTERED})):
             count, size = sum(len(plan.paths) for plan in plans), sum(plan.bytes for plan in plans)
             self._report("rewrite_manifests", count, began, size)
+
+    # Statistics
+
+    def _count_values(self) -> None:
+        """Writes statistics of values when the table has grown enough since the last time; older ones are deleted later."""
+        claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
+        rows, before = table.total("records"), table.statistics_paths
+        if not statistics_due(rows, table.property_text(STATISTICS_ROWS)):
+            return
+        base, counted = table.base, _attempted(claimed, table.count_values)
+        if counted is None:
+            return
+        properties, summary = {STATISTICS_ROWS: str(rows)}, {"frazil.kind": COUNTED}
+        if _committed(claimed, Change(Append(), base, properties=properties, summary=summary, statistics=counted)):
+            due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
+            if before:
+                _attempted(claimed, lambda: self._list([*self._doomed(), *(Doomed(path, due) for path in before)]))
+            self._report("write_statistics", int(counted.blobMetadata().size()), began)
 
     # What is known of the table
 
