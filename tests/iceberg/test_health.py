@@ -16,6 +16,7 @@ from frazil.model.maintenance import MaintenanceTask, Outlook
 from frazil.runtime.maintain import maintain
 from helpers.lakes import IMPATIENT, Lake
 from helpers.readers import by_duckdb, by_pyiceberg, tuples
+from services.processes import wait_until
 
 EAGER = {"small_files": 4, "max_snapshots": 5, "reader_grace_minutes": 0, "max_time_share": 1}
 
@@ -77,6 +78,17 @@ def test_old_snapshots_expire_and_no_file_is_left_that_nobody_needs(lake: Lake, 
     assert len(left) < 30
 
 
+def test_manifests_that_were_written_for_nothing_are_deleted(lake: Lake) -> None:
+    """An append writes a manifest of its own before it merges several into one."""
+    write(lake, range(6), {"small_files": 100, "max_snapshots": 100})
+    manifests = {Path(row.path).name for row in lake.meta("all_manifests")}
+
+    def deleted() -> bool:
+        return {path.name for path in (lake.folder / "warehouse/db/t/metadata").glob("*-m*.avro")} == manifests
+
+    wait_until(deleted, 20, "the deletion of manifests")
+
+
 def test_snapshots_of_tags_branches_and_other_sinks_stay_with_their_files(lake: Lake, version: int) -> None:
     write(lake, [0], format_version=version)
     lake.sink("select 0L id, 0L p, 'other' v", id="other").write()
@@ -105,6 +117,19 @@ def test_upserts_are_merged_with_their_deletes(lake: Lake, version: int) -> None
     assert not [event for event in events if isinstance(event, CommitFailed)]
     assert lake.rows() == sorted([(n, min(n, 8)) for n in range(20)], key=repr)
     assert reachable(lake) <= on_disk(lake)
+
+
+def test_equality_deletes_are_settled_with_every_merge_unless_they_are_not_bounded(lake: Lake) -> None:
+    def live_deletes(name: str, **options: Any) -> int:
+        for batch in range(5):
+            given = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": 3, **options}
+            lake.sink(f"select id, {batch}L v from range(10)", f"db.{name}", maintenance=EAGER, **given).write()
+        head = lake.spark.table(f"{lake.name}.db.{name}.snapshots").orderBy("committed_at").collect()[-1]
+        assert lake.spark.table(f"{lake.name}.db.{name}").count() == 10
+        return int(head.summary["total-equality-deletes"])
+
+    assert live_deletes("settled", upsert_strategy="equality_delete") <= 10
+    assert live_deletes("left", upsert_strategy="equality_delete", max_equality_deletes=None, max_delete_files=None) > 10
 
 
 def meddled(monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]) -> None:

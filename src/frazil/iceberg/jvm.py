@@ -141,6 +141,21 @@ class Jvm:
         self.iceberg.relocated.com.google.common.collect.Iterables.addAll(found, values)
         return found
 
+    def leavings(self, transaction: Any, operation: Any, manifests: Any) -> list[str]:
+        """What an operation of a transaction has written, and a commit with these manifests does not need.
+
+        Iceberg cleans up after commits of its own. Here the transaction is never committed, and only notes what it would delete.
+        """
+        java = self.root.java
+        given, types = self.gateway.new_array(java.lang.Object, 1), self.gateway.new_array(java.lang.Class, 1)
+        given[0], types[0] = java.util.HashSet(manifests), self._class("java.util.Set")
+        clean = self._class("org.apache.iceberg.SnapshotProducer").getDeclaredMethod("cleanUncommitted", types)
+        clean.setAccessible(True)
+        clean.invoke(operation, given)
+        noted = self._class("org.apache.iceberg.BaseTransaction").getDeclaredField("deletedFiles")
+        noted.setAccessible(True)
+        return [str(path) for path in noted.get(transaction)]
+
     def predicate(self, getter: str) -> Any:
         """A getter that says yes or no (`ManifestFile.hasDeletedFiles`) as a Java predicate."""
         name, _, method = getter.rpartition(".")

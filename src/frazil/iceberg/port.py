@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from frazil.commit.protocol import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
@@ -19,6 +19,8 @@ from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
 from frazil.model.maintenance import STATISTICS_ROWS, Retention, TableFigures
 from frazil.model.publishing import MAIN
 from frazil.version import __version__
+
+Unreferenced = Callable[[], list[str]]
 
 
 class IcebergPort:
@@ -41,7 +43,10 @@ class IcebergPort:
         self._branch = branch
         self.expired: Expired | None = None
         """The snapshots that went with the commit, if it is certain that it was made."""
+        self.unreferenced: Unreferenced | None = None
+        """Finds manifests that were written for the commit and merged into others before it: nothing ever names them."""
         self._committed: Any = None
+        self._operation: Any = None
 
     def refresh(self) -> TableView:
         """Step 1."""
@@ -108,6 +113,10 @@ class IcebergPort:
             if old:
                 self.expired = Expired(old, seen, seen_from(self._jvm, after, self._branch))
             self._committed = after
+            merged = str(snapshot.handle.summary().get("manifests-replaced") or 0)
+            if self._retention is not None and merged != "0":
+                operation, io = self._operation, self._table.io()
+                self.unreferenced = lambda: self._jvm.leavings(transaction, operation, snapshot.handle.allManifests(io))
 
     def figures(self, *, with_snapshots: bool) -> TableFigures | None:
         """What the metadata of the commit says of the table, if it is certain that it was made.
@@ -126,6 +135,7 @@ class IcebergPort:
             operation = operation.toBranch(self._branch)
         for key, value in summary.items():
             operation.set(key, value)
+        self._operation = operation
         try:
             return operation.apply()
         except Exception as error:

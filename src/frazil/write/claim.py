@@ -72,6 +72,8 @@ class ClaimedSink:
         """Which snapshots of the table stay when something is committed; None: all."""
         self.expired: list[Expired] = []
         """The snapshots that went, and whose files were not looked at yet."""
+        self.unreferenced: list[Callable[[], list[str]]] = []
+        """Find files that commits have written for nothing, and that were not deleted yet."""
         self._last: IcebergPort | None = None
         self._epoch: int | None = None
         self._table: IcebergTable | None = None
@@ -172,6 +174,8 @@ class ClaimedSink:
         self.state, self._epoch = result.state, result.state.epoch
         if port.expired is not None:
             self.expired.append(port.expired)
+        if port.unreferenced is not None:
+            self.unreferenced.append(port.unreferenced)
         self._last = port
         return result
 

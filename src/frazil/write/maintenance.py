@@ -39,6 +39,7 @@ CLUSTERED = "manifests"
 """What `frazil.kind` of a snapshot says that rewrote manifests by partition."""
 COUNTED = "statistics"
 """What `frazil.kind` of a snapshot says that came with statistics of values."""
+DELETING = (CommitMode.UPSERT, CommitMode.DELETE_INSERT)
 # Manifests are not read to find out whether rewriting pays before there are so many more.
 NEW_MANIFESTS = 3
 # Files of many partitions are merged in one job, up to so many bytes.
@@ -57,7 +58,7 @@ class Upkeep:
     def __init__(self, claimed: ClaimedSink) -> None:
         self._claimed = claimed
         self._spec = claimed.sink.maintenance
-        self._active: bool | None = None
+        self._active = False
         self._new_files = 0
         self._began = time.monotonic()
         self._spent = 0.0
@@ -74,13 +75,12 @@ class Upkeep:
     def after_commit(self, files: int) -> None:
         """Does what is due after a batch that added so many files."""
         keep_debt_bounded(self._claimed)
-        if self._active is None:
-            self._begin()
         if self._active:
             began = time.monotonic()
             self._new_files += files
             if self._new_files >= self._spec.small_files and self._in_time:
                 self._new_files = 0
+                self._settle()
                 self._merge()
                 self._cluster()
                 if self._spec.statistics:
@@ -88,11 +88,13 @@ class Upkeep:
                 _attempted(self._claimed, self._delete_due)
             if self._claimed.expired:
                 self._list_dead()
+            if self._claimed.unreferenced:
+                _attempted(self._claimed, self._delete_due)
             self._spent += time.monotonic() - began
         self._measure()
 
-    def _begin(self) -> None:
-        """Whether this is a table to look after, and what runs before this one have left to do."""
+    def begin(self) -> None:
+        """Finds out whether this is a table to look after, and what earlier runs have left to do."""
         table = self._claimed.table
         self._active = self._spec.looks_after(table.properties, table.location)
         if self._active:
@@ -125,6 +127,15 @@ class Upkeep:
             if self._deleting is not None:
                 wait([self._deleting])
                 _attempted(claimed, self._delete_due)
+
+    # Equality deletes
+
+    def _settle(self) -> None:
+        """Settles the equality deletes of upserts, though the sink allows more: readers pay for every file of them."""
+        claimed = self._claimed
+        bounded = claimed.sink.max_equality_deletes is not None
+        if claimed.sink.commit_mode in DELETING and bounded and claimed.table.total("equality-deletes"):
+            _settle_all(claimed)
 
     # Small files
 
@@ -241,21 +252,27 @@ class Upkeep:
             if not self._deleting.done():
                 return
             done, self._deleting = set(self._deleting.result()), None
-            self._list([one for one in self._doomed() if one.path not in done])
+            if any(one.path in done for one in self._doomed()):
+                self._list([one for one in self._doomed() if one.path not in done])
         now, listed = now_ms(), self._claimed.table.files_to_delete
-        if due := [one.path for one in self._doomed() if one.due_ms <= now]:
-            self._deleting = _DELETERS.submit(self._deleted, listed, due)
+        due = [one.path for one in self._doomed() if one.due_ms <= now]
+        unreferenced, self._claimed.unreferenced = self._claimed.unreferenced, []
+        if due or unreferenced:
+            self._deleting = _DELETERS.submit(self._deleted, listed, due, unreferenced)
 
-    def _deleted(self, listed: FilesToDelete, due: Sequence[str]) -> Sequence[str]:
-        """Deletes files; those of them that are gone then."""
+    def _deleted(
+        self, listed: FilesToDelete, due: Sequence[str], unreferenced: Sequence[Callable[[], list[str]]]
+    ) -> Sequence[str]:
+        """Deletes files that are due, and those that nothing has ever named; the files that are gone then."""
         began = time.monotonic()
 
         def delete() -> Sequence[str]:
             if not self._clock_is_right:
                 self._claimed.table.require_clock(now_ms())
                 self._clock_is_right = True
-            listed.delete(due)
-            return due
+            paths = [*due, *(path for find in unreferenced for path in find())]
+            listed.delete(paths)
+            return paths
 
         gone = _attempted(self._claimed, delete) or ()
         if gone:
@@ -280,16 +297,20 @@ class Upkeep:
 def keep_debt_bounded(claimed: ClaimedSink) -> None:
     """Settles the deletes that readers pay for, as soon as there are more than the sink allows."""
     sink, table = claimed.sink, claimed.table
-    if sink.commit_mode not in (CommitMode.UPSERT, CommitMode.DELETE_INSERT):
+    if sink.commit_mode not in DELETING:
         return
     if too_many_keys(table, sink):
-        settled = _done(claimed, settle)
-        # Deletes that compare other columns come next: those that were there, and not whatever others keep adding.
-        for _ in range(settled.kinds_left if settled is not None else 0):
-            if _done(claimed, settle) is None:
-                break
+        _settle_all(claimed)
     if too_many_files(table, sink):
         _done(claimed, compact)
+
+
+def _settle_all(claimed: ClaimedSink) -> None:
+    """Settles deletes of every kind: those that were there, and not whatever others keep adding."""
+    settled = _done(claimed, settle)
+    for _ in range(settled.kinds_left if settled is not None else 0):
+        if _done(claimed, settle) is None:
+            break
 
 
 def _done(claimed: ClaimedSink, prepare: Callable[[IcebergTable], Settlement | None]) -> Settlement | None:

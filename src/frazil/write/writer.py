@@ -290,6 +290,7 @@ class SinkWriter:
     def _take(self, table: IcebergTable, claim: bool, make: bool = True) -> None:
         followers = None if self.letters is None else self.letters.followers
         self.claimed.take(table, claim=claim, make=make, followers=followers)
+        self._upkeep.begin()
         if self.letters is not None:
             self.unfinished = self.letters.open(self.state, claim=claim, make=make)
 
