@@ -10,6 +10,7 @@ import pytest
 
 import frazil
 from frazil.errors import ConfigError, Halted
+from frazil.iceberg import IcebergTable
 from frazil.model.events import CommitFailed, Event, Maintained
 from helpers.lakes import Lake
 from helpers.readers import by_duckdb, by_pyiceberg, tuples
@@ -238,6 +239,26 @@ def test_maintenance_on_a_branch_keeps_what_main_needs(lake: Lake, version: int)
     listed = json.loads((lake.folder / "warehouse/db/t/metadata/frazil-expired.json").read_text())["files"]
     assert listed or len(on_disk(lake)) < 20, "files of expired snapshots go"
     assert written(lake) == sorted([(n, "11" if n < 4 else "a") for n in range(20)], key=repr)
+
+
+@pytest.mark.slow(seconds=15)
+def test_a_table_with_many_partitions_is_maintained_on_a_branch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iceberg rewrites manifests of main alone: here they would be worth it. Statistics count the rows of the branch."""
+    monkeypatch.setattr(IcebergTable, "small_files", lambda _: [])
+    small = {"commit.manifest.target-size-bytes": "8000", "commit.manifest-merge.enabled": "false"}
+    given = {"partition_by": ["p"], "format_version": 3, "write_properties": small}
+    lake.sink("select id, id % 8 p from range(8)", id="main", **given).write()
+    events: list[Event] = []
+    for batch in range(1, 7):
+        writing = on_branch(
+            lake, f"select id, id % 8 p, {batch}L v from range(16)", maintenance=EAGER | {"statistics": True}, **given
+        )
+        writing.listen(events.append).write()
+    assert not [one for one in events if isinstance(one, CommitFailed)]
+    assert "write_statistics" in [one.kind for one in events if isinstance(one, Maintained)]
+    assert (len(lake.rows()), len(written(lake))) == (8, 104)
+    assert on_branch(lake, "select 1L id, 1L p", **given).publish().done
+    assert len(lake.rows()) == 104
 
 
 def test_settling_on_a_branch_leaves_main_alone(lake: Lake) -> None:

@@ -11,16 +11,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def computed(jvm: Jvm, spark: SparkSession, table: Any) -> Any:
-    """Lets the executors count the values of the current snapshot, and writes the file; commits nothing.
+def computed(jvm: Jvm, spark: SparkSession, table: Any, snapshot: int | None) -> Any:
+    """Lets the executors count the values of a snapshot, and writes the file; commits nothing.
 
     Iceberg's own action would commit by itself: it gets a transaction that nobody commits.
     """
     loose = jvm.iceberg.BaseTable(table.newTransaction().table().operations(), table.name())
     with active(spark):
-        return (
-            jvm.iceberg.spark.actions.SparkActions.get(spark._jsparkSession).computeTableStats(loose).execute().statisticsFile()
-        )
+        action = jvm.iceberg.spark.actions.SparkActions.get(spark._jsparkSession).computeTableStats(loose)
+        return (action if snapshot is None else action.snapshot(snapshot)).execute().statisticsFile()
 
 
 def paths(metadata: Any) -> list[str]:

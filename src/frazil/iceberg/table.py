@@ -417,7 +417,12 @@ class IcebergTable:
             return small_files_of(self._jvm, self._seen.table)
 
     def manifests_worth_reading(self) -> dict[str, Any]:
-        """The manifests that may be worth rewriting, by their paths; it takes a look at their list."""
+        """The manifests that may be worth rewriting, by their paths; it takes a look at their list.
+
+        None on a branch: Iceberg rewrites the manifests of main alone.
+        """
+        if self._seen.branch != MAIN:
+            return {}
         with java_errors(self._address):
             return manifests_worth_reading(self._jvm, self._seen.table)
 
@@ -438,7 +443,7 @@ class IcebergTable:
     def count_values(self) -> Any:
         """Counts the values of every column of the table, and writes a file of statistics; commits nothing."""
         with java_errors(self._address):
-            return computed(self._jvm, self._jvm.spark, self._table)
+            return computed(self._jvm, self._jvm.spark, self._table, self.base.head)
 
     @property
     def target_bytes(self) -> int:
