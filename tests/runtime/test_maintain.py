@@ -17,6 +17,7 @@ from frazil.model.maintenance import USUAL_TASKS, MaintenanceTask, Outlook
 from frazil.runtime.maintain import maintain
 from frazil.write import maintenance
 from helpers.lakes import IMPATIENT, Lake
+from services.processes import wait_until
 
 LATER = {"small_files": 4, "max_snapshots": 2, "reader_grace_minutes": 0, "enabled": False}
 EAGER = LATER | {"enabled": True, "max_time_share": 1}
@@ -142,9 +143,10 @@ def test_files_that_cannot_be_deleted_are_reported_and_the_pipeline_goes_on(lake
         look_after(lake)
     assert (failed.value.exit_code, failed.value.code) == (75, "not-all-maintained")
     assert stubborn in listed(lake)
-    events = write(lake, range(4, 12), EAGER)
-    assert [event for event in events if isinstance(event, CommitFailed) and "Not all" in event.message]
-    assert lake.rows() == expected(12)
+    events = write(lake, range(4, 14), EAGER)
+    refused = lambda: [event for event in events if isinstance(event, CommitFailed) and "Not all" in event.message]  # noqa: E731
+    wait_until(refused, 30, "the report of files that are deleted in the background")
+    assert lake.rows() == expected(14)
     (stubborn / "something").unlink()
     look_after(lake)
     assert not stubborn.exists()

@@ -231,7 +231,7 @@ class Walk:
         self.check()
         truth = self.truth()
         assert truth.on_disk - truth.needed <= truth.listed
-        truth.assert_bounded()
+        truth.assert_bounded(self._names)
 
     def clean_up(self) -> None:
         """Deletes what those who were killed have left; everything that nobody needs is old by now."""

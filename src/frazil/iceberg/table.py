@@ -377,7 +377,10 @@ class IcebergTable:
         catalog = self.sql_name.partition(".")[0]
         moment = f"timestamp_millis({older_than_ms})"
         with java_errors(self._address), active(self._jvm.spark):
-            call = f"CALL {catalog}.system.remove_orphan_files(table => ?, older_than => {moment}, dry_run => true)"
+            # Otherwise it lists by Hadoop's file systems, which object stores do not have here.
+            by_store = str(self._jvm.is_a(self._table.io(), "io.SupportsPrefixOperations")).lower()
+            options = f"older_than => {moment}, dry_run => true, prefix_listing => {by_store}"
+            call = f"CALL {catalog}.system.remove_orphan_files(table => ?, {options})"
             found = self._jvm.spark.sql(call, [self.sql_name]).collect()
         return [str(row.orphan_file_location) for row in found]
 
