@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from cli.commands import Frazil, Outcome
-from frazil.iceberg import FilesToDelete, IcebergTable, WorkingCopy
+from frazil.iceberg import FilesToDelete, TableCare, WorkingCopy
 from frazil.write.claim import ClaimedSink
 from frazil.write.erase import Erasure
 from helpers.lakes import Lake
@@ -281,7 +281,7 @@ def test_a_pipeline_writes_meanwhile(lake: Lake, forget: Forget, version: int, m
     upsert(lake, f"select concat('{JANE}', id) id, 'old' v from range(5)", version)
     upsert(lake, f"select concat('{JANE}', id) id, 'new' v from range(2)", version)
     upsert(lake, "select concat('joe', id) id, 'old' v from range(5)", version)
-    step, merge = Erasure.step, IcebergTable.merge
+    step, merge = Erasure.step, TableCare.merge
 
     left, between_steps = [1] * 7, [1]
 
@@ -291,7 +291,7 @@ def test_a_pipeline_writes_meanwhile(lake: Lake, forget: Forget, version: int, m
             batch()
         return step(erasure)
 
-    def between(table: IcebergTable, *asked: Any) -> Any:
+    def between(table: TableCare, *asked: Any) -> Any:
         merged = merge(table, *asked)
         if between_steps and "_rewrite" in {frame.name for frame in traceback.extract_stack()}:
             between_steps.pop()
@@ -299,7 +299,7 @@ def test_a_pipeline_writes_meanwhile(lake: Lake, forget: Forget, version: int, m
         return merged
 
     monkeypatch.setattr(Erasure, "step", beside)
-    monkeypatch.setattr(IcebergTable, "merge", between)
+    monkeypatch.setattr(TableCare, "merge", between)
     done = forget("--where", f"id like '{JANE}%'", "--yes", "--json")
     assert done.code == 0, done.text
     assert traces(lake) == []

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 from exactly_once.ground import QUICK, row_of, row_position
 from exactly_once.programs.moments import act_at
 from frazil.errors import ConfigError
-from frazil.iceberg import IcebergTable, expiry
 from frazil.iceberg import Lake as Catalog
+from frazil.iceberg import TableCare, expiry
 from frazil.model.maintenance import MaintenanceTask, References
 from frazil.runtime.maintain import maintain
 from frazil.write.part import Part
@@ -194,14 +194,14 @@ def look_for_orphans(lake: Lake, **options: Any) -> None:
 
 def without_age(patch: Patch, folder: Path) -> None:
     """Every file counts as old."""
-    look = IcebergTable.orphans
+    look = TableCare.orphans
 
-    def aged(table: IcebergTable, older_than_ms: int) -> list[str]:
+    def aged(table: TableCare, older_than_ms: int) -> list[str]:
         for path in folder.rglob("*.parquet"):
             os.utime(path, (LONG_AGO, LONG_AGO))
         return look(table, older_than_ms)
 
-    patch.setattr(IcebergTable, "orphans", aged)
+    patch.setattr(TableCare, "orphans", aged)
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def test_a_folder_with_another_table_below_it(lake: Lake, monkeypatch: Patch) ->
         look_for_orphans(lake)
     assert refused.value.code == "folders-nested"
     assert all(path.exists() for path in theirs)
-    monkeypatch.setattr(IcebergTable, "require_own_folder", lambda _: None)
+    monkeypatch.setattr(TableCare, "require_own_folder", lambda _: None)
     look_for_orphans(lake)
     assert not any(path.exists() for path in theirs if path.suffix == ".parquet")
 
@@ -255,7 +255,7 @@ def test_a_folder_that_is_that_of_another_table_of_the_namespace(lake: Lake, mon
     with pytest.raises(ConfigError, match=r"also that of db\.copy"):
         look_for_orphans(lake)
     assert len(lake.spark.table(f"{lake.name}.db.copy").collect()) == 1
-    monkeypatch.setattr(IcebergTable, "require_own_folder", lambda _: None)
+    monkeypatch.setattr(TableCare, "require_own_folder", lambda _: None)
     monkeypatch.setattr(Catalog, "sharing_folder", lambda *_: [])
     look_for_orphans(lake)
     with pytest.raises(Exception, match=GONE):

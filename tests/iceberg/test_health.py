@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from frazil.iceberg import FilesToDelete, IcebergTable
+from frazil.iceberg import FilesToDelete, TableCare
 from frazil.model.events import CommitFailed, Event, Maintained, TableMeasured
 from frazil.model.maintenance import MaintenanceTask, Outlook
 from frazil.runtime.maintain import maintain
@@ -134,15 +134,15 @@ def test_equality_deletes_are_settled_with_every_merge_unless_they_are_not_bound
 
 def meddled(monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]) -> None:
     """Lets somebody else do something between a merge and its commit, once."""
-    merge, left = IcebergTable.merge, [deed]
+    merge, left = TableCare.merge, [deed]
 
-    def disturbed(table: IcebergTable, *asked: Any) -> Any:
+    def disturbed(table: TableCare, *asked: Any) -> Any:
         merged = merge(table, *asked)
         while left:
             left.pop()()
         return merged
 
-    monkeypatch.setattr(IcebergTable, "merge", disturbed)
+    monkeypatch.setattr(TableCare, "merge", disturbed)
 
 
 def test_a_row_that_somebody_deletes_while_files_are_merged_stays_deleted(
@@ -289,7 +289,7 @@ def require_clustered(lake: Lake, batches: int) -> None:
 
 def test_manifests_are_rewritten_by_partition_where_a_scan_of_one_gains(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are taken for large enough."""
-    monkeypatch.setattr(IcebergTable, "small_files", lambda _: [])
+    monkeypatch.setattr(TableCare, "small_files", lambda _: [])
     batches = 0
     while not done(write_to_all_partitions(lake, batches, 3, {}), "rewrite_manifests"):
         batches += 1

@@ -10,7 +10,7 @@ import pytest
 
 import frazil
 from frazil.errors import ConfigError, Halted
-from frazil.iceberg import IcebergTable
+from frazil.iceberg import TableCare
 from frazil.model.events import CommitFailed, Event, Maintained
 from helpers.lakes import Lake
 from helpers.readers import by_duckdb, by_pyiceberg, tuples
@@ -244,7 +244,7 @@ def test_maintenance_on_a_branch_keeps_what_main_needs(lake: Lake, version: int)
 @pytest.mark.slow(seconds=15)
 def test_a_table_with_many_partitions_is_maintained_on_a_branch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iceberg rewrites manifests of main alone: here they would be worth it. Statistics count the rows of the branch."""
-    monkeypatch.setattr(IcebergTable, "small_files", lambda _: [])
+    monkeypatch.setattr(TableCare, "small_files", lambda _: [])
     small = {"commit.manifest.target-size-bytes": "8000", "commit.manifest-merge.enabled": "false"}
     given = {"partition_by": ["p"], "format_version": 3, "write_properties": small}
     lake.sink("select id, id % 8 p from range(8)", id="main", **given).write()

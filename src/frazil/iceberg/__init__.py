@@ -6,6 +6,7 @@ and swapped in one compare-and-swap each (``port``), without the retry of Iceber
 what it cannot know the outcome of.
 """
 
+from frazil.iceberg.care import TableCare
 from frazil.iceberg.changes import (
     Append,
     Base,
@@ -28,10 +29,11 @@ from frazil.iceberg.dead import DeadRows, DeletedKeys, Digest, scopes_of
 from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
 from frazil.iceberg.disposal import Doomed, FilesToDelete
 from frazil.iceberg.expiry import Expired
+from frazil.iceberg.history import TAKEN_BACK_TO, Added
 from frazil.iceberg.jvm import active, fault_of
 from frazil.iceberg.lake import Lake
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.table import TAKEN_BACK_TO, Added, IcebergTable
+from frazil.iceberg.table import IcebergTable
 from frazil.iceberg.working_copy import WorkingCopy
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "RowsRemoved",
     "SmallFiles",
     "StagedFiles",
+    "TableCare",
     "WorkingCopy",
     "active",
     "bitmap_of",

@@ -79,6 +79,11 @@ class Seen:
         """The table to read; nothing can be committed to it."""
         return self._view()[1]
 
+    @property
+    def head(self) -> int | None:
+        """The current snapshot that the branch has; that of main if the branch is not there yet."""
+        return head_of(self.metadata, MAIN)
+
     def _view(self) -> tuple[Any, Any]:
         real = self._operations.current()
         if self.branch == MAIN:

@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from frazil.commit.fast_forward import Goal
-from frazil.errors import ConfigError
-from frazil.iceberg.branches import BranchesPort, Seen, head_of, steps_between
-from frazil.iceberg.changes import Base, ManifestsWithoutRemoved, StagedFiles, base_of
-from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
-from frazil.iceberg.contents import Wanted
-from frazil.iceberg.debt import LiveFile, Rewrite, counted, equality_deletes
-from frazil.iceberg.disposal import FilesToDelete
+from frazil.iceberg.branches import BranchesPort, Seen, head_of
+from frazil.iceberg.care import TableCare
+from frazil.iceberg.changes import Base, StagedFiles, base_of
+from frazil.iceberg.debt import counted, equality_deletes
 from frazil.iceberg.evolve import evolve
-from frazil.iceberg.expiry import Expired, expired_in
-from frazil.iceberg.faults import clock_off, too_early
-from frazil.iceberg.folder import Folder
+from frazil.iceberg.faults import too_early
+from frazil.iceberg.history import History
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
-from frazil.iceberg.manifests import ClusteredManifests, clusterings_of, manifests_worth_reading
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.remains import Manifest, Remains
-from frazil.iceberg.small import merged, target_bytes
 from frazil.iceberg.staging import metrics_of, stage_files
-from frazil.iceberg.statistics import computed, paths
 from frazil.iceberg.working_copy import WorkingCopy, scratch_of
-from frazil.model.commit import DIGEST, Position, SinkState, short_range
+from frazil.model.commit import SinkState
 from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import Retention
-from frazil.model.manifests import Clustering
-from frazil.model.publishing import MAIN, Step
+from frazil.model.publishing import MAIN
 from frazil.model.types import StructType, type_from_json
 from frazil.spark.running_java import task_memory
 
 if TYPE_CHECKING:
-    from pyroaring import BitMap64
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -50,9 +40,6 @@ _WITH_BOUNDS = ("int", "long", "string")
 # Iceberg compares UUIDs as two signed numbers, and bounds of files are the least and the greatest by unsigned bytes: between them
 # it finds nothing, and would leave out deletes that apply (apache/iceberg#14216). Without bounds it leaves out none.
 _WITHOUT_BOUNDS = "uuid"
-
-TAKEN_BACK_TO = "frazil.taken-back-to"
-"""In the summary of a snapshot that took batches back: the end of the last one that stayed."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +52,6 @@ class _Layout:
     partition: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Added:
-    """The data files that the last batches of a sink have added, and where the sink was before them."""
-
-    files: tuple[Any, ...]
-    batches: int
-    start: Position | None
-
-
 class IcebergTable:
     """One table: what it is, staging of files for it, and the port of the commit loop. Its rows are those of one branch."""
 
@@ -84,6 +62,8 @@ class IcebergTable:
         self._seen = Seen(jvm, table, branch)
         self.sql_name = sql_name
         """The table's name in Spark's SQL."""
+        self.history = History(jvm, self._seen)
+        self.care = TableCare(jvm, address, table, self._seen, sql_name)
         self._operations = table.operations()
         self._read_layout: _Layout | None = None
         self.uuid = str(self._operations.current().uuid())
@@ -261,68 +241,9 @@ class IcebergTable:
                     raise
                 return self.everything
 
-    def committed_ends(self, sink_id: str) -> frozenset[str]:
-        """Where the batches of a sink ended, by the summaries of the snapshots that are still there."""
-        metadata = json.loads(self._jvm.iceberg.TableMetadataParser.toJson(self._operations.current()))
-        summaries = [snapshot.get("summary", {}) for snapshot in metadata.get("snapshots", ())]
-        return frozenset(s.get("frazil.end", "") for s in summaries if s.get("frazil.sink") == sink_id)
-
-    def added_since(self, sink_id: str, end: Position | None, kept: Callable[[Position | None], bool]) -> Added | None:
-        """What the batches of a sink have added, from the last one, which ended at ``end``, back to a position that is ``kept``.
-
-        None if that is not known: a snapshot on the way has expired, or a batch did more than add files.
-        """
-        files: list[Any] = []
-        batches, at, io = 0, end, self._table.io()
-        snapshot = self._seen.metadata.currentSnapshot()
-        while not kept(at):
-            if snapshot is None:
-                return None
-            summary = self._jvm.texts(snapshot.summary())
-            # A position occurs twice if batches were taken back and written again: the latest of them counts.
-            own = summary.get("frazil.sink") == sink_id and summary.get("frazil.kind") == "data"
-            if own and at is not None and summary["frazil.end"] == short_range(at):
-                start = summary["frazil.start"]
-                if start.startswith(DIGEST) or snapshot.operation() != "append":
-                    return None
-                files += [file.copy() for file in items(snapshot.addedDataFiles(io))]
-                batches, at = batches + 1, start or None
-            elif summary.get("frazil.sink") == sink_id and TAKEN_BACK_TO in summary and summary["frazil.end"] == short_range(at):
-                # The position is the one that batches were taken back to.
-                start = summary[TAKEN_BACK_TO]
-                if start.startswith(DIGEST):
-                    return None
-                at = start or None
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else self._table.snapshot(parent)
-        return Added(tuple(files), batches, at)
-
     def states(self, beginning: str) -> dict[str, SinkState]:
         """The ledger's entries of all sinks whose ids begin like this."""
         return ledger_entries(self.properties, beginning)
-
-    def summaries(self, sink_id: str | None) -> list[tuple[int, dict[str, str]]]:
-        """The snapshots from the first that is still there to the head, those of a sink or all, with what their summaries say."""
-        found: list[tuple[int, dict[str, str]]] = []
-        at = self._seen.metadata.currentSnapshot()
-        while at is not None:
-            summary = self._jvm.texts(at.summary())
-            if sink_id is None or summary.get("frazil.sink") == sink_id:
-                found.append((int(at.snapshotId()), summary))
-            parent = at.parentId()
-            at = None if parent is None else self._table.snapshot(parent)
-        return list(reversed(found))
-
-    def end_at(self, sink_id: str, snapshot: int) -> str | None:
-        """Where the last batch of a sink ended that was in the table at a snapshot; None when none was, or it is not known."""
-        at = self._table.snapshot(snapshot)
-        while at is not None:
-            summary = at.summary()
-            if summary.get("frazil.sink") == sink_id and summary.get("frazil.end"):
-                return str(summary.get("frazil.end"))
-            parent = at.parentId()
-            at = None if parent is None else self._table.snapshot(parent)
-        return None
 
     def refresh(self) -> None:
         """Looks at the table again."""
@@ -352,152 +273,15 @@ class IcebergTable:
         """Moves main to a snapshot of a branch."""
         return BranchesPort(self._jvm, self._address, self._table, goal)
 
-    def steps(self, older: int | None, newer: int) -> list[Step]:
-        """The snapshots after one up to another, from old to new."""
-        return steps_between(self._jvm, self._operations.current(), older, newer)
-
     def rows_at(self, session: SparkSession, snapshot: int) -> DataFrame:
         """The rows that a snapshot has."""
         return session.read.option("versionAsOf", snapshot).table(self.sql_name)
-
-    def dead_files(self, expired: Expired) -> list[str]:
-        """The files that only expired snapshots need."""
-        with java_errors(self._address):
-            return expired.dead_files(self._jvm, self._table.io())
-
-    def expirable(self, retention: Retention, now_ms: int) -> int:
-        """How many snapshots would expire with a commit."""
-        return len(expired_in(self._jvm, self._operations.current(), retention, now_ms, self._seen.branch))
-
-    def orphans(self, older_than_ms: int) -> list[str]:
-        """Files in the table's folder that no metadata of the table names, and that are older than a time.
-
-        Iceberg's own search, which only lists them.
-        """
-        catalog = self.sql_name.partition(".")[0]
-        moment = f"timestamp_millis({older_than_ms})"
-        with java_errors(self._address), active(self._jvm.spark):
-            # Otherwise it lists by Hadoop's file systems, which object stores do not have here.
-            by_store = str(self._jvm.is_a(self._table.io(), "io.SupportsPrefixOperations")).lower()
-            options = f"older_than => {moment}, dry_run => true, prefix_listing => {by_store}"
-            call = f"CALL {catalog}.system.remove_orphan_files(table => ?, {options})"
-            found = self._jvm.spark.sql(call, [self.sql_name]).collect()
-        return [str(row.orphan_file_location) for row in found]
-
-    def require_own_folder(self) -> None:
-        """Raises when another table has its metadata in this table's folder, or below it: what is in there may be its files."""
-        metadata = self._operations.current()
-        own = [str(metadata.metadataFileLocation()), *(str(entry.file()) for entry in items(metadata.previousFiles()))]
-        with java_errors(self._address):
-            other = Folder(self._jvm, self._table.io(), self.location).metadata_of_others(self.uuid, own)
-        if other is not None:
-            raise ConfigError(
-                "folders-nested",
-                f"The folder of {self.sql_name}, {self.location}, is not its own: {other} is metadata of another table, and what "
-                "looks like an orphan may be a file of that one.",
-                fix="Move one of the tables to a folder of its own. If the other one was dropped, delete its metadata by hand.",
-            )
-
-    def require_clock(self, now_ms: int) -> None:
-        """Raises when this machine's clock is far from the store's: by it, files of this minute may look old."""
-        with java_errors(self._address):
-            store_ms = Folder(self._jvm, self._table.io(), self.location).time_ms()
-        if store_ms is not None and (off := clock_off(store_ms, now_ms)) is not None:
-            raise off
-
-    def remains(self, wanted: Wanted) -> Remains:
-        """What is left of some rows in all files of the table."""
-        return Remains(self._jvm, self._table, self._address, wanted)
-
-    @property
-    def files_to_delete(self) -> FilesToDelete:
-        """The list of files that nobody needs any longer."""
-        return FilesToDelete(self._jvm, self._table.io(), self.location)
-
-    def small_files(self) -> list[SmallFiles]:
-        """The data files that are smaller than they should be, or mostly deleted, by partition."""
-        with java_errors(self._address):
-            return small_files_of(self._jvm, self._seen.table)
-
-    def manifests_worth_reading(self) -> dict[str, Any]:
-        """The manifests that may be worth rewriting, by their paths; it takes a look at their list.
-
-        None on a branch: Iceberg rewrites the manifests of main alone.
-        """
-        if self._seen.branch != MAIN:
-            return {}
-        with java_errors(self._address):
-            return manifests_worth_reading(self._jvm, self._seen.table)
-
-    def clusterings(self, manifests: Sequence[Any]) -> tuple[Clustering, ...]:
-        """How these manifests are rewritten where scans of one partition gain by it."""
-        with java_errors(self._address):
-            return clusterings_of(self._jvm, self._seen.table, manifests)
-
-    def clustered(self, clusterings: tuple[Clustering, ...]) -> ClusteredManifests:
-        """The change of the table that rewrites manifests."""
-        return ClusteredManifests(self._jvm, clusterings)
-
-    @property
-    def statistics_paths(self) -> list[str]:
-        """The files with statistics of values."""
-        return paths(self._operations.current())
-
-    def count_values(self) -> Any:
-        """Counts the values of every column of the table, and writes a file of statistics; commits nothing."""
-        with java_errors(self._address):
-            return computed(self._jvm, self._jvm.spark, self._table, self.base.head)
-
-    @property
-    def target_bytes(self) -> int:
-        """The size that its data files should have."""
-        return target_bytes(self._table)
-
-    def metadata_sizes(self) -> tuple[int, int] | None:
-        """The bytes of the current snapshot's manifests with their list, and of the metadata file. It takes a few requests."""
-        head, io = self._seen.metadata.currentSnapshot(), self._table.io()
-        location = self.metadata_location
-        if head is None or location is None:
-            return None
-        with java_errors(self._address):
-            manifests = sum(self._jvm.each(head.allManifests(io), "ManifestFile.length"))
-            listed = int(io.newInputFile(head.manifestListLocation()).getLength()) if head.manifestListLocation() else 0
-            return manifests + listed, int(io.newInputFile(location).getLength())
 
     @property
     def head_sequence(self) -> int:
         """The sequence number of the current snapshot."""
         head = self._seen.metadata.currentSnapshot()
         return 0 if head is None else int(head.sequenceNumber())
-
-    def snapshots_since(self, kind: str, most: int) -> int:
-        """How many snapshots came after the last one of a kind of upkeep, up to ``most``."""
-        at = self._seen.metadata.currentSnapshot()
-        for count in range(most):
-            if at is None or at.summary().get("frazil.kind") == kind:
-                return count
-            at = None if at.parentId() is None else self._table.snapshot(at.parentId())
-        return most
-
-    def merge(self, files: Sequence[LiveFile], sequence: int) -> Rewrite:
-        """Lets the executors write the rows of files into fewer; commits nothing. They were found at a sequence number."""
-        return merged_files(self._jvm, self._jvm.spark, self._seen.table, files, sequence)
-
-    def without(self, files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
-        """Lets the executors write the rows of files again, but for those at dead positions; commits nothing."""
-        return merged(self._jvm, self._jvm.spark, self._table, files, dead)
-
-    def without_removed(self, remains: Remains, manifests: Sequence[Manifest]) -> ManifestsWithoutRemoved:
-        """Manifests of deletes written anew, and all manifests of rows, without what was removed from the table."""
-        with java_errors(self._address):
-            anew = [remains.without_removed(one) for one in manifests]
-        jvm = self._jvm
-        return ManifestsWithoutRemoved(
-            jvm.function("ContentFile.specId"),
-            jvm.predicate("ManifestFile.hasDeletedFiles"),
-            tuple(one.handle for one in manifests),
-            tuple(one for one in anew if one is not None),
-        )
 
     def write_files(
         self,

@@ -77,10 +77,10 @@ def forget(
     require_own_files(table, sink)
     require_own_folder(opened.lake, table, sink)
     if agree is not None:
-        table.require_clock(now_ms())
+        table.care.require_clock(now_ms())
     with active(session):
         asked = _asked(session, table, order)
-        remains = table.remains(asked.wanted)
+        remains = table.care.remains(asked.wanted)
         sweep = partial(Sweep, remains, order.orphan_age_hours * _HOUR_MS)
         reached = remains.reachable()
         remains.look_into(reached)

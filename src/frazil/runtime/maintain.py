@@ -61,7 +61,7 @@ def maintain(
         raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
     require_own_files(table, sink)
     if not dry_run:
-        table.require_clock(now_ms())
+        table.care.require_clock(now_ms())
     orphans = _orphans(lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()
     outlook = _outlook(table, sink, tasks, orphans)
     if dry_run or outlook.nothing:
@@ -79,7 +79,7 @@ def maintain(
     claimed.take(table, claim=True, make=False, followers=None)
     Upkeep(claimed).do(tasks)
     if orphans:
-        table.files_to_delete.delete(orphans)
+        table.care.files_to_delete.delete(orphans)
     if failures:
         raise Retryable(
             "not-all-maintained",
@@ -110,7 +110,7 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
     merges: tuple[Merge, ...] = ()
     now_opened = after_opened = 1.0
     if MaintenanceTask.COMPACT in tasks:
-        files, target = [one.files for one in table.small_files()], table.target_bytes
+        files, target = [one.files for one in table.care.small_files()], table.care.target_bytes
         merges = plan_merges(files, table.head_sequence, spec, target, finish=True)
         data, deletes, surplus = table.total("data-files"), table.total("delete-files"), too_many(files, target)
         fewer = sum(len(merge.files) - merge.files_after for merge in merges)
@@ -118,8 +118,8 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
         after_opened = read_amplification(data - fewer, deletes, max(0, surplus - fewer))
     plans: tuple[Clustering, ...] = ()
     if MaintenanceTask.MANIFESTS in tasks:
-        plans = table.clusterings(list(table.manifests_worth_reading().values()))
-    due = [one for one in table.files_to_delete.read() if one.due_ms <= now] if MaintenanceTask.DELETE in tasks else []
+        plans = table.care.clusterings(list(table.care.manifests_worth_reading().values()))
+    due = [one for one in table.care.files_to_delete.read() if one.due_ms <= now] if MaintenanceTask.DELETE in tasks else []
     return Outlook(
         merge_files=sum(len(merge.files) for merge in merges),
         merge_bytes=sum(merge.bytes for merge in merges),
@@ -127,7 +127,7 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
         rewrite_manifests=sum(len(plan.paths) for plan in plans),
         write_statistics=MaintenanceTask.STATISTICS in tasks
         and statistics_due(table.total("records"), table.property_text(STATISTICS_ROWS)),
-        expire_snapshots=table.expirable(spec.retention, now) if MaintenanceTask.EXPIRE in tasks else 0,
+        expire_snapshots=table.care.expirable(spec.retention, now) if MaintenanceTask.EXPIRE in tasks else 0,
         delete_files=len(due),
         settle_deletes=table.total("equality-deletes") if MaintenanceTask.SETTLE in tasks else 0,
         orphans=orphans,
@@ -141,8 +141,8 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
 def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) -> tuple[str, ...]:
     """Old files of the table's folder that it does not know. What waits for readers to finish is on a list, and known."""
     require_own_folder(lake, table, sink)
-    listed = {one.path for one in table.files_to_delete.read()} | {table.files_to_delete.path}
-    found = table.orphans(now_ms() - age_hours * _HOUR_MS)
+    listed = {one.path for one in table.care.files_to_delete.read()} | {table.care.files_to_delete.path}
+    found = table.care.orphans(now_ms() - age_hours * _HOUR_MS)
     return tuple(path for path in found if path not in listed)
 
 
@@ -154,4 +154,4 @@ def require_own_folder(lake: Lake, table: IcebergTable, sink: SinkSpec) -> None:
             f"The folder of {sink.full_name} is also that of {', '.join(others)}: orphans of the one are files of the other.",
             fix="Move one of the tables to a folder of its own.",
         )
-    table.require_own_folder()
+    table.care.require_own_folder()

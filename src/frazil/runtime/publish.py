@@ -103,7 +103,7 @@ class Publisher:
         if view.published:
             return replace(found, done=True)
         require_publishable(view, goal)
-        steps = table.steps(view.main, head)
+        steps = table.history.steps(view.main, head)
         checks = (self._rows_check(table, view, head, steps), *self._queries(table.rows_at(self._session, head)))
         found = replace(found, snapshots=len(steps), rows=rows_written(steps), checks=checks)
         if dry_run or found.failed:

@@ -104,7 +104,7 @@ def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source, *, va
 
 
 def _records(table: IcebergTable, sink_id: str) -> list[Record]:
-    found = (Record.of(snapshot, summary) for snapshot, summary in table.summaries(sink_id))
+    found = (Record.of(snapshot, summary) for snapshot, summary in table.history.summaries(sink_id))
     return [one for one in found if one is not None]
 
 
@@ -120,8 +120,8 @@ def _held(lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
     own = sink if sink.route is None or is_home or letters else sink.routed(own_name)
     if own.commit_mode is not CommitMode.APPEND or (sink.route is not None and is_home):
         return []
-    records, everything = _records(table, pipeline.sink_id), table.summaries(None)
-    others = len(everything) != len(table.summaries(pipeline.sink_id))
+    records, everything = _records(table, pipeline.sink_id), table.history.summaries(None)
+    others = len(everything) != len(table.history.summaries(pipeline.sink_id))
     if others or expired(records) or any(_takes_away(summary) for _, summary in everything):
         return []
     written = sum(one.counts.written for one in records if one.counts is not None)

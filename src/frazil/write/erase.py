@@ -77,7 +77,7 @@ class Erasure:
         base, count = table.base, sum(map(len, dead.values()))
         if table.format_version == 1:
             held = [one for one in files if one.path in dead]
-            staged = table.without(held, dead)
+            staged = table.care.without(held, dead)
             if staged.rows != sum(int(one.file.recordCount()) for one in held) - count:
                 raise Halted(
                     "audit-failed", "Files without the rows would lack others, too. Nothing was committed.", fix="Report this."
@@ -101,7 +101,7 @@ class Erasure:
         base, sequence = table.base, table.head_sequence
         for job in in_jobs(files):
             summary = {"frazil.kind": ERASED, "frazil.rewritten-files": str(len(job))}
-            claimed.run(claimed.intent(Change(table.merge(job, sequence), base, summary=summary)))
+            claimed.run(claimed.intent(Change(table.care.merge(job, sequence), base, summary=summary)))
             self._say(f"{len(job):,} files were written anew without the rows")
         if files:
             self._remains.gone_at = self._remains.gone_ms = None
@@ -145,7 +145,7 @@ class Erasure:
             return False
         claimed, table = self._claimed, self._claimed.table
         base, of_deletes = table.base, [one for one in unclean if int(one.handle.content().id()) == 1]
-        operation = table.without_removed(remains, of_deletes)
+        operation = table.care.without_removed(remains, of_deletes)
         claimed.run(claimed.intent(Change(operation, base, summary={"frazil.kind": ERASED})))
         self._say(f"{len(unclean):,} manifests were written anew")
         return True

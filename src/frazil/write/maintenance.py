@@ -99,7 +99,7 @@ class Upkeep:
         self._active = self._spec.looks_after(table.properties, table.location)
         if self._active:
             self._claimed.retention = self._spec.retention
-            self._new_files = table.snapshots_since(MERGED, self._spec.small_files)
+            self._new_files = table.history.snapshots_since(MERGED, self._spec.small_files)
 
     @property
     def _in_time(self) -> bool:
@@ -119,7 +119,7 @@ class Upkeep:
         if MaintenanceTask.STATISTICS in tasks:
             self._count_values()
         claimed.retention = self._spec.retention
-        if MaintenanceTask.EXPIRE in tasks and claimed.table.expirable(self._spec.retention, now_ms()):
+        if MaintenanceTask.EXPIRE in tasks and claimed.table.care.expirable(self._spec.retention, now_ms()):
             claimed.run(claimed.intent())
             self._list_dead()
         if MaintenanceTask.DELETE in tasks:
@@ -144,10 +144,10 @@ class Upkeep:
         table = self._claimed.table
         # What others delete after the files were found is seen by the commit, also when other files were merged in between.
         base, sequence = table.base, table.head_sequence
-        found = _attempted(self._claimed, table.small_files)
+        found = _attempted(self._claimed, table.care.small_files)
         if found is None:
             return
-        files, target = [one.files for one in found], table.target_bytes
+        files, target = [one.files for one in found], table.care.target_bytes
         merges = plan_merges(files, sequence, self._spec, target, finish=finish)
         self._small, self._surplus = sum(map(len, files)), too_many(files, target)
         left = self._spec.max_rewrite_mb * 1024 * 1024
@@ -164,7 +164,7 @@ class Upkeep:
         def change() -> Change:
             files = [file for merge in job for file in partitions[merge.partition].live(merge.files)]
             summary = {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
-            return Change(table.merge(files, sequence), base, summary=summary)
+            return Change(table.care.merge(files, sequence), base, summary=summary)
 
         prepared = _attempted(claimed, change)
         if prepared is None or not _committed(claimed, prepared):
@@ -179,12 +179,12 @@ class Upkeep:
     def _cluster(self, *, finish: bool = False) -> None:
         """Rewrites manifests by partition where scans gain by it. They are read again when some of them are new."""
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        found = _attempted(claimed, table.manifests_worth_reading) or {}
+        found = _attempted(claimed, table.care.manifests_worth_reading) or {}
         if len(found.keys() - self._manifests_seen) < (1 if finish else NEW_MANIFESTS):
             return
         self._manifests_seen = frozenset(found)
-        plans = _attempted(claimed, lambda: table.clusterings(list(found.values())))
-        if plans and _committed(claimed, Change(table.clustered(plans), table.base, summary={"frazil.kind": CLUSTERED})):
+        plans = _attempted(claimed, lambda: table.care.clusterings(list(found.values())))
+        if plans and _committed(claimed, Change(table.care.clustered(plans), table.base, summary={"frazil.kind": CLUSTERED})):
             count, size = sum(len(plan.paths) for plan in plans), sum(plan.bytes for plan in plans)
             self._report("rewrite_manifests", count, began, size)
 
@@ -193,10 +193,10 @@ class Upkeep:
     def _count_values(self) -> None:
         """Writes statistics of values when the table has grown enough since the last time; older ones are deleted later."""
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        rows, before = table.total("records"), table.statistics_paths
+        rows, before = table.total("records"), table.care.statistics_paths
         if not statistics_due(rows, table.property_text(STATISTICS_ROWS)):
             return
-        base, counted = table.base, _attempted(claimed, table.count_values)
+        base, counted = table.base, _attempted(claimed, table.care.count_values)
         if counted is None:
             return
         properties, summary = {STATISTICS_ROWS: str(rows)}, {"frazil.kind": COUNTED}
@@ -211,7 +211,7 @@ class Upkeep:
     def _look(self) -> None:
         """Finds out how large the table's metadata is, not more often than every minute."""
         if time.monotonic() >= self._next_look:
-            self._sizes = _attempted(self._claimed, self._claimed.table.metadata_sizes)
+            self._sizes = _attempted(self._claimed, self._claimed.table.care.metadata_sizes)
             self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
 
     def _measure(self) -> None:
@@ -240,7 +240,7 @@ class Upkeep:
         due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
 
         def listed() -> None:
-            dead = [Doomed(path, due) for one in gone for path in table.dead_files(one)]
+            dead = [Doomed(path, due) for one in gone for path in table.care.dead_files(one)]
             self._list([*self._doomed(), *dead])
 
         _attempted(claimed, listed)
@@ -254,7 +254,7 @@ class Upkeep:
             done, self._deleting = set(self._deleting.result()), None
             if any(one.path in done for one in self._doomed()):
                 self._list([one for one in self._doomed() if one.path not in done])
-        now, listed = now_ms(), self._claimed.table.files_to_delete
+        now, listed = now_ms(), self._claimed.table.care.files_to_delete
         due = [one.path for one in self._doomed() if one.due_ms <= now]
         unreferenced, self._claimed.unreferenced = self._claimed.unreferenced, []
         if due or unreferenced:
@@ -268,7 +268,7 @@ class Upkeep:
 
         def delete() -> Sequence[str]:
             if not self._clock_is_right:
-                self._claimed.table.require_clock(now_ms())
+                self._claimed.table.care.require_clock(now_ms())
                 self._clock_is_right = True
             paths = [*due, *(path for find in unreferenced for path in find())]
             listed.delete(paths)
@@ -282,11 +282,11 @@ class Upkeep:
     def _doomed(self) -> Sequence[Doomed]:
         """What is on the list of files to delete."""
         if self._on_list is None:
-            self._on_list = self._claimed.table.files_to_delete.read()
+            self._on_list = self._claimed.table.care.files_to_delete.read()
         return self._on_list
 
     def _list(self, doomed: Sequence[Doomed]) -> None:
-        self._claimed.table.files_to_delete.write(doomed)
+        self._claimed.table.care.files_to_delete.write(doomed)
         self._on_list = doomed
 
     def _report(self, kind: str, count: int, began: float, size: int = 0) -> None:

@@ -16,7 +16,7 @@ def position_at(claimed: ClaimedSink, snapshot: int) -> Position | None:
     """Where the sink was when its table had a snapshot; None is the beginning, and so is snapshot 0."""
     if snapshot == 0:
         return None
-    end = claimed.table.end_at(claimed.sink_id, snapshot)
+    end = claimed.table.history.end_at(claimed.sink_id, snapshot)
     if end is None or end.startswith(DIGEST):
         raise ConfigError(
             "snapshot-unknown",
@@ -91,7 +91,7 @@ def take_back(claimed: ClaimedSink, kept: Callable[[Position | None], bool], the
         state = claimed.look()
         if state is None or kept(state.end):
             return taken  # nothing to do, or it was done, and only the answer was lost
-        added = table.added_since(claimed.sink_id, state.end, kept)
+        added = table.history.added_since(claimed.sink_id, state.end, kept)
         if added is None:
             raise refused("their snapshots have expired, or they did more than add rows")
         # If it is refused a second time, the files are really gone.

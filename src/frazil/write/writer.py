@@ -150,7 +150,7 @@ class SinkWriter:
         if not self.claimed.ready:
             return False
         remembered = self.state is not None and self.state.remembers(end)
-        return remembered or short_range(end) in self.claimed.table.committed_ends(self.sink_id)
+        return remembered or short_range(end) in self.claimed.table.history.committed_ends(self.sink_id)
 
     def ensure(self, frame: DataFrame, *, claim: bool = True, unfilled: frozenset[str] = frozenset()) -> SinkState | None:
         """Opens the sink, and creates its table from the columns of the data when there is none, without ``unfilled`` ones."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from frazil.doors.python.sink import Sink
-from frazil.iceberg import FilesToDelete, IcebergPort, IcebergTable
+from frazil.iceberg import FilesToDelete, IcebergPort, TableCare
 from frazil.write.claim import ClaimedSink
 from frazil.write.maintenance import Upkeep
 from frazil.write.writer import SinkWriter
@@ -96,7 +96,7 @@ MOMENTS = {
     "settlement-applied": Moment(IcebergPort, "swap", after, _puts_in_order("settle", 3)),
     "compaction-staged": Moment(ClaimedSink, "run", before, _puts_in_order("compact", 1)),
     "compaction-applied": Moment(IcebergPort, "swap", after, _puts_in_order("compact", 3)),
-    "merging": Moment(IcebergTable, "merge", before),
+    "merging": Moment(TableCare, "merge", before),
     "merge-staged": Moment(ClaimedSink, "run", before, _puts_in_order("merge", 1)),
     "merge-applied": Moment(IcebergPort, "swap", after, _puts_in_order("merge", 3)),
     "expired": Moment(Upkeep, "_list_dead", before),
