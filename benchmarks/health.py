@@ -22,6 +22,7 @@ from benchmarks.summary import Finding, ratio
 from frazil.model.commit import position
 from frazil.model.settings import RetrySettings
 from frazil.write.part import Part
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 
 STEP_US = 1_000
@@ -56,8 +57,8 @@ class Stream:
     def __post_init__(self) -> None:
         how = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": 3} if self.upsert else {}
         sink = self.lab.sink(None, self.full_name).options(maintenance={"reader_grace_minutes": GRACE_MINUTES}, **how)
-        retry = RetrySettings()
-        self.writer = SinkWriter(self.lab.spark, sink.spec, self.name, name=self.name, retry=retry, listen=lambda _: None)
+        setup = WriterSetup(self.lab.spark, self.name, self.name, RetrySettings(), lambda _: None)
+        self.writer = SinkWriter(setup, sink.spec)
         self._measure_upkeep()
         self.writer.ensure(self.rows(0))
 

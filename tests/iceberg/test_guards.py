@@ -23,6 +23,7 @@ from frazil.iceberg import TableCare, expiry
 from frazil.model.maintenance import MaintenanceTask, References
 from frazil.runtime.maintain import maintain
 from frazil.write.part import Part
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 from helpers.lakes import IMPATIENT, Lake
 
@@ -37,7 +38,7 @@ Patch = pytest.MonkeyPatch
 def written(lake: Lake, frames: Sequence[DataFrame], **options: Any) -> None:
     """Writes batches, one after the other, by one writer that goes on where the last one ended."""
     sink = lake.sink(**({"maintenance": EAGER} | options)).spec
-    writer = SinkWriter(lake.introduced().spark, sink, "guarded", name="guarded", retry=QUICK, listen=lambda _: None)
+    writer = SinkWriter(WriterSetup(lake.introduced().spark, "guarded", "guarded", QUICK, lambda _: None), sink)
     writer.open()
     for frame in frames:
         writer.ensure(frame)

@@ -175,11 +175,12 @@ def test_what_somebody_deletes_between_two_merges_stays_deleted(lake: Lake, monk
 
 def test_an_expiry_by_somebody_else_that_comes_first_does_not_stop_the_pipeline(lake: Lake) -> None:
     """The files of the snapshots that have just expired are looked up in others, which are gone by then."""
-    write(lake, range(4), EAGER)
+    several = EAGER | {"max_snapshots": 4}
+    write(lake, range(8), several)
     call = f"CALL {lake.name}.system.expire_snapshots(table => 'db.t', retain_last => 1, older_than => now())"
-    events = amid("expired", lambda: lake.spark.sql(call).collect(), lambda: write(lake, range(4, 8), EAGER))
+    events = amid("expired", lambda: lake.spark.sql(call).collect(), lambda: write(lake, range(8, 12), several))
     assert [event for event in events if isinstance(event, CommitFailed) and event.kind == "upkeep"]
-    assert lake.rows() == expected(8)
+    assert lake.rows() == expected(12)
 
 
 def test_tables_of_amazon_s3_are_left_to_the_service(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

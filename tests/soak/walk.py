@@ -23,6 +23,7 @@ from frazil.model.maintenance import USUAL_TASKS, MaintenanceTask
 from frazil.model.settings import Settings
 from frazil.runtime.maintain import maintain
 from frazil.runtime.pump import Pump
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 from soak.kinds import Changes, Place
 from soak.truth import Truth
@@ -161,8 +162,9 @@ class Walk:
 
     def _opened(self) -> SinkWriter:
         if self._writer is None:
-            place, told = self.place, self.events.append
-            self._writer = SinkWriter(self.session, place.sink(), place.sink_id, name=place.kind.name, retry=QUICK, listen=told)
+            place = self.place
+            setup = WriterSetup(self.session, place.sink_id, place.kind.name, QUICK, self.events.append)
+            self._writer = SinkWriter(setup, place.sink())
             self._writer.open()
         return self._writer
 

@@ -13,7 +13,7 @@ from frazil.iceberg.evolve import evolve
 from frazil.iceberg.expiry import Expired, expired_in
 from frazil.iceberg.faults import ICEBERG, too_early
 from frazil.iceberg.jvm import Jvm, attempt_errors, fault_of
-from frazil.iceberg.statistics import carried, replaced
+from frazil.iceberg.statistics import moved
 from frazil.model.commit import SinkState, short_range, state_property, summary_of
 from frazil.model.ledger import Ancestor, Lineage, ledger_entry, lineage_of
 from frazil.model.maintenance import STATISTICS_ROWS, Retention, TableFigures
@@ -104,10 +104,9 @@ class IcebergPort:
                 old = expired_in(self._jvm, changed, self._retention.before_another, intent.at_ms, self._branch)
             if old:
                 builder = builder.removeSnapshots([changed.snapshot(one) for one in old])
-                if STATISTICS_ROWS in self._jvm.texts(changed.properties()):
-                    builder = carried(self._jvm, changed, builder, old, snapshot.handle)
-            if intent.change is not None and intent.change.statistics is not None:
-                builder = replaced(changed, builder, intent.change.statistics)
+            statistics = intent.change.statistics if intent.change is not None else None
+            if statistics is not None or (self._retention is not None and changed.properties().containsKey(STATISTICS_ROWS)):
+                builder = moved(self._jvm, changed, builder, snapshot.handle, statistics)
             after = builder.build()
             self._operations.commit(metadata, after)
             if old:

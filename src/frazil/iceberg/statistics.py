@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from frazil.iceberg.jvm import Jvm, active, items
@@ -27,18 +26,17 @@ def paths(metadata: Any) -> list[str]:
     return [str(one.path()) for one in items(metadata.statisticsFiles())]
 
 
-def replaced(metadata: Any, builder: Any, new: Any) -> Any:
-    """With new statistics in place of all that there are: engines take the first that they find."""
-    for one in items(metadata.statisticsFiles()):
+def moved(jvm: Jvm, metadata: Any, builder: Any, snapshot: Any, new: Any = None) -> Any:
+    """With the newest statistics as those of a new snapshot, and no others.
+
+    Spark uses only those of the very snapshot that it reads, and a few rows more leave them about as right as before.
+    """
+    known = list(items(metadata.statisticsFiles()))
+    for one in known:
         builder = builder.removeStatistics(int(one.snapshotId()))
-    return builder.setStatistics(new)
-
-
-def carried(jvm: Jvm, metadata: Any, builder: Any, expired: Collection[int], snapshot: Any) -> Any:
-    """With the statistics of snapshots that expire as those of a new snapshot: they are still about as right as before."""
-    for one in items(metadata.statisticsFiles()):
-        if int(one.snapshotId()) in expired:
-            size, footer = one.fileSizeInBytes(), one.fileFooterSizeInBytes()
-            moved = jvm.iceberg.GenericStatisticsFile(snapshot.snapshotId(), one.path(), size, footer, one.blobMetadata())
-            builder = builder.setStatistics(moved)
-    return builder
+    if new is None and not known:
+        return builder
+    newest = new if new is not None else known[-1]
+    size, footer = newest.fileSizeInBytes(), newest.fileFooterSizeInBytes()
+    file = jvm.iceberg.GenericStatisticsFile(snapshot.snapshotId(), newest.path(), size, footer, newest.blobMetadata())
+    return builder.setStatistics(file)

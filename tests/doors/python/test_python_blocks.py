@@ -46,7 +46,7 @@ def rows_as_a_stream(lake: Lake) -> Any:
 
 def test_every_block_is_run() -> None:
     """One that is added belongs into a test."""
-    known = ("import frazil", "query = (", "stream.writeStream", "pipeline = frazil.Pipeline(", "orders.write.format")
+    known = ("import frazil", "query = (", "stream.writeStream", "pipeline = frazil.Pipeline(", "orders.write.format", "lake = (")
     assert [one for one in BLOCKS if not one.startswith(known)] == []
 
 
@@ -63,6 +63,13 @@ def test_a_stream_is_written(lake: Lake, begin: str) -> None:
     lake.introduced()
     run(block(begin), lake, frazil=frazil, stream=rows_as_a_stream(lake), path=str(lake.folder / "checkpoint"))
     finish_streams(lake)
+    assert lake.spark.table(f"{lake.name}.sales.orders").count() == 1
+
+
+def test_a_branch_is_published(lake: Lake) -> None:
+    lake.introduced()
+    names = run(block("lake = ("), lake, frazil=frazil, df=lake.spark.sql("select 1L id, 1.5D amount"))
+    assert names["done"].done
     assert lake.spark.table(f"{lake.name}.sales.orders").count() == 1
 
 

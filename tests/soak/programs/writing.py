@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import frazil
 from frazil.model.settings import RetrySettings, Settings, SparkSettings
 from frazil.runtime.pump import Pump
+from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 from soak.kinds import KINDS, Changes, Place
 
@@ -25,7 +26,7 @@ def write(spark: SparkSession, place: Place) -> None:
     """Writes one table from where it ends; whatever stops that ends the process."""
     try:
         session = place.session(spark)
-        writer = SinkWriter(session, place.sink(), place.sink_id, name=place.kind.name, retry=PATIENT, listen=lambda _: None)
+        writer = SinkWriter(WriterSetup(session, place.sink_id, place.kind.name, PATIENT, lambda _: None), place.sink())
         writer.open()
         Pump(writer, Changes(place.kind, ENDLESS, session), lambda _: None, retry=PATIENT).run(threading.Event(), once=True)
     except BaseException:
