@@ -25,7 +25,7 @@ test-fast: setup ## Run the tests that need no Spark
 	.venv/bin/python -m pytest $(IN_WORKERS) --tier=fast
 
 test-all: setup check ## Check and run all tests
-	.venv/bin/python -m pytest $(IN_WORKERS) --tier=all
+	.venv/bin/python -m pytest $(IN_WORKERS) --tier=all --result=docs/test-results.md
 
 check: setup ## Lint, check the format and the types
 	.venv/bin/ruff check .

@@ -18,6 +18,7 @@ from benchmarks import (
     partitions,
     plot,
     report,
+    slow_catalog,
     stream,
     summary,
     topics,
@@ -38,7 +39,9 @@ ALL = {
     "changes": changes.measure,
     "loads": loads.measure,
     "health": health.measure,
+    "health_upserts": health.measure_upserts,
     "deletes": deletes.measure,
+    "slow_catalog": slow_catalog.measure,
 }
 
 

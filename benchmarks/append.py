@@ -60,8 +60,8 @@ def measure(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
         contestants[_key(table, ICEBERG)] = _bound(appends.iceberg, _key(table, ICEBERG), partition)
         contestants[_key(table, FRAZIL)] = _bound(appends.frazil, _key(table, FRAZIL), partition)
     bucket = "bucket(8, id)"
-    told = {"distribution-mode": "none", "fanout-enabled": "true"}
-    contestants[_key(bucket, FAN_OUT)] = _bound(appends.iceberg, _key(bucket, FAN_OUT), TABLES[bucket], **told)
+    options = {"distribution-mode": "none", "fanout-enabled": "true"}
+    contestants[_key(bucket, FAN_OUT)] = _bound(appends.iceberg, _key(bucket, FAN_OUT), TABLES[bucket], **options)
     runs = interleaved(contestants, lab.sizes, tell)
     return [
         _finding(lab, runs, appends.files, "unpartitioned", PARQUET, 0.95),

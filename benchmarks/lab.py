@@ -146,10 +146,10 @@ def rounds(sizes: Sizes, count: int) -> Iterator[tuple[str, bool]]:
 def interleaved(contestants: Mapping[str, Measure], sizes: Sizes, tell: Callable[[str], None]) -> dict[str, list[float]]:
     """Measures all contestants round after round, so that what disturbs the machine disturbs them alike."""
     runs: dict[str, list[float]] = {name: [] for name in contestants}
-    for told, counted in rounds(sizes, sizes.rounds):
+    for turn, counted in rounds(sizes, sizes.rounds):
         for name, measure in contestants.items():
             value = measure()
-            tell(f"{told}  {name}: {value:.3f}")
+            tell(f"{turn}  {name}: {value:.3f}")
             if counted:
                 runs[name].append(round(value, 4))
     return runs

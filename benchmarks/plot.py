@@ -31,7 +31,21 @@ def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         "axes.edgecolor": GREY,
     }
     mpl.rcParams |= {"xtick.color": GREY, "ytick.color": GREY}
-    drawn = (_append, _stream, _cold, _memory, _partitions, _upsert, _scan, _topics, _changes, _loads, _health, _deletes)
+    drawn = (
+        _append,
+        _stream,
+        _cold,
+        _memory,
+        _partitions,
+        _upsert,
+        _scan,
+        _topics,
+        _changes,
+        _loads,
+        _health,
+        _deletes,
+        _slow_catalog,
+    )
     panels = [panel for one in drawn if (panel := one(entries))[1]]
     heights = [len(bars) + 1 for _, bars in panels]
     figure, axes = pyplot.subplots(
@@ -102,11 +116,18 @@ def _loads(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
 
 def _health(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
     timed = [entry for entry in entries if "commits" in entry["case"] or "scan by" in entry["case"]]
-    return "A table after thousands of small commits, seconds (less is better)", _each(timed, "health")
+    return "A table after thousands of small commits, seconds (less is better)", [
+        *_each(timed, "health"),
+        *_each(timed, "health_upserts"),
+    ]
 
 
 def _deletes(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
     return "20,000 delete files settled, seconds (less is better)", _each(entries, "deletes")
+
+
+def _slow_catalog(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    return "A backlog through a slow catalog, seconds (less is better)", _each(entries, "slow_catalog")
 
 
 def _each(entries: Sequence[Mapping[str, Any]], benchmark: str) -> list[Bar]:

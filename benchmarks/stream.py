@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from pyspark.sql import DataFrame
 
@@ -39,6 +40,7 @@ class Numbers:
 
     fingerprint = "benchmark"
     poll_seconds = 0.1
+    reads_ahead: Literal[True] = True
 
     def __init__(self, lab: Lab, rows: int) -> None:
         self._lab = lab

@@ -76,15 +76,15 @@ def machine(cores: int) -> dict[str, Any]:
     from frazil.spark.java import java_command
     from frazil.version import __version__
 
-    told = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
-    java = re.search(r'"([^"]+)"', told)
+    done = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
+    java = re.search(r'"([^"]+)"', done)
     iceberg = next(jar.revision for jar in component_jars(["core"]) if jar.module.startswith("iceberg-spark-runtime"))
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "frazil": __version__,
         "pyspark": pyspark.__version__,
         "iceberg": iceberg,
-        "java": java[1] if java else told.splitlines()[0],
+        "java": java[1] if java else done.splitlines()[0],
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": cores,

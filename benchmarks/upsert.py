@@ -165,10 +165,10 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
     tables.upsert(live, last)
     # In rounds of their own: what a scan looks up a million live deletes in would be cleaned up at the cost of the next.
     scans = _scans(lab, {"settled": settled, "compacted": compacted}, tell) | _scans(lab, {"live": live}, tell)
-    told = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,}"
+    text = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,}"
     return [
-        _scan(f"{told}, settled", scans, "settled", 1.3),
-        _scan(f"{told}, not settled", scans, "live", None),
+        _scan(f"{text}, settled", scans, "settled", 1.3),
+        _scan(f"{text}, not settled", scans, "live", None),
         Finding(
             benchmark="upsert",
             case="settling",
@@ -184,11 +184,11 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
 
 def _scans(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, list[float]]:
     scans: dict[str, list[float]] = {state: [] for state in names}
-    for told, counted in rounds(lab.sizes, lab.sizes.scan_rounds):
+    for turn, counted in rounds(lab.sizes, lab.sizes.scan_rounds):
         for state, name in names.items():
             query = lab.spark.sql(f"SELECT count(*), sum(kind), max(name), sum(amount) FROM {name}")
             seconds = timed(query.collect)
-            tell(f"{told}  scan, {state}: {seconds:.3f}")
+            tell(f"{turn}  scan, {state}: {seconds:.3f}")
             if counted:
                 scans[state].append(round(seconds, 4))
     return scans

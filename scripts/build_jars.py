@@ -20,7 +20,15 @@ from frazil.spark.jars import OWN_JARS, component_jars, ensure_jars
 
 SOURCES = {
     "brotli": ("BrotliCodec.java",),
-    "core": ("DeadRows.java", "JsonPass.java", "JsonRows.java", "KeyTimes.java", "LocalFiles.java", "SinkProvider.java"),
+    "core": (
+        "DeadRows.java",
+        "JsonPass.java",
+        "JsonRows.java",
+        "KeyTimes.java",
+        "LocalFiles.java",
+        "PemTls.java",
+        "SinkProvider.java",
+    ),
 }
 # By such a file Java finds what answers to a name: `format("frazil")`.
 SERVICES = {"core": {"META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": "frazil.SinkProvider\n"}}
@@ -51,8 +59,8 @@ def build(jar: Path, sources: Sequence[Path], classpath: Sequence[Path], service
 
 def manifest(sources: Sequence[Path]) -> str:
     """One section for each source, with its digest."""
-    told = [f"Name: {path.name}\nSource: {hashlib.sha256(path.read_bytes()).hexdigest()}\n\n" for path in sources]
-    return "Manifest-Version: 1.0\n\n" + "".join(told)
+    entries = [f"Name: {path.name}\nSource: {hashlib.sha256(path.read_bytes()).hexdigest()}\n\n" for path in sources]
+    return "Manifest-Version: 1.0\n\n" + "".join(entries)
 
 
 if __name__ == "__main__":

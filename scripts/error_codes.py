@@ -22,12 +22,13 @@ _CLASSES = {name: made for name, made in vars(errors).items() if isinstance(made
 # What makes an error, and which of its arguments are the code (None: the one by this name) and the message.
 _MAKES = dict.fromkeys(_CLASSES, (0, 1)) | {
     "wrong": (0, 2), "problem": (0, 1), "refusal": (None, 2), "fault": (0, 1), "error_of": (1, 2),
-    "Refusal": (1, 2), "Unwritable": (1, 2), "Unresolved": (0, 1), "_error": (0, 1), "Restage": (0, 1),
+    "Refusal": (1, 2), "Unwritable": (1, 2), "Unresolved": (0, 1), "_error": (0, 1), "Restage": (0, 1), "away": (0, 1),
 }  # fmt: skip
 _RECORD = "bad record"
 _KINDS = {
     **dict.fromkeys(("wrong", "problem", "refusal", "Unresolved", "_error"), "ConfigError"),
-    **dict.fromkeys(("fault", "error_of", "Refusal"), _RECORD), "Unwritable": "DataError", "Restage": "Retryable",
+    **dict.fromkeys(("fault", "error_of", "Refusal"), _RECORD), "Unwritable": "DataError",
+    **dict.fromkeys(("Restage", "away"), "Retryable"),
 }  # fmt: skip
 _CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _HEAD = """# Error codes

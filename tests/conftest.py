@@ -10,6 +10,7 @@ from frazil.model import secrets
 
 # Modules whose few tests take minutes. They begin first, so that no worker is left with one when the others are done.
 LONG = (
+    "catalogs/test_contract.py",
     "sources/postgres/test_tables.py",
     "exactly_once/test_topics.py",
     "sources/postgres/test_debezium.py",
@@ -35,7 +36,13 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 pytest_plugins = [
     "tiers",
+    "whole_run",
     "helpers.lakes",
+    "services.s3proxy",
+    "services.aws",
+    "services.hive",
+    "services.mariadb",
+    "services.nessie",
     "services.rest_catalog",
     "services.faulty_rest",
     "services.postgres",

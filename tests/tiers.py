@@ -29,7 +29,7 @@ USUAL_SECONDS = 10
 LONGEST_SECONDS = 120
 
 # Fixtures that start Spark or a service: whatever needs one of them is no fast test.
-HEAVY = frozenset({"spark", "spark_cluster", "rest_catalog", "postgres", "kafka", "schema_registry"})
+HEAVY = frozenset({"spark", "spark_cluster", "rest_catalog", "postgres", "kafka", "schema_registry", "s3"})
 
 # Property tests try one in so many of their examples, unless everything is run.
 FEWER = 4

@@ -32,7 +32,10 @@ GOALS = {
     ("changes", ">= 30000"),
     ("loads", "<= 1.2"),
     ("loads", "<= 1.5"),
+    *((name, goal) for name in ("health", "health_upserts") for goal in ("<= 1.15", "<= 1.3", "<= 4.0", "<= 0.25", "<= 5.0")),
 }
+# Benchmarks that were not measured at full size yet.
+LATER = {("deletes", "<= 518.0"), ("slow_catalog", ">= 0.9")}
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -82,7 +85,7 @@ def test_a_tiny_run_measures_everything_and_writes_where_it_is_told(tmp_path: Pa
     found = entries(tmp_path / "summary.json")
     for entry in found:
         check_entry(entry)
-    assert {(entry["benchmark"], entry["target"]) for entry in found if entry["target"]} >= GOALS
+    assert {(entry["benchmark"], entry["target"]) for entry in found if entry["target"]} >= GOALS | LATER
     assert all(entry["goal"] in done.stdout for entry in found)
     assert (tmp_path / "benchmarks.svg").is_file()
     assert SUMMARY.read_bytes() == before

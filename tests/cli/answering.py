@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from services.web import QuietHandler, served
 
@@ -11,7 +12,9 @@ S3_DENIED = b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Acce
 
 
 @contextmanager
-def answering(status: int, body: bytes = b"", kind: str = "application/json") -> Iterator[str]:
+def answering(
+    status: int, body: bytes = b"", kind: str = "application/json", *, certificate: Path | None = None, **headers: str
+) -> Iterator[str]:
     """The address of such a service, as long as the block."""
 
     class Handler(QuietHandler):
@@ -20,11 +23,13 @@ def answering(status: int, body: bytes = b"", kind: str = "application/json") ->
             content = b"" if self.command == "HEAD" else body
             self.send_response(status)
             self.send_header("Content-Type", kind)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
-    with served(Handler) as address:
+    with served(Handler, certificate) as address:
         yield address

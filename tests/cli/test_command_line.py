@@ -16,8 +16,8 @@ from frazil.model import secrets
 
 
 def test_the_command_alone_explains_itself(frazil: Frazil) -> None:
-    told = frazil()
-    assert told.code == 0
+    result = frazil()
+    assert result.code == 0
     for name in (
         "demo",
         "init",
@@ -34,7 +34,7 @@ def test_the_command_alone_explains_itself(frazil: Frazil) -> None:
         "jars",
         "version",
     ):
-        assert name in told.out
+        assert name in result.out
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_the_command_alone_explains_itself(frazil: Frazil) -> None:
 )
 def test_the_file_is_named_before_or_after_the_command(frazil: Frazil, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     sql_pipeline(tmp_path, name="other.yaml")
-    told = frazil(*arguments)
-    assert (told.code, told.out.splitlines()[0]) == (0, "other.yaml: OK")
+    result = frazil(*arguments)
+    assert (result.code, result.out.splitlines()[0]) == (0, "other.yaml: OK")
 
 
 def test_two_files_are_one_too_many(frazil: Frazil, tmp_path: Path) -> None:
@@ -60,26 +60,26 @@ def test_two_files_are_one_too_many(frazil: Frazil, tmp_path: Path) -> None:
         ("run", "-c", "frazil.yaml", "x.yaml"),
         ("run", "a.yml", "b.yml"),
     ):
-        told = frazil(*arguments)
-        assert (told.code, "Several pipeline files are given" in told.err) == (2, True)
+        result = frazil(*arguments)
+        assert (result.code, "Several pipeline files are given" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("arguments", [("--json", "validate"), ("validate", "--json")], ids=" ".join)
 def test_json_is_asked_for_before_or_after_the_command(frazil: Frazil, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     sql_pipeline(tmp_path)
-    told = frazil(*arguments)
-    assert told.code == 0
-    assert told.json["pipelines"][0]["table"] == "shop.events"
-    assert told.err == ""
+    result = frazil(*arguments)
+    assert result.code == 0
+    assert result.json["pipelines"][0]["table"] == "shop.events"
+    assert result.err == ""
 
 
 @pytest.mark.parametrize(
     "arguments", [("unknown",), ("run", "--onse"), ("check", "--sink"), ("inspect", "-n", "0")], ids=" ".join
 )
 def test_a_wrong_command_line_is_usage(frazil: Frazil, arguments: tuple[str, ...]) -> None:
-    told = frazil(*arguments)
-    assert (told.code, told.out) == (2, "")
-    assert "--help" in told.err
+    result = frazil(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert "--help" in result.err
     as_json = frazil(*arguments, "--json") if arguments != ("check", "--sink") else frazil("--json", *arguments)
     assert as_json.code == 2
     assert as_json.json["error"]["code"] == "usage"
@@ -93,10 +93,10 @@ def test_a_near_name_is_suggested(frazil: Frazil, tmp_path: Path) -> None:
 
 
 def test_without_a_file_the_cure_is_named(frazil: Frazil) -> None:
-    told = frazil("run")
-    assert (told.code, told.out) == (78, "")
-    assert "There is no frazil.yaml" in told.err
-    assert "frazil init" in told.err
+    result = frazil("run")
+    assert (result.code, result.out) == (78, "")
+    assert "There is no frazil.yaml" in result.err
+    assert "frazil init" in result.err
     assert frazil("run", "-c", "missing.yaml").code == 78
 
 
@@ -118,10 +118,10 @@ def test_an_error_has_a_code_a_message_and_an_exit_code(
         raise raised
 
     monkeypatch.setattr(frazil_cli_validate, "summary_of", fail)
-    told = frazil("validate")
-    assert told.code == exit_code
-    assert f"[{code}]" in told.err
-    assert "Traceback" not in told.err
+    result = frazil("validate")
+    assert result.code == exit_code
+    assert f"[{code}]" in result.err
+    assert "Traceback" not in result.err
     assert "Traceback" in frazil("validate", "--debug").err
     as_json = frazil("validate", "--json")
     assert (as_json.code, as_json.json["error"]["code"]) == (exit_code, code)
@@ -138,10 +138,10 @@ def test_an_unexpected_error_is_one_line_and_points_at_debug(
         raise RuntimeError("first line\nat java.lang.Thread.run\n")
 
     monkeypatch.setattr(frazil_cli_validate, "summary_of", fail)
-    told = frazil("validate")
-    assert "RuntimeError: first line" in told.err
-    assert "java.lang" not in told.err
-    assert "--debug" in told.err
+    result = frazil("validate")
+    assert "RuntimeError: first line" in result.err
+    assert "java.lang" not in result.err
+    assert "--debug" in result.err
 
 
 def test_a_secret_is_in_no_error_and_no_trace(frazil: Frazil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +153,9 @@ def test_a_secret_is_in_no_error_and_no_trace(frazil: Frazil, tmp_path: Path, mo
 
     monkeypatch.setattr(frazil_cli_validate, "summary_of", fail)
     for arguments in (("validate",), ("validate", "--json"), ("validate", "--debug"), ("validate", "--json", "--debug")):
-        told = frazil(*arguments)
-        assert "driver said" in told.text
-        assert "c4nary" not in told.text
+        result = frazil(*arguments)
+        assert "driver said" in result.text
+        assert "c4nary" not in result.text
 
 
 def test_colours_follow_the_terminal_and_no_color(tmp_path: Path) -> None:
@@ -172,16 +172,16 @@ def test_a_reader_that_has_enough_is_no_error_to_shout_about(tmp_path: Path) -> 
     assert command.stderr is not None
     command.stdout.read(10)
     command.stdout.close()
-    told = command.stderr.read().decode()
+    printed = command.stderr.read().decode()
     command.stderr.close()
     command.wait(60)
-    assert told == ""
+    assert printed == ""
 
 
 def test_data_goes_to_stdout_and_messages_to_stderr(tmp_path: Path) -> None:
     sql_pipeline(tmp_path)
-    told = frazil_process("status", "--json", cwd=tmp_path)
-    assert json.loads(told.out)["pipelines"][0]["table_exists"] is False
+    result = frazil_process("status", "--json", cwd=tmp_path)
+    assert json.loads(result.out)["pipelines"][0]["table_exists"] is False
     failed = frazil_process("validate", "-c", "missing.yaml", cwd=tmp_path)
     assert (failed.code, failed.out) == (78, "")
     assert "missing.yaml" in failed.err

@@ -27,14 +27,14 @@ def event_numbers(folder: Path) -> list[int]:
 
 @pytest.mark.usefixtures("spark")
 def test_a_demo_shows_rows_snapshots_and_commands_that_work(frazil: Frazil, tmp_path: Path) -> None:
-    told = frazil("demo", "--seconds", "3")
-    assert told.code == 0, told.err
-    assert all(word in told.out for word in ("event_number", "rows added", "page_view", "Next:"))
-    assert "batch 1 committed" in told.err
+    result = frazil("demo", "--seconds", "3")
+    assert result.code == 0, result.err
+    assert all(word in result.out for word in ("event_number", "rows added", "page_view", "Next:"))
+    assert "batch 1 committed" in result.err
     first = event_numbers(tmp_path)
     assert first == list(range(len(first)))
     assert first
-    printed = [line.strip() for line in told.out[told.out.index("Next:") :].splitlines()[1:]]
+    printed = [line.strip() for line in result.out[result.out.index("Next:") :].splitlines()[1:]]
     status, inspect, reader, run = [line for line in printed if not line.startswith("#")]
     assert "demo.events" in shell(status, tmp_path)
     assert "the newest" in shell(inspect, tmp_path)
@@ -90,8 +90,8 @@ def test_a_folder_of_any_name_will_do(frazil: Frazil, tmp_path: Path) -> None:
     [pipeline] = load(file).pipelines
     assert pipeline.sink.catalog.location == str(folder / "warehouse")
     assert sqlite_path(pipeline.sink.catalog) == folder / "catalog.db"
-    told = frazil("check", "-c", file)
-    assert told.code == 0, told.text
+    result = frazil("check", "-c", file)
+    assert result.code == 0, result.text
     add_rows(make_table(sqlite_catalog(folder), ("demo", "events")), 3)
     assert frazil("status", "-c", file, "--json").json["pipelines"][0]["rows"] == 3
     assert frazil("check", "-c", file).code == 0
@@ -100,5 +100,5 @@ def test_a_folder_of_any_name_will_do(frazil: Frazil, tmp_path: Path) -> None:
 
 def test_a_demo_that_cannot_write_says_so(frazil: Frazil, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
-    told = frazil("demo")
-    assert (told.code, "cannot-write" in told.err) == (1, True)
+    result = frazil("demo")
+    assert (result.code, "cannot-write" in result.err) == (1, True)

@@ -36,15 +36,15 @@ def source_file(folder: Path, source: dict[str, Any], name: str = "given") -> Pa
     return file
 
 
-def columns(told: Any) -> dict[str, str]:
-    return {column["name"]: column["type"] for column in told["columns"]}
+def columns(described: Any) -> dict[str, str]:
+    return {column["name"]: column["type"] for column in described["columns"]}
 
 
 def test_a_source_that_is_not_in_the_file(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path)
-    told = frazil("discover", "numbres", "--json")
-    assert (told.code, told.json["error"]["code"]) == (2, "unknown-source")
-    assert told.json["error"]["fix"] == "Did you mean numbers?"
+    result = frazil("discover", "numbres", "--json")
+    assert (result.code, result.json["error"]["code"]) == (2, "unknown-source")
+    assert result.json["error"]["fix"] == "Did you mean numbers?"
 
 
 def test_a_database_is_asked_without_spark_and_without_the_right_to_replicate(
@@ -60,7 +60,7 @@ def test_a_database_is_asked_without_spark_and_without_the_right_to_replicate(
             streams = [{"name": "orders", "namespace": "shop"}, {"name": "plian"}, {"name": "hidden"}]
             given = {"connector": "postgres-cdc", **login, "password": "only-reads-0815", "streams": streams}
             source_file(tmp_path, given)
-            told = frazil("discover", "given", "--json")
+            result = frazil("discover", "given", "--json")
             shown = frazil("discover", "given")
             cursor.execute("select count(*) from pg_publication")
             publications = cursor.fetchone()
@@ -68,8 +68,8 @@ def test_a_database_is_asked_without_spark_and_without_the_right_to_replicate(
             slots = cursor.fetchone()
     finally:
         opened.close()
-    assert told.code == 0, told.text
-    tables = {table["name"]: table for table in told.json["tables"]}
+    assert result.code == 0, result.text
+    tables = {table["name"]: table for table in result.json["tables"]}
     assert list(tables) == ["public.parts", "public.plain", "shop.orders", "public.hidden"]
     assert columns(tables["shop.orders"]) == {
         "id": "long", "line": "int", "price": "decimal(10, 2)", "at": "timestamptz", "made": "timestamp", "tags": "list<string>",
@@ -79,7 +79,7 @@ def test_a_database_is_asked_without_spark_and_without_the_right_to_replicate(
         "public.parts": {"id", "at"}, "public.plain": set(), "shop.orders": {"id"}, "public.hidden": {"id"},
     }  # fmt: skip
     assert [name for name, table in tables.items() if table["taken"]] == ["shop.orders", "public.hidden"]
-    assert told.json["notes"] == [
+    assert result.json["notes"] == [
         "There is no table public.plian, which streams names. Did you mean public.plain?",
         f"The user {user} may not read public.hidden, which the source takes.",
     ]
@@ -105,12 +105,12 @@ def test_topics_of_a_cluster_and_the_columns_of_their_messages(
     group = f"group-{mark}"
     given = {"bootstrap_servers": kafka.address(), "topics": [f"{mark}.ord*"], "format": "json", "consumer_group": group}
     source_file(tmp_path, {"connector": "kafka", **given})
-    told = frazil("discover", "given", "--json")
-    assert told.code == 0, told.text
-    topics = {topic["name"]: topic for topic in told.json["topics"]}
+    result = frazil("discover", "given", "--json")
+    assert result.code == 0, result.text
+    topics = {topic["name"]: topic for topic in result.json["topics"]}
     assert topics[orders] == {"name": orders, "partitions": 2, "messages": 3, "taken": True}
     assert topics[other] == {"name": other, "partitions": 1, "messages": 1, "taken": False}
-    assert columns(told.json) == {"id": "long", "price": "double", "tags": "list<string>"}
+    assert columns(result.json) == {"id": "long", "price": "double", "tags": "list<string>"}
     assert kafka.group_offset(group, orders) is None
     shown = frazil("discover", "given").out
     assert [orders, "2", "3", "yes"] in [line.split() for line in shown.splitlines()]
@@ -122,10 +122,10 @@ def test_topics_are_shown_also_where_the_source_names_one_that_is_not_there(
     there = kafka.create_topic()
     gone = f"gone-{uuid.uuid4().hex[:8]}"
     source_file(tmp_path, {"connector": "kafka", "bootstrap_servers": kafka.address(), "topics": [gone]})
-    told = frazil("discover", "given", "--json")
-    assert told.code == 0, told.text
-    assert there in {topic["name"] for topic in told.json["topics"]}
-    (note,) = told.json["notes"]
+    result = frazil("discover", "given", "--json")
+    assert result.code == 0, result.text
+    assert there in {topic["name"] for topic in result.json["topics"]}
+    (note,) = result.json["notes"]
     assert note.startswith("The columns cannot be looked up: ")
     assert gone in note
     assert gone not in kafka.topics()

@@ -45,5 +45,5 @@ def test_letters_are_counted_first_and_replayed_when_asked_for(frazil: Frazil, t
     assert done["done"]
     assert (done["letters"], done["counts"]["written"], done["counts"]["dead_lettered"]) == (2, 1, 1)
     assert frazil("replay", "nobody").code == 2
-    told = frazil("replay", "load", "--where", "nothing = 1", "--yes")
-    assert (told.code, "--where is not a condition" in told.err) == (78, True)
+    result = frazil("replay", "load", "--where", "nothing = 1", "--yes")
+    assert (result.code, "--where is not a condition" in result.err) == (78, True)

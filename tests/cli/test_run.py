@@ -35,9 +35,9 @@ def files_pipeline(folder: Path, rows: list[dict[str, object]], *options: str) -
 
 def test_a_run_writes_and_a_second_one_goes_on(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, "batch_size: 400", rows=1000)
-    told = frazil("run", "--once", "--json")
-    assert told.code == 0, told.err
-    [total] = told.json["pipelines"]
+    result = frazil("run", "--once", "--json")
+    assert result.code == 0, result.err
+    [total] = result.json["pipelines"]
     assert (total["pipeline"], total["table"], total["rows"], total["error"]) == ("load", "shop.events", 1000, None)
     assert total["batches"] == 3
     assert total["snapshot"] == frazil("status", "--json").json["pipelines"][0]["snapshot"]
@@ -56,9 +56,9 @@ def test_the_file_may_stand_among_the_pipelines(frazil: Frazil, tmp_path: Path) 
 
 def test_what_init_writes_runs_as_it_stands(frazil: Frazil) -> None:
     assert frazil("init").code == 0
-    told = frazil("run", "--once", "--json")
-    assert told.code == 0, told.text
-    assert told.json["pipelines"][0]["rows"] == 20_000
+    result = frazil("run", "--once", "--json")
+    assert result.code == 0, result.text
+    assert result.json["pipelines"][0]["rows"] == 20_000
 
 
 def test_a_once_run_serves_only_what_the_file_asks_for(frazil: Frazil, tmp_path: Path) -> None:
@@ -73,18 +73,18 @@ def test_a_once_run_serves_only_what_the_file_asks_for(frazil: Frazil, tmp_path:
 def test_json_logs_are_json_from_the_first_line_to_the_last(frazil: Frazil, tmp_path: Path) -> None:
     file = sql_pipeline(tmp_path, rows=10)
     file.write_text(file.read_text() + "settings: {metrics: {port: 0}, log_format: json}\n")
-    told = frazil("run", "--once", "--json")
-    events = [json.loads(line)["event"] for line in told.err.splitlines()]
+    result = frazil("run", "--once", "--json")
+    events = [json.loads(line)["event"] for line in result.err.splitlines()]
     assert events == ["serving", "starting", "pipeline_started", "batch_committed", "pipeline_stopped"]
-    assert told.json["pipelines"][0]["rows"] == 10
+    assert result.json["pipelines"][0]["rows"] == 10
 
 
 def test_a_plan_tells_what_would_happen_and_changes_nothing(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, "partition_by: [day(event_time)]", rows=500)
     before = everything_in(tmp_path)
-    told = frazil("plan", "--json")
-    assert told.code == 0, told.err
-    [plan] = told.json["pipelines"]
+    result = frazil("plan", "--json")
+    assert result.code == 0, result.err
+    [plan] = result.json["pipelines"]
     assert (plan["create_table"], plan["create_namespaces"], plan["partition"]) == (True, ["shop"], ["day(event_time)"])
     assert (plan["rows"], plan["start"], plan["epoch"]) == (500, None, 1)
     assert ("event_number", "long", "create") in [
@@ -144,9 +144,9 @@ def test_a_plan_shows_how_the_table_would_change(frazil: Frazil, tmp_path: Path)
     evolving = ("schema_evolution: full", "aliases: {email: mail}", "dropped_columns: hard", "partition_by: ['bucket(8, id)']")
     files_pipeline(tmp_path, [{"id": 2**40, "email": "b", "item": {"a": 2**40, "b": "B"}, "more": 1.5}], *evolving)
     before = everything_in(tmp_path)
-    told = frazil("plan", "--json")
-    assert told.code == 0, told.err
-    [plan] = told.json["pipelines"]
+    result = frazil("plan", "--json")
+    assert result.code == 0, result.err
+    [plan] = result.json["pipelines"]
     changes = {c["name"]: (c["type"], c["change"], c["old_name"], c["old_type"]) for c in plan["columns"]}
     assert changes == {
         "id": ("long", "widen", None, "int"),
@@ -176,35 +176,35 @@ def test_a_catalog_that_does_not_answer(frazil: Frazil, tmp_path: Path) -> None:
     text = "\n".join(line.replace("type: sql", "type: rest") for line in lines).replace("rest: {uri", "        rest: {uri")
     file.write_text(text + "\nsettings: {retry: {max_retries: 1, initial_backoff_ms: 1}}\n")
     for command in (("run", "--once"), ("plan",)):
-        told = frazil(*command)
-        assert told.code == 75, told.err
-        assert "Failed to connect to catalog at http://127.0.0.1:9" in told.err
-        assert "Traceback" not in told.err
+        result = frazil(*command)
+        assert result.code == 75, result.err
+        assert "Failed to connect to catalog at http://127.0.0.1:9" in result.err
+        assert "Traceback" not in result.err
 
 
 def test_a_missing_table_that_may_not_be_made(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, "auto_create_table: false")
-    told = frazil("run", "--once")
-    assert told.code == 78, told.err
-    assert "Table shop.events does not exist and auto_create_table is disabled" in told.err
+    result = frazil("run", "--once")
+    assert result.code == 78, result.err
+    assert "Table shop.events does not exist and auto_create_table is disabled" in result.err
     assert not (tmp_path / "warehouse").exists()
 
 
 def test_a_source_folder_that_does_not_exist(frazil: Frazil, tmp_path: Path) -> None:
     file = files_pipeline(tmp_path, [])
     file.write_text(file.read_text().replace(str(tmp_path / "in"), str(tmp_path / "nowhere")))
-    told = frazil("run", "--once")
-    assert told.code == 78, told.err
-    assert "nowhere" in told.err
+    result = frazil("run", "--once")
+    assert result.code == 78, result.err
+    assert "nowhere" in result.err
     assert not (tmp_path / "warehouse").exists()
 
 
 def test_a_transform_that_does_not_fit_its_column(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, "partition_by: [day(country)]")
     for command in (("plan",), ("run", "--once")):
-        told = frazil(*command)
-        assert told.code == 78, told.err
-        assert "day(country) cannot be applied" in told.err
+        result = frazil(*command)
+        assert result.code == 78, result.err
+        assert "day(country) cannot be applied" in result.err
     assert not (tmp_path / "warehouse").exists()
 
 
@@ -213,9 +213,9 @@ def test_a_table_of_another_shape_in_strict_mode(frazil: Frazil, tmp_path: Path)
     assert frazil("run", "--once").code == 0
     files_pipeline(tmp_path, [{"id": 2, "surprise": "x"}], "schema_evolution: strict")
     before = sqlite_catalog(tmp_path).load_table("shop.events")
-    told = frazil("run", "--once")
-    assert told.code == 1, told.err
-    assert "Schema evolution not allowed in strict mode" in told.err
+    result = frazil("run", "--once")
+    assert result.code == 1, result.err
+    assert "Schema evolution not allowed in strict mode" in result.err
     after = sqlite_catalog(tmp_path).load_table("shop.events")
     assert after.schema() == before.schema()
     assert after.scan().to_arrow()["id"].to_pylist() == [1]
@@ -225,12 +225,12 @@ def test_a_store_that_may_not_be_written(frazil: Frazil, tmp_path: Path) -> None
     file = sql_pipeline(tmp_path)
     # Not even the superuser may write there.
     file.write_text(file.read_text().replace(f"{tmp_path}/warehouse", "/proc/warehouse"))
-    told = frazil("run", "--once")
+    result = frazil("run", "--once")
     # As for any store that cannot be used now: the operator mends it, and the same command goes on.
-    assert told.code == 75, told.err
-    assert "[warehouse-not-writable]" in told.err
-    assert "/proc/warehouse" in told.err
-    assert "Traceback" not in told.err
+    assert result.code == 75, result.err
+    assert "[warehouse-not-writable]" in result.err
+    assert "/proc/warehouse" in result.err
+    assert "Traceback" not in result.err
 
 
 def test_each_that_fails_is_told(frazil: Frazil, tmp_path: Path) -> None:
@@ -239,10 +239,10 @@ def test_each_that_fails_is_told(frazil: Frazil, tmp_path: Path) -> None:
     sinks = "".join(f"  {name}:\n    connector: iceberg\n    config: {lost_config(tmp_path, name)}\n" for name in names)
     pipelines = "".join(f"  {name}: {{source: numbers, sink: {name}}}\n" for name in names)
     file.write_text(file.read_text().replace("\npipelines:\n", f"\n{sinks}pipelines:\n{pipelines}"))
-    told = frazil("run", "--once")
-    assert told.code == 78
+    result = frazil("run", "--once")
+    assert result.code == 78
     for name in names:
-        assert f"Table shop.{name} does not exist and auto_create_table is disabled" in told.err
+        assert f"Table shop.{name} does not exist and auto_create_table is disabled" in result.err
     assert len(frazil("run", "--once", "--json").json["errors"]) == 2
 
 
@@ -256,10 +256,10 @@ def test_one_that_fails_does_not_hide_the_other_in_json(frazil: Frazil, tmp_path
     text = file.read_text().replace("pipelines:\n", "pipelines:\n  lost: {source: numbers, sink: strict}\n")
     sink = f"  strict:\n    connector: iceberg\n    config: {lost_config(tmp_path, 'lost')}\n"
     file.write_text(text.replace("\npipelines:", f"\n{sink}pipelines:"))
-    told = frazil("run", "--once", "--json")
-    assert told.code == 78
-    assert told.json["error"]["message"] == "Table shop.lost does not exist and auto_create_table is disabled"
-    assert {total["pipeline"]: total["rows"] for total in told.json["pipelines"]} == {"load": 50, "lost": 0}
+    result = frazil("run", "--once", "--json")
+    assert result.code == 78
+    assert result.json["error"]["message"] == "Table shop.lost does not exist and auto_create_table is disabled"
+    assert {total["pipeline"]: total["rows"] for total in result.json["pipelines"]} == {"load": 50, "lost": 0}
 
 
 @pytest.mark.parametrize(
@@ -276,10 +276,10 @@ def test_check_looks_at_tables_and_queries_with_spark(frazil: Frazil, tmp_path: 
     old = "connector: generator\n    config: {rows: 1000, rows_per_second: 1000}"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, config))
-    told = frazil("check", "--source", "numbers", "--json")
-    assert told.json["ok"] is passes
-    assert (told.code == 0) is passes
-    assert "Traceback" not in told.text
+    result = frazil("check", "--source", "numbers", "--json")
+    assert result.json["ok"] is passes
+    assert (result.code == 0) is passes
+    assert "Traceback" not in result.text
 
 
 def test_a_hadoop_table_is_looked_at_without_spark(frazil: Frazil, tmp_path: Path, spark: SparkSession) -> None:

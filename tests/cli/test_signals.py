@@ -183,9 +183,9 @@ def follow(child: Child, folder: Path) -> None:
     until(number, "pipeline_waiting")
     os.kill(java, signal.SIGKILL)
     ended(number, 75)
-    told = since(number)
-    assert all(words in told for words in ("spark-died", "Java was ended by SIGKILL", "memory", "spark.driver.memory"))
-    assert "catalog" not in told.partition("error [spark-died]")[2].partition("case ")[0].lower()
+    log = since(number)
+    assert all(words in log for words in ("spark-died", "Java was ended by SIGKILL", "memory", "spark.driver.memory"))
+    assert "catalog" not in log.partition("error [spark-died]")[2].partition("case ")[0].lower()
     number += 1
     until(number, "batch_committed", 2)
     os.kill(java_of(child), signal.SIGKILL)

@@ -28,9 +28,9 @@ SINK = "CREATE SINK s FROM numbers INTO ICEBERG CATALOG CONNECTION lake (NAMESPA
 
 def test_a_file_is_run_and_kept_for_the_next_call(frazil: Frazil, tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text(f"{LAKE}\n{NUMBERS}\n{SINK}\n")
-    told = frazil("sql", "a.sql")
-    assert (told.code, told.out) == (0, "")
-    assert told.err.splitlines() == ["created connection lake", "created source numbers", "created sink s"]
+    result = frazil("sql", "a.sql")
+    assert (result.code, result.out) == (0, "")
+    assert result.err.splitlines() == ["created connection lake", "created source numbers", "created sink s"]
     shown = frazil("sql", "-c", "SHOW SINKS")
     assert "n.t" in shown.out
     created = frazil("sql", "-c", "SHOW CREATE SINK s")
@@ -47,15 +47,15 @@ def test_a_file_is_run_and_kept_for_the_next_call(frazil: Frazil, tmp_path: Path
 
 def test_other_commands_take_the_file_of_definitions(frazil: Frazil, tmp_path: Path) -> None:
     frazil("sql", "-c", LAKE + NUMBERS + SINK)
-    (told,) = frazil("status", "-c", "frazil-sql.db", "--json").json["pipelines"]
-    assert (told["pipeline"], told["table"], told["sink_id"], told["table_exists"]) == ("s", "n.t", "sql/s", False)
+    (result,) = frazil("status", "-c", "frazil-sql.db", "--json").json["pipelines"]
+    assert (result["pipeline"], result["table"], result["sink_id"], result["table_exists"]) == ("s", "n.t", "sql/s", False)
     assert frazil("-c", "frazil-sql.db", "validate", "--json").json["pipelines"][0]["source"] == "numbers (generator)"
     checked = frazil("check", "-c", "frazil-sql.db", "--json").json
     assert (checked["ok"], {one["subject"] for one in checked["checks"]}) == (True, {"sink s", "source numbers"})
     refused = frazil("run", "-c", "frazil-sql.db")
     assert (refused.code, "frazil sql --run --definitions frazil-sql.db" in refused.err) == (2, True)
-    told = frazil("replay", "nobody", "-c", "frazil-sql.db")
-    assert (told.code, "frazil-sql.db has no pipeline 'nobody'" in told.err) == (2, True)
+    result = frazil("replay", "nobody", "-c", "frazil-sql.db")
+    assert (result.code, "frazil-sql.db has no pipeline 'nobody'" in result.err) == (2, True)
     (tmp_path / "frazil.yaml").write_text('version: "1.0"\n')
     assert frazil("status", "--json").json == {"pipelines": []}
 
@@ -63,17 +63,17 @@ def test_other_commands_take_the_file_of_definitions(frazil: Frazil, tmp_path: P
 def test_statements_come_from_stdin(frazil: Frazil, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in (["sql", "-"], ["sql"]):
         monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW OBJECTS"))
-        told = frazil(*arguments)
-        assert (told.code, "created" in told.out) == (0, True)
+        result = frazil(*arguments)
+        assert (result.code, "created" in result.out) == (0, True)
 
 
 def test_a_mistake_is_shown_in_its_line(frazil: Frazil, tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text(f"{LAKE}\n{NUMBERS}\n{SINK.replace(';', '')}\n  WITH (COMIT INTERVAL = '5s');")
-    told = frazil("sql", "a.sql")
-    assert told.code == 78
-    assert "[sql-unknown-option] a.sql:4:9: a sink has no option COMIT INTERVAL" in told.err
-    assert "  4 |   WITH (COMIT INTERVAL = '5s');\n    |         ^" in told.err
-    assert "fix: Did you mean COMMIT INTERVAL?" in told.err
+    result = frazil("sql", "a.sql")
+    assert result.code == 78
+    assert "[sql-unknown-option] a.sql:4:9: a sink has no option COMIT INTERVAL" in result.err
+    assert "  4 |   WITH (COMIT INTERVAL = '5s');\n    |         ^" in result.err
+    assert "fix: Did you mean COMMIT INTERVAL?" in result.err
     document = frazil("sql", "--json", "a.sql")
     assert document.code == 78
     assert document.json["error"]["location"] == {
@@ -94,33 +94,33 @@ def test_a_mistake_is_shown_in_its_line(frazil: Frazil, tmp_path: Path) -> None:
     ],
 )
 def test_calls_that_mean_nothing(frazil: Frazil, arguments: list[str], said: str) -> None:
-    told = frazil(*arguments)
-    assert told.code in (2, 78)
-    assert said in told.text
+    result = frazil(*arguments)
+    assert result.code in (2, 78)
+    assert said in result.text
 
 
 @pytest.mark.usefixtures("spark")
 def test_what_was_created_is_run(frazil: Frazil, tmp_path: Path) -> None:
     (tmp_path / "frazil.yaml").write_text('version: "1.0"\nsettings: {log_level: error}\n')
     frazil("sql", "-c", LAKE + NUMBERS + SINK)
-    told = frazil("sql", "--run", "--once", "--json", "--settings", "frazil.yaml", "-c", "SHOW SINKS")
-    assert told.code == 0, told.err
-    assert [(one["pipeline"], one["rows"]) for one in told.json["pipelines"]] == [("s", 5)]
-    assert told.json["statements"][0]["rows"][0]["table"] == "n.t"
+    result = frazil("sql", "--run", "--once", "--json", "--settings", "frazil.yaml", "-c", "SHOW SINKS")
+    assert result.code == 0, result.err
+    assert [(one["pipeline"], one["rows"]) for one in result.json["pipelines"]] == [("s", 5)]
+    assert result.json["statements"][0]["rows"][0]["table"] == "n.t"
     answer = frazil("sql", "-c", "SELECT counter, CASE WHEN counter > 4 THEN 'x' END AS c FROM s ORDER BY 1 DESC LIMIT 2")
     assert [line.split() for line in answer.out.splitlines() if line.split()][2:] == [["5", "x"], ["4", "NULL"]]
     assert "2 rows" in answer.err
     assert frazil("sql", "--run", "--sink", "nobody").code == 78
     kept = ("-c", "frazil-sql.db")
     assert frazil("verify", *kept).code == 0
-    told = frazil("replay", "s", *kept)
-    assert (told.code, "ALTER SINK s SET (ON ERROR = 'dead_letter')" in told.err) == (78, True)
+    result = frazil("replay", "s", *kept)
+    assert (result.code, "ALTER SINK s SET (ON ERROR = 'dead_letter')" in result.err) == (78, True)
     frazil("sql", "-c", "ALTER SINK s SET (ON ERROR = 'dead_letter')")
     assert frazil("rewind", "s", "--to-snapshot", "0", "--yes", *kept).code == 0
-    told = frazil("sql", "--run", "--once", "--json", "--settings", "frazil.yaml")
-    assert [one["rows"] for one in told.json["pipelines"]] == [5]
-    told = frazil("replay", "s", *kept)
-    assert (told.code, "There is nothing to replay" in told.err) == (0, True)
+    result = frazil("sql", "--run", "--once", "--json", "--settings", "frazil.yaml")
+    assert [one["rows"] for one in result.json["pipelines"]] == [5]
+    result = frazil("replay", "s", *kept)
+    assert (result.code, "There is nothing to replay" in result.err) == (0, True)
 
 
 def test_without_its_packages_the_extra_is_named(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 
 def test_the_prompt_answers_goes_on_after_mistakes_and_keeps_no_secret(typed: Callable[[str], str]) -> None:
-    told = typed(
+    printed = typed(
         "CREATE SECRET s AS 'hunter2hunter2';\r"
         "SHOW\rSECRETS;\r"  # over two lines
         "SHOW SINK;\r"
@@ -157,12 +157,12 @@ def test_the_prompt_answers_goes_on_after_mistakes_and_keeps_no_secret(typed: Ca
         "CREATE CONNECTION c TO ICEBERG CATALOG (TYPE 'sql', URI 'postgresql://me:hunter2hunter2@h/d', WAREHOUSE 'w');\r"
         "exit\r"
     )
-    assert "created secret s" in told
-    assert "<prompt>:1:6: what to show is expected here" in told
-    assert "VALIDATE CONNECTION" in told
-    assert "created source numbers" in told
-    assert "created connection c" in told
-    assert "hunter2" not in told
+    assert "created secret s" in printed
+    assert "<prompt>:1:6: what to show is expected here" in printed
+    assert "VALIDATE CONNECTION" in printed
+    assert "created source numbers" in printed
+    assert "created connection c" in printed
+    assert "hunter2" not in printed
     kept = history_file().read_text()
     assert "CREATE SOURCE numbers" in kept
     assert "hunter2" not in kept

@@ -68,6 +68,6 @@ def test_a_folder_that_cannot_be_made_is_told(frazil: Frazil, tmp_path: Path, mo
     (tmp_path / "taken").write_text("a file")
     file = sql_pipeline(tmp_path)
     file.write_text(f"{file.read_text()}settings: {{state_dir: taken/state}}\n")
-    told = frazil("run", "--once", "--json")
-    assert (told.code, told.json["error"]["code"]) == (78, "scratch-folder")
-    assert str(tmp_path / "taken" / "state") in told.json["error"]["message"]
+    result = frazil("run", "--once", "--json")
+    assert (result.code, result.json["error"]["code"]) == (78, "scratch-folder")
+    assert str(tmp_path / "taken" / "state") in result.json["error"]["message"]

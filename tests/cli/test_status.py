@@ -14,9 +14,9 @@ from frazil.model.commit import position, state_property
 
 def test_a_pipeline_that_never_ran(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path)
-    told = frazil("status", "--json")
-    [pipeline] = told.json["pipelines"]
-    assert told.code == 0
+    result = frazil("status", "--json")
+    [pipeline] = result.json["pipelines"]
+    assert result.code == 0
     assert (pipeline["pipeline"], pipeline["table"], pipeline["table_exists"]) == ("load", "shop.events", False)
     assert [path.name for path in tmp_path.iterdir()] == ["frazil.yaml"]
     assert "the table does not exist yet" in frazil("status").out
@@ -36,9 +36,9 @@ def test_the_ledger_tells_how_far_a_pipeline_is(frazil: Frazil, tmp_path: Path) 
     commit(table, 1)
     state = commit(table, 2, ago_seconds=5)
     before = everything_in(tmp_path)
-    told = frazil("status", "--json")
-    [pipeline] = told.json["pipelines"]
-    assert told.code == 0
+    result = frazil("status", "--json")
+    [pipeline] = result.json["pipelines"]
+    assert result.code == 0
     assert (pipeline["batch"], pipeline["epoch"], pipeline["instance"]) == (2, 3, "abc")
     assert pipeline["position"] == {"row": 20}
     assert (pipeline["rows"], pipeline["snapshots"], pipeline["snapshot"]) == (20, 2, state.snapshot)
@@ -85,9 +85,9 @@ def test_a_ledger_that_cannot_be_read_is_an_error_not_a_guess(frazil: Frazil, tm
     sql_pipeline(tmp_path)
     make_table(sqlite_catalog(tmp_path), properties={state_property("load/lake"): text})
     for command in ("status", "inspect"):
-        told = frazil(command, "--json")
-        assert told.code == 1
-        assert "ledger-unreadable" in told.out + told.err
+        result = frazil(command, "--json")
+        assert result.code == 1
+        assert "ledger-unreadable" in result.out + result.err
 
 
 def test_a_rollback_is_pointed_out_when_its_snapshot_has_expired(frazil: Frazil, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_catalog_that_does_not_answer_is_worth_another_try(frazil: Frazil, tmp
     config = "{catalog: {type: rest, rest: {uri: 'http://127.0.0.1:9'}}, namespace: a, table: b}"
     sink = f"  away:\n    connector: iceberg\n    config: {config}\n"
     file.write_text(file.read_text().replace("\npipelines:", f"\n{sink}pipelines:"))
-    told = frazil("status", "--json")
-    assert told.code == 75
-    by_name = {pipeline["pipeline"]: pipeline for pipeline in told.json["pipelines"]}
+    result = frazil("status", "--json")
+    assert result.code == 75
+    by_name = {pipeline["pipeline"]: pipeline for pipeline in result.json["pipelines"]}
     assert by_name["far"]["error"]["message"].startswith("Failed to connect to catalog at http://127.0.0.1:9")
     assert by_name["load"]["error"] is None
     assert frazil("status", "load").code == 0
@@ -120,8 +120,8 @@ def test_a_memory_catalog_cannot_be_looked_at(frazil: Frazil, tmp_path: Path) ->
     file.write_text(file.read_text().replace("type: sql", "type: memory").replace("sql: {", "x: {"))
     lines = [line for line in file.read_text().splitlines() if "x: {" not in line]
     file.write_text("\n".join(lines))
-    told = frazil("status", "--json")
-    assert (told.code, told.json["pipelines"][0]["error"]["code"]) == (78, "memory-catalog")
+    result = frazil("status", "--json")
+    assert (result.code, result.json["pipelines"][0]["error"]["code"]) == (78, "memory-catalog")
 
 
 def test_inspect_shows_the_table_and_its_history(frazil: Frazil, tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ def test_inspect_of_a_file_without_pipelines(frazil: Frazil, tmp_path: Path) -> 
 def test_a_file_that_is_no_catalog(frazil: Frazil, tmp_path: Path, content: bytes) -> None:
     sql_pipeline(tmp_path)
     (tmp_path / "catalog.db").write_bytes(content)
-    told = frazil("status", "--json")
-    [pipeline] = told.json["pipelines"]
+    result = frazil("status", "--json")
+    [pipeline] = result.json["pipelines"]
     if content:
-        assert (told.code, pipeline["error"]["code"]) == (78, "not-a-catalog")
+        assert (result.code, pipeline["error"]["code"]) == (78, "not-a-catalog")
     else:
-        assert (told.code, pipeline["table_exists"]) == (0, False)
+        assert (result.code, pipeline["table_exists"]) == (0, False)
     assert (tmp_path / "catalog.db").read_bytes() == content

@@ -104,9 +104,9 @@ def on_spark(spark: SparkSession, frazil: Frazil) -> Frazil:
 def test_tests_that_pass(on_spark: Frazil, tmp_path: Path) -> None:
     file(tmp_path)
     before = everything_in(tmp_path)
-    told = on_spark("test")
-    assert told.code == 0, told.text
-    lines = [line.split() for line in told.out.splitlines() if line.strip()]
+    result = on_spark("test")
+    assert result.code == 0, result.text
+    lines = [line.split() for line in result.out.splitlines() if line.strip()]
     assert ["load", "a", "row", "of", "each", "line", "ok", "2", "2"] in lines
     assert ["other", "by", "nothing", "ok", "1", "0"] in lines
     assert lines[-1] == ["3", "tests,", "0", "failed"]
@@ -114,9 +114,9 @@ def test_tests_that_pass(on_spark: Frazil, tmp_path: Path) -> None:
 
 
 def test_a_pipeline_by_name_and_json(on_spark: Frazil, tmp_path: Path) -> None:
-    told = on_spark("test", "other", "-c", file(tmp_path), "--json")
-    assert (told.code, told.json["passed"], told.json["failed"]) == (0, 2, 0)
-    assert [(each["pipeline"], each["test"], each["refused"]) for each in told.json["tests"]] == [
+    result = on_spark("test", "other", "-c", file(tmp_path), "--json")
+    assert (result.code, result.json["passed"], result.json["failed"]) == (0, 2, 0)
+    assert [(each["pipeline"], each["test"], each["refused"]) for each in result.json["tests"]] == [
         ("other", "whole shares", []),
         ("other", "by nothing", ["batch-not-written"]),
     ]
@@ -124,9 +124,9 @@ def test_a_pipeline_by_name_and_json(on_spark: Frazil, tmp_path: Path) -> None:
 
 def test_a_test_that_fails_tells_the_rows_by_column(on_spark: Frazil, tmp_path: Path) -> None:
     file(tmp_path, WRONG)
-    told = on_spark("test", "load")
-    assert told.code == 1
-    lines = [" ".join(line.split()) for line in told.out.splitlines()]
+    result = on_spark("test", "load")
+    assert result.code == 1
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
     differs = lines.index("load: a wrong price") + 1
     assert lines[differs].startswith("differs {")
     assert '"line_sku": "a"' in lines[differs]
@@ -143,10 +143,10 @@ def test_a_test_that_fails_tells_the_rows_by_column(on_spark: Frazil, tmp_path: 
 @pytest.mark.parametrize("options", ["on_error: stop", "on_error: dead_letter"])
 def test_rows_that_must_be_refused(on_spark: Frazil, tmp_path: Path, options: str) -> None:
     file(tmp_path, REFUSED, options)
-    told = on_spark("test", "load", "--json")
-    assert told.code == 0, told.text
+    result = on_spark("test", "load", "--json")
+    assert result.code == 0, result.text
     # A batch that is stopped is not written; beside a dead letter the other rows are.
-    assert told.json["tests"][0]["found"] == (1 if "dead_letter" in options else 0)
+    assert result.json["tests"][0]["found"] == (1 if "dead_letter" in options else 0)
 
 
 def test_the_rest_of_the_rows_can_be_expected_too(on_spark: Frazil, tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_the_sink_s_declared_columns_count(on_spark: Frazil, tmp_path: Path) -> 
   expect_error: value-not-convertible
 """
     file(tmp_path, tests, "schema: {id: {type: int, required: true}, price: double, customer: string, line_sku: string}")
-    told = on_spark("test", "load")
-    assert told.code == 0, told.text
+    result = on_spark("test", "load")
+    assert result.code == 0, result.text
 
 
 @pytest.mark.parametrize(
@@ -179,28 +179,28 @@ def test_the_sink_s_declared_columns_count(on_spark: Frazil, tmp_path: Path) -> 
 )
 def test_what_else_can_be_wrong(on_spark: Frazil, tmp_path: Path, tests: str, message: str) -> None:
     file(tmp_path, tests)
-    told = on_spark("test", "load")
-    assert told.code == 1
-    assert f"  error       {message}" in told.out
+    result = on_spark("test", "load")
+    assert result.code == 1
+    assert f"  error       {message}" in result.out
 
 
 def test_a_transform_that_cannot_be_applied_is_told_with_its_place(on_spark: Frazil, tmp_path: Path) -> None:
     path = file(tmp_path)
     text = path.read_text().replace("id div n as share", "id div m as share")
     path.write_text(text)
-    told = on_spark("test", "other")
-    assert told.code == 1
+    result = on_spark("test", "other")
+    assert result.code == 1
     line, content = next(found for found in enumerate(text.splitlines(), 1) if "id div m" in found[1])
     place = f"frazil.yaml:{line}:{content.index('id div m')}"
-    assert f"[transform-expression] {place}: select: there is no `m`" in told.out
+    assert f"[transform-expression] {place}: select: there is no `m`" in result.out
 
 
 def test_without_tests_there_is_nothing_to_run(frazil: Frazil, tmp_path: Path) -> None:
     path = file(tmp_path)
     path.write_text(path.read_text().replace("tests:", "x:").replace("x:\n", "tests: []\n").split("      - name")[0])
     for arguments in ((), ("load",)):
-        told = frazil("test", *arguments)
-        assert (told.code, "There are no tests in" in told.err) == (78, True)
+        result = frazil("test", *arguments)
+        assert (result.code, "There are no tests in" in result.err) == (78, True)
     assert frazil("test", "lod").code == 2
 
 
@@ -216,6 +216,6 @@ def test_without_tests_there_is_nothing_to_run(frazil: Frazil, tmp_path: Path) -
 )
 def test_validate_looks_at_the_shape_of_tests(frazil: Frazil, tmp_path: Path, tests: str, message: str) -> None:
     file(tmp_path, tests)
-    told = frazil("validate")
-    assert told.code == 78
-    assert message in told.err
+    result = frazil("validate")
+    assert result.code == 78
+    assert message in result.err

@@ -86,8 +86,8 @@ def typed(commands: str, frazil: Frazil, folder: Path) -> Outcome:
         return Outcome(done.returncode, done.stdout, done.stderr)
     code, out, err = 0, "", ""
     for line in lines:
-        told = frazil(*shlex.split(line, comments=True)[1:])
-        code, out, err = told.code, out + told.out, err + told.err
+        result = frazil(*shlex.split(line, comments=True)[1:])
+        code, out, err = result.code, out + result.out, err + result.err
         if code:
             break
     return Outcome(code, out, err)

@@ -29,9 +29,9 @@ BAD_FILES = {
 def test_a_bad_file_is_refused_at_its_place(frazil: Frazil, tmp_path: Path, kind: str) -> None:
     content, place = BAD_FILES[kind]
     (tmp_path / "frazil.yaml").write_text(content)
-    told = frazil("validate")
-    assert (told.code, told.out) == (78, "")
-    assert place in told.err
+    result = frazil("validate")
+    assert (result.code, result.out) == (78, "")
+    assert place in result.err
     as_json = frazil("validate", "--json")
     assert as_json.code == 78
     location = as_json.json["error"]["location"]
@@ -43,10 +43,10 @@ def test_a_bad_file_is_refused_at_its_place(frazil: Frazil, tmp_path: Path, kind
 
 def test_an_unknown_catalog_type_is_refused_with_those_that_are_known(frazil: Frazil, tmp_path: Path) -> None:
     sink_file(tmp_path, "{type: cupboard}")
-    told = frazil("validate")
-    assert told.code == 78
+    result = frazil("validate")
+    assert result.code == 78
     for known in ("rest", "sql", "hive", "glue", "hadoop", "memory"):
-        assert known in told.err
+        assert known in result.err
 
 
 def test_the_line_is_shown_with_a_caret_and_the_cure(frazil: Frazil, tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_the_line_is_shown_with_a_caret_and_the_cure(frazil: Frazil, tmp_path: P
 def test_every_problem_is_told_at_once(frazil: Frazil, tmp_path: Path) -> None:
     content = 'version: "1.0"\nsources:\n  a:\n    connector: generator\n    config: {rows: -1, speed: 2}\nsinkz: {}\n'
     (tmp_path / "frazil.yaml").write_text(content)
-    told = frazil("validate", "--json")
-    assert told.code == 78
-    assert sorted(error["location"]["line"] for error in told.json["errors"]) == [5, 5, 6]
+    result = frazil("validate", "--json")
+    assert result.code == 78
+    assert sorted(error["location"]["line"] for error in result.json["errors"]) == [5, 5, 6]
     assert frazil("validate").err.count("frazil.yaml:") == 3
 
 
@@ -75,9 +75,9 @@ def test_every_problem_is_told_at_once(frazil: Frazil, tmp_path: Path) -> None:
 )
 def test_the_messages_that_users_search_for(frazil: Frazil, tmp_path: Path, catalog: str, message: str) -> None:
     sink_file(tmp_path, catalog)
-    told = frazil("validate")
-    assert told.code == 78
-    assert message in told.err
+    result = frazil("validate")
+    assert result.code == 78
+    assert message in result.err
 
 
 @pytest.mark.parametrize(("key", "message"), [("namespace", "Namespace is required"), ("table", "Table name is required")])
@@ -86,26 +86,26 @@ def test_a_table_needs_a_whole_name(frazil: Frazil, tmp_path: Path, key: str, me
     file.write_text(
         "".join(line for line in file.read_text().splitlines(keepends=True) if not line.strip().startswith(f"{key}:"))
     )
-    told = frazil("check")
-    assert told.code == 78
-    assert message in told.text
+    result = frazil("check")
+    assert result.code == 78
+    assert message in result.text
 
 
 def test_a_table_stays_in_the_warehouse(frazil: Frazil, tmp_path: Path) -> None:
     file = sql_pipeline(tmp_path)
     file.write_text(file.read_text().replace("table: events", "table: ../../x"))
-    told = frazil("validate")
-    assert told.code == 78
-    assert "table cannot be '../../x': it has a '/', and is the name of a folder in the warehouse" in told.err
+    result = frazil("validate")
+    assert result.code == 78
+    assert "table cannot be '../../x': it has a '/', and is the name of a folder in the warehouse" in result.err
 
 
 def test_a_secret_in_a_bad_line_is_not_shown(tmp_path: Path) -> None:
     catalog = "{type: rest, rest: {uri: 'http://h', credential: '${CANARY}', tokn: '${CANARY}'}}"
     sink_file(tmp_path, catalog)
-    told = frazil_process("validate", "--json", "--debug", cwd=tmp_path, env={**os.environ, "CANARY": "c4nary-in-the-mine"})
-    assert told.code == 78
-    assert "tokn" in told.out
-    assert "c4nary" not in told.text
+    result = frazil_process("validate", "--json", "--debug", cwd=tmp_path, env={**os.environ, "CANARY": "c4nary-in-the-mine"})
+    assert result.code == 78
+    assert "tokn" in result.out
+    assert "c4nary" not in result.text
 
 
 def test_init_writes_a_file_that_is_valid_and_replaces_nothing(frazil: Frazil, tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_init_writes_a_file_that_is_valid_and_replaces_nothing(frazil: Frazil, t
 
 def test_init_says_why_it_cannot_write(frazil: Frazil, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    told = frazil("init", "taken")
-    assert (told.code, "cannot-write" in told.err) == (1, True)
+    result = frazil("init", "taken")
+    assert (result.code, "cannot-write" in result.err) == (1, True)
 
 
 def test_schema_of_the_file_and_of_each_connector(frazil: Frazil) -> None:

@@ -180,8 +180,8 @@ def test_rows_without_errors_have_no_error_and_others_keep_what_is_right(lake: L
     run(lake.pipeline(source, schema=declared, error_column="error", raw_column="raw"), once=True)
     good, bad = lake.rows("id, price, item.n, item.name, error, raw")
     assert good == (1, Decimal("1.50"), 1, "a", None, None)
-    told = "column 'price' cannot hold this value as decimal(5, 2): cheap; column 'item.n' cannot hold this value as int: two"
-    assert bad[:5] == (2, None, None, "b", told)
+    text = "column 'price' cannot hold this value as decimal(5, 2): cheap; column 'item.n' cannot hold this value as int: two"
+    assert bad[:5] == (2, None, None, "b", text)
     assert json.loads(bad[5]) == {"id": 2, "price": "cheap", "item": {"n": "two", "name": "b"}}
 
 
@@ -195,8 +195,8 @@ def test_a_table_that_takes_its_columns_from_the_data_gets_those_for_errors(lake
 
 def test_a_required_column_stops_though_there_is_a_column_for_errors(lake: Lake) -> None:
     declared = {"id": {"type": "int", "required": True}, "n": "int"}
-    for value, told in (("'x'", "cannot hold this value as int: x"), ("cast(null as string)", "is required")):
-        with pytest.raises(frazil.DataError, match=told):
+    for value, message in (("'x'", "cannot hold this value as int: x"), ("cast(null as string)", "is required")):
+        with pytest.raises(frazil.DataError, match=message):
             lake.sink(f"select {value} id, 'y' n", schema=declared, error_column="error").write()
     assert lake.count() == 0
 
@@ -486,12 +486,12 @@ def test_keys_of_a_map_that_become_the_same_are_a_fault_of_the_row(lake: Lake) -
     options = {"schema": {"id": "long", "m": "map<int, string>"}}
     lake.sink("select 1L id, map(1, 'a') m", **options).write()
     rows = "select * from values (2L, map('1', 'a', '01', 'b')), (3L, map('2', 'c')), (4L, null) t(id, m)"
-    told = "column 'm' has keys that become the same as int: 1, 01"
-    with pytest.raises(frazil.DataError, match=told):
+    text = "column 'm' has keys that become the same as int: 1, 01"
+    with pytest.raises(frazil.DataError, match=text):
         lake.sink(rows, **options).write()
     counts = lake.sink(rows, **options, on_error="dead_letter").write().counts
     assert (lake.rows("id, m"), counts.dead_lettered) == ([(1, {1: "a"}), (3, {2: "c"}), (4, None)], 1)
-    assert lake.rows("error", "db.t__dead_letters") == [(told,)]
+    assert lake.rows("error", "db.t__dead_letters") == [(text,)]
 
 
 def test_keys_of_a_map_become_what_is_declared(lake: Lake) -> None:

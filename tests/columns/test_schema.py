@@ -68,7 +68,7 @@ def test_declared_columns_are_made_before_any_data_and_convert_texts(lake: Lake)
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "told"),
+    ("column", "value", "message"),
     [
         ("at", "'yesterday'", "column 'at' cannot hold this value as timestamptz: yesterday"),
         ("price", "'12,50'", "column 'price' cannot hold this value as decimal(10, 2): 12,50"),
@@ -79,13 +79,13 @@ def test_declared_columns_are_made_before_any_data_and_convert_texts(lake: Lake)
     ],
 )
 def test_a_value_that_cannot_be_converted_stops_the_batch_and_names_the_column(
-    lake: Lake, column: str, value: str, told: str
+    lake: Lake, column: str, value: str, message: str
 ) -> None:
     lake.sink("select 1 id, 'fine' note", schema=DECLARED).write()
     id_column = "" if column == "id" else "2 id, "
     with pytest.raises(frazil.DataError) as caught:
         lake.sink(f"select {id_column}{value} {column} union all select {id_column}null", schema=DECLARED).write()
-    assert caught.value.message == told
+    assert caught.value.message == message
     assert lake.rows("id") == [(1,)]
 
 
@@ -142,19 +142,19 @@ def test_a_key_that_is_no_column_is_refused(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "told"),
+    ("frame", "message"),
     [
         ("select 2 id, 'b' name, 'new' extra", "column 'extra' (string) is not in the table"),
         ("select 2 id, 5 name", "column 'name' is int in the data and string in the table"),
         ("select 2 id, 'b' name, named_struct('a', 1, 'b', 2) item", "column 'item.b' (int) is not in the table"),
     ],
 )
-def test_strict_refuses_another_shape_and_writes_nothing(lake: Lake, frame: str, told: str) -> None:
+def test_strict_refuses_another_shape_and_writes_nothing(lake: Lake, frame: str, message: str) -> None:
     lake.sink("select 1 id, 'a' name, named_struct('a', 1) item").write()
     files = sorted(lake.folder.rglob("*.parquet"))
     with pytest.raises(frazil.DataError) as caught:
         lake.sink(frame, schema_evolution="strict").write()
-    assert f"Schema evolution not allowed in strict mode: {told}" in str(caught.value)
+    assert f"Schema evolution not allowed in strict mode: {message}" in str(caught.value)
     assert "add_columns" in caught.value.fix
     assert (lake.count(), sorted(lake.folder.rglob("*.parquet"))) == (1, files)
     assert list(columns(lake)) == ["id", "name", "item"]

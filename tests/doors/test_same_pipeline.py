@@ -164,7 +164,7 @@ def of_dlt(lake: Lake) -> SinkSpec:
     pipeline.extract(iceberg_adapter(orders, partition=[iceberg_partition.day("at")]))
     pipeline.normalize()
     with pipeline.destination_client() as client:
-        load = client._load("1", [client.prepare_load_table("orders")], {})
+        load = client._planner.load("1", [client.prepare_load_table("orders")], {})
         return load.sink_of(load.root)
 
 

@@ -43,12 +43,16 @@ FAR_FUTURE_MS = 4_102_444_800_000
 
 @dataclass(frozen=True)
 class Ground:
-    """One table of a catalog: ``spec`` is the way that frazil takes to it, ``direct`` the way of everybody else."""
+    """One table of a catalog: ``spec`` is the way that frazil takes to it, ``direct`` the way of everybody else.
+
+    ``given`` is what each sink is given besides.
+    """
 
     spark: SparkSession
     spec: CatalogSpec
     direct: Catalog
     namespace: str
+    given: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -62,7 +66,9 @@ class Ground:
     def sink(self, **options: Any) -> SinkSpec:
         """A sink to the table."""
         return SinkSpec.model_validate(
-            {"catalog": self.spec, "namespace": self.namespace, "table": "t", "schema": COLUMNS, "batch_size": 10} | options
+            {"catalog": self.spec, "namespace": self.namespace, "table": "t", "schema": COLUMNS, "batch_size": 10}
+            | self.given
+            | options
         )
 
     def writer(self, sink_id: str = SINK_ID, retry: RetrySettings = QUICK, **options: Any) -> Recorded:
@@ -134,24 +140,24 @@ class Recorded:
         """Runs a pipeline from where the table ends up to so many rows."""
         Pump(self.writer, Numbers(rows, self.session), self.events.append).run(threading.Event(), once=True)
 
-    def told(self, kind: type[Event]) -> list[Any]:
+    def heard(self, kind: type[Event]) -> list[Any]:
         """The events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
     def committed(self) -> list[Committed]:
         """The batches that this instance believes to have written."""
-        return [event for event in self.told(Committed) if not event.skipped]
+        return [event for event in self.heard(Committed) if not event.skipped]
 
     @property
     def failures(self) -> list[CommitFailed]:
         """The attempts that did not succeed."""
-        return self.told(CommitFailed)
+        return self.heard(CommitFailed)
 
     @property
     def fenced(self) -> list[FencedOut]:
         """How often this instance found that another had taken over."""
-        return self.told(FencedOut)
+        return self.heard(FencedOut)
 
 
 @dataclass

@@ -44,12 +44,22 @@ def test_a_pipeline_killed_at_any_moment(spark: SparkSession, tmp_path: Path, mo
     assert pipeline_rows(tmp_path) == 8 * BATCH
 
 
+@pytest.mark.slow(seconds=40)
+def test_a_pipeline_killed_while_it_commits_a_batch_and_has_written_the_next(spark: SparkSession, tmp_path: Path) -> None:
+    file = pipeline_file(tmp_path, rows=8 * BATCH)
+    first = rows_when_killed(tmp_path, file, "ahead-staged", 3, "kill-python")
+    assert first in (2 * BATCH, 3 * BATCH), "the third batch was being committed"
+    assert rows_when_killed(tmp_path, file, "ahead-staged", 1) in (first, first + BATCH)
+    frazil.run(file, once=True)
+    assert pipeline_rows(tmp_path) == 8 * BATCH
+
+
 @pytest.mark.slow(seconds=50)
 def test_a_pipeline_killed_before_it_hears_of_its_commit_or_right_after(spark: SparkSession, tmp_path: Path) -> None:
     file = pipeline_file(tmp_path, rows=6 * BATCH)
     known = rows_when_killed(tmp_path, file, "sent", 2, "kill-python")
     assert known in (BATCH, 2 * BATCH)
-    assert rows_when_killed(tmp_path, file, "acknowledged", 2) == known + 2 * BATCH
+    assert rows_when_killed(tmp_path, file, "ahead-acknowledged", 2) == known + 2 * BATCH
     frazil.run(file, once=True)
     assert pipeline_rows(tmp_path) == 6 * BATCH
 
@@ -60,7 +70,7 @@ def test_a_pipeline_killed_while_it_maintains_its_table(spark: SparkSession, tmp
     eager = "{small_files: 2, max_snapshots: 4, reader_grace_minutes: 0, max_time_share: 1}"
     file = pipeline_file(tmp_path, rows=40 * BATCH, maintenance=eager)
     rows = 0
-    for moment, nth in (("applied", 6), ("acknowledged", 7), ("applied", 9), ("sent", 8)):
+    for moment, nth in (("applied", 6), ("ahead-acknowledged", 7), ("applied", 9), ("sent", 8)):
         elsewhere = tmp_path / f"killed-when-{moment}-{nth}"
         elsewhere.mkdir()
         killed("command_line", moment, nth, "kill-all", elsewhere, "run", "--once", "-c", file, log=elsewhere / "log")
@@ -78,7 +88,7 @@ def test_a_pipeline_killed_while_it_maintains_its_table(spark: SparkSession, tmp
 
 def rows_when_killed(folder: Path, file: Path, moment: str, nth: int, act: str = "kill-all") -> int:
     """Starts the pipeline in a folder of its own, where it dies at a moment; the rows that the table has then."""
-    elsewhere = folder / f"killed-when-{moment}"
+    elsewhere = folder / f"killed-when-{moment}-{nth}"
     elsewhere.mkdir()
     killed("command_line", moment, nth, act, elsewhere, "run", "--once", "-c", file, log=elsewhere / "log")
     return pipeline_rows(folder)

@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import frazil
-from frazil.model.events import Committed, Event
+from frazil.model.events import Committed, Event, Listener
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
@@ -26,11 +26,12 @@ IMPATIENT = Settings(retry=RetrySettings(max_retries=1, initial_backoff_ms=10))
 
 @dataclass(frozen=True)
 class Lake:
-    """A catalog, and the Spark session to look at it with."""
+    """A catalog, and the Spark session to look at it with. ``given``: what each of its sinks is given besides."""
 
     spark: SparkSession
     catalog: dict[str, Any]
     folder: Path
+    given: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -56,14 +57,14 @@ class Lake:
     def sink(self, frame: DataFrame | str | None = None, table: str = "db.t", **options: Any) -> frazil.Sink:
         """The Python door to a table of this lake."""
         given = self.frame(frame) if isinstance(frame, str) else frame
-        return frazil.sink(given).catalog(**self.catalog).to(f"{self.name}.{table}").options(**options)
+        return frazil.sink(given).catalog(**self.catalog).to(f"{self.name}.{table}").options(**self.given, **options)
 
     def pipeline(self, source: dict[str, Any], table: str = "db.t", name: str = "p", **options: Any) -> PipelineSpec:
         """A pipeline into a table of this lake. What belongs to the pipeline itself is told apart from the sink's options."""
         namespace, _, short = table.rpartition(".")
         own = {key: options.pop(key) for key in ("transforms", "rate_limit") if key in options}
         named = {} if "route" in options else {"table": short}
-        sink = SinkSpec.model_validate({"catalog": self.catalog, "namespace": namespace, **named, **options})
+        sink = SinkSpec.model_validate({"catalog": self.catalog, "namespace": namespace, **named, **self.given, **options})
         given = {"name": name, "source_name": "source", "source": source, "sink_name": "lake", "sink": sink, **own}
         return PipelineSpec.model_validate(given)
 
@@ -130,15 +131,16 @@ def run(
     settings: Settings = IMPATIENT,
     stop: StopAfter | None = None,
     events: list[Event] | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> list[Event]:
     """Runs pipelines to their end, as `frazil run` does, and tells what happened; in ``events`` also when it raises."""
     from frazil.runtime.runner import run_project
 
-    told = [] if events is None else events
+    heard = [] if events is None else events
     project = ProjectSpec(file="test.yaml", pipelines=pipelines, settings=settings)
-    listeners = [told.append, *([stop] if stop else [])]
-    run_project(project, once=once, listeners=listeners, stop=stop.event if stop else None)
-    return told
+    every = [heard.append, *listeners, *([stop] if stop else [])]
+    run_project(project, once=once, listeners=every, stop=stop.event if stop else None)
+    return heard
 
 
 class StopAfter:

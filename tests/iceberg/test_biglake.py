@@ -28,11 +28,11 @@ def spec_of(bigquery: BigQuery, **more: Any) -> dict[str, Any]:
 
 
 def run(lake: Lake, bigquery: BigQuery, rows: int, **options: Any) -> list[Event]:
-    told: list[Event] = []
+    events: list[Event] = []
     source = {"connector": "generator", "rows": rows, "rows_per_second": 1_000_000}
     pipeline = lake.pipeline(source, "db.orders", biglake=spec_of(bigquery), batch_size=50, **options)
-    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), told.append, threading.Event(), once=True)
-    return told
+    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), events.append, threading.Event(), once=True)
+    return events
 
 
 def shown_rows(bigquery: BigQuery) -> int:
@@ -71,8 +71,8 @@ def test_the_external_table_is_made_with_its_dataset_and_shows_each_commit_at_on
 
 def test_a_refusal_is_told_and_the_rows_are_there_and_the_next_start_catches_up(lake: Lake, bigquery: BigQuery) -> None:
     bigquery.failures = [503] * 3 + [403] * 5
-    told = run(lake, bigquery, 50)
-    failed = [event for event in told if isinstance(event, PublishFailed)]
+    result = run(lake, bigquery, 50)
+    failed = [event for event in result if isinstance(event, PublishFailed)]
     assert [event.will_retry for event in failed] == [True, True, False, False]
     assert "403" in failed[-1].message
     assert lake.count("db.orders") == 50
@@ -83,13 +83,13 @@ def test_a_refusal_is_told_and_the_rows_are_there_and_the_next_start_catches_up(
 
 
 def test_a_service_that_does_not_answer_is_asked_again(bigquery: BigQuery) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     table = BigLakeTable(
-        BigLakeSpec(**spec_of(bigquery)), "t", pipeline="p", retry=QUICK.retry, listen=told.append, sleep=lambda _: None
+        BigLakeSpec(**spec_of(bigquery)), "t", pipeline="p", retry=QUICK.retry, listen=events.append, sleep=lambda _: None
     )
     bigquery.failures = [500, 429]
     table.show("gs://bucket/t/metadata/1.json")
-    assert [type(event) for event in told] == [PublishFailed, PublishFailed, Published]
+    assert [type(event) for event in events] == [PublishFailed, PublishFailed, Published]
     calls = len(bigquery.calls)
     table.show("gs://bucket/t/metadata/1.json")
     assert len(bigquery.calls) == calls, "nothing new, nothing said"

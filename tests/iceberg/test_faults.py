@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.commit.protocol import FailureKind
 from frazil.errors import FrazilError, RequiredNull, StoreRefused
 from frazil.iceberg import Restage
 from frazil.iceberg.faults import JavaFault, attempt_failed
@@ -37,3 +38,39 @@ def test_a_file_that_somebody_deleted_is_a_reason_to_look_at_the_table_again() -
     assert isinstance(explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", gone)), Restage)
     attempt = attempt_failed(gone, "rest:x").outcome
     assert (attempt.error.code, attempt.final) == ("file-missing", False)
+
+
+HIVE_REFUSED = JavaFault(("org.apache.thrift.TApplicationException",), "Internal error processing lock")
+HIVE_AWAY = JavaFault(("org.apache.thrift.transport.TTransportException",), "Connection reset")
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "kind", "final"),
+    [
+        (HIVE_REFUSED, "locks-failed", FailureKind.REFUSED, True),
+        (HIVE_AWAY, "catalog-unreachable", FailureKind.UNREACHABLE, False),
+        (None, "table-locked", FailureKind.UNREACHABLE, False),
+    ],
+    ids=["broken", "away", "somebody-else-s"],
+)
+def test_a_lock_that_was_not_had_is_no_conflict(cause: JavaFault | None, code: str, kind: FailureKind, final: bool) -> None:
+    lock = JavaFault(("org.apache.iceberg.hive.LockException",), "Timed out after 180000 ms waiting for lock on db.t", cause)
+    failed = JavaFault(("org.apache.iceberg.exceptions.CommitFailedException",), "LockException", lock)
+    attempt = attempt_failed(failed, "thrift:x").outcome
+    assert (attempt.error.code, attempt.kind, attempt.final) == (code, kind, final)
+
+
+def test_a_lock_that_was_lost_during_a_commit_leaves_its_outcome_unknown() -> None:
+    lock = JavaFault(("org.apache.iceberg.hive.LockException",), "Failed to heartbeat for lock", HIVE_REFUSED)
+    unknown = JavaFault(("org.apache.iceberg.exceptions.CommitStateUnknownException",), "Failed to heartbeat", lock)
+    attempt = attempt_failed(unknown, "thrift:x").outcome
+    assert (attempt.kind, attempt.final) == (FailureKind.UNKNOWN, False)
+
+
+def test_a_warehouse_that_hadoop_does_not_know_is_not_tried_again() -> None:
+    unknown = JavaFault(
+        ("org.apache.hadoop.fs.UnsupportedFileSystemException", "java.io.IOException"), 'No FileSystem for scheme "s3"'
+    )
+    failed = JavaFault(("org.apache.iceberg.exceptions.RuntimeIOException",), "Failed to get file system", unknown)
+    attempt = attempt_failed(failed, "s3://lake/warehouse").outcome
+    assert (attempt.error.code, attempt.error.exit_code, attempt.final) == ("warehouse-unsupported", 78, True)

@@ -44,9 +44,9 @@ def behind(cause: JavaFault, name: str = "org.apache.iceberg.exceptions.RuntimeI
     ],
 )
 def test_a_store_that_takes_nothing_is_called_that_and_tried_again(fault: JavaFault, code: str, words: str) -> None:
-    for told in (explain(fault, "here"), attempt_failed(fault, "here").outcome.error):
-        assert isinstance(told, Retryable)
-        assert (told.code, words in told.message, "Failed to connect" in told.message) == (code, True, False)
+    for error in (explain(fault, "here"), attempt_failed(fault, "here").outcome.error):
+        assert isinstance(error, Retryable)
+        assert (error.code, words in error.message, "Failed to connect" in error.message) == (code, True, False)
     assert attempt_failed(fault, "here").outcome.kind is FailureKind.UNREACHABLE
     staged = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", fault))
     assert (type(staged), staged.code) == (StoreRefused, code)
@@ -108,9 +108,9 @@ def test_a_table_from_the_future_is_waited_for_when_that_is_seconds(lake: Lake) 
     other.sink("select 1 id").write()
     folder = lake.folder / "warehouse" / "db" / "t"
     set_ahead(folder, 3600)
-    with pytest.raises(frazil.Retryable, match=r"The table was last changed at .*the clock of another writer is ahead") as told:
+    with pytest.raises(frazil.Retryable, match=r"The table was last changed at .*the clock of another writer is ahead") as caught:
         other.sink("select 2 id").write()
-    assert told.value.code == "clock-differs"
+    assert caught.value.code == "clock-differs"
     assert other.count() == 1
     set_ahead(folder, 61)
     other.sink("select 2 id").write()

@@ -27,6 +27,7 @@ from frazil.model.maintenance import (
 )
 
 HOUR = 3_600_000
+TARGET = 128 * 1024 * 1024
 
 
 def history(count: int) -> list[PastSnapshot]:
@@ -66,16 +67,18 @@ def test_a_snapshot_that_was_rolled_back_goes_by_its_age() -> None:
 
 
 def test_snapshots_go_together_not_one_with_every_commit() -> None:
-    assert expired(history(104), References(104), Retention(100, 10**15), 0) == ()
-    assert len(expired(history(110), References(110), Retention(100, 10**15), 0)) == 10
+    assert expired(history(100), References(100), Retention(100, 10**15), 0) == ()
+    assert expired(history(101), References(101), Retention(100, 10**15), 0) == tuple(range(1, 11))
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.sets(st.integers(1, 60)), st.integers(1, 100))
 def test_no_snapshot_goes_that_is_named_or_among_the_newest(count: int, most: int, pinned: set[int], hours: int) -> None:
     gone = set(expired(history(count), References(count, pinned=frozenset(pinned)), Retention(most, hours * HOUR), count * HOUR))
     assert not gone & pinned
-    newest = set(range(max(1, count - min(most, hours) + 1), count + 1))
+    fewest = most - Retention(most, 1).step + 1
+    newest = set(range(max(1, count - min(fewest, hours) + 1), count + 1))
     assert not gone & newest
+    assert len(set(range(1, count + 1)) - gone - pinned) <= most
 
 
 def live(commits: int, size: int, spec: MaintenanceSpec) -> tuple[list[SmallFile], int]:
@@ -84,7 +87,7 @@ def live(commits: int, size: int, spec: MaintenanceSpec) -> tuple[list[SmallFile
     rewritten = 0
     for commit in range(1, commits + 1):
         files.append(SmallFile(size, commit))
-        if commit % spec.small_files == 0 and (places := to_merge(files, commit, spec)):
+        if commit % spec.small_files == 0 and (places := to_merge(files, commit, spec, TARGET)):
             merged = sum(files[place].bytes for place in places)
             rewritten += merged
             files = [file for place, file in enumerate(files) if place not in places] + [SmallFile(merged, commit)]
@@ -100,9 +103,6 @@ def test_files_stay_few_and_each_row_is_rewritten_a_logarithmic_number_of_times(
     assert rewritten / (commits * 1000) <= tiers + 1
 
 
-TARGET = 128 * 1024 * 1024
-
-
 def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[list[list[SmallFile]], int, int]:
     """The small files of each partition after commits of these sizes in turn, the bytes rewritten, and the files done with."""
     small: list[list[SmallFile]] = [[] for _ in range(partitions)]
@@ -115,6 +115,8 @@ def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[li
             files, rest = small[merge.partition], set(merge.files)
             rewritten += merge.bytes
             made = [SmallFile(merge.bytes // merge.files_after, commit)] * merge.files_after
+            complete = made[0].bytes >= 0.75 * TARGET
+            assert merge.z_ordered == (complete and bool(spec.z_order)), "once, when files get their final size"
             kept = [file for place, file in enumerate(files) if place not in rest]
             small[merge.partition] = kept + [file for file in made if file.bytes < 0.75 * TARGET]
             done += sum(file.bytes >= 0.75 * TARGET for file in made)
@@ -126,22 +128,27 @@ def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[li
     st.integers(1, 4),
     st.sampled_from([2, 4, 16, 64]),
     st.lists(st.integers(1_000, 4_000_000), min_size=1, max_size=40),
+    st.sampled_from([(), ("a",)]),
 )
-def test_of_many_small_files_few_stay_and_little_is_rewritten(partitions: int, at_once: int, sizes: list[int]) -> None:
-    require_bounds((sizes * 1_000)[:1_000], partitions, at_once)
+def test_of_many_small_files_few_stay_and_little_is_rewritten(
+    partitions: int, at_once: int, sizes: list[int], z_order: tuple[str, ...]
+) -> None:
+    require_bounds((sizes * 1_000)[:1_000], partitions, at_once, z_order)
 
 
+@pytest.mark.parametrize("z_order", [(), ("a", "b")], ids=["", "z-order"])
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_of_ten_thousand_small_files_few_stay_and_little_is_rewritten(partitions: int) -> None:
+def test_of_ten_thousand_small_files_few_stay_and_little_is_rewritten(partitions: int, z_order: tuple[str, ...]) -> None:
     sizes = random.Random(partitions)
-    require_bounds([sizes.randint(1_000, 1_000_000) for _ in range(10_000)], partitions, 16)
+    require_bounds([sizes.randint(1_000, 1_000_000) for _ in range(10_000)], partitions, 16, z_order)
 
 
-def require_bounds(added: list[int], partitions: int, at_once: int) -> None:
-    spec = MaintenanceSpec(small_files=at_once)
+def require_bounds(added: list[int], partitions: int, at_once: int, z_order: tuple[str, ...]) -> None:
+    spec = MaintenanceSpec(small_files=at_once, z_order=z_order)
     small, rewritten, done = stream(added, partitions, spec)
     tiers = math.log(TARGET / min(added), 4) + 2
-    assert max(map(len, small)) <= at_once + 4 * tiers
+    # With a z-order, files of about a quarter of their final size wait until there is enough for several.
+    assert max(map(len, small)) <= at_once + 4 * tiers + (32 if z_order else 0)
     assert rewritten <= (tiers + 1) * sum(added)
     assert done <= sum(added) / (0.5 * TARGET) + 1
 
@@ -153,6 +160,19 @@ def test_merges_that_save_most_for_what_they_cost_come_first() -> None:
     assert [(merge.partition, merge.files_after) for merge in plan] == [(1, 1), (0, 2)]
     assert jobs_of(plan, 1_000_000) == [[plan[0]], [plan[1]]]
     assert jobs_of(plan, 10**9) == [list(plan)]
+
+
+def test_rows_of_one_partition_are_laid_out_by_a_job_of_its_own() -> None:
+    spec = MaintenanceSpec(z_order=("a", "b"))
+    plan = plan_merges(
+        [[SmallFile(40_000_000, 1)] * 12, [SmallFile(1_000, 1)] * 16, [SmallFile(30_000_000, 1)] * 12],
+        1,
+        spec,
+        TARGET,
+        finish=True,
+    )
+    assert [(merge.partition, merge.z_ordered) for merge in plan] == [(1, False), (2, True), (0, True)]
+    assert jobs_of(plan, 10**12) == [[merge] for merge in plan]
 
 
 def test_a_merge_that_makes_files_no_fewer_is_left_out() -> None:
@@ -187,13 +207,13 @@ def test_what_a_summary_does_not_say_is_not_made_up() -> None:
 def test_a_partition_that_gets_no_more_files_is_finished() -> None:
     spec = MaintenanceSpec(small_files=4)
     files = [SmallFile(10_000, 1), SmallFile(100, 2)]
-    assert to_merge(files, 3, spec) == ()
-    assert set(to_merge(files, 100, spec)) == {0, 1}
-    assert to_merge(files[:1], 100, spec) == ()
+    assert to_merge(files, 3, spec, TARGET) == ()
+    assert set(to_merge(files, 100, spec, TARGET)) == {0, 1}
+    assert to_merge(files[:1], 100, spec, TARGET) == ()
 
 
 def test_a_file_whose_rows_are_mostly_deleted_is_rewritten_alone() -> None:
-    assert to_merge([SmallFile(10**9, 1, deleted=True)], 2, MaintenanceSpec()) == (0,)
+    assert to_merge([SmallFile(10**9, 1, deleted=True)], 2, MaintenanceSpec(), TARGET) == (0,)
 
 
 def test_a_table_of_somebody_else_is_left_alone_unless_asked() -> None:

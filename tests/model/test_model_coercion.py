@@ -152,7 +152,7 @@ def test_declared_columns_get_those_for_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"raw_column": "raw"}, "raw_column has no meaning without error_column"),
         ({"raw_column": "e", "error_column": "e"}, "error_column and raw_column must be two columns"),
@@ -171,10 +171,10 @@ def test_declared_columns_get_those_for_errors() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_together(options: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         sink(**options)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_variant_may_be_declared_for_a_table_of_version_3() -> None:

@@ -69,9 +69,9 @@ def test_a_value_cannot_be_changed_or_extended() -> None:
 
 
 def test_everything_that_does_not_fit_is_told_at_once() -> None:
-    told = complaint(partitioning="bucket", commit_mode="upsert", namespace="a..b", max_batch_size=1)
+    message = complaint(partitioning="bucket", commit_mode="upsert", namespace="a..b", max_batch_size=1)
     for words in ("Partition fields are required", "a level is empty", "cannot be below batch_size"):
-        assert words in told
+        assert words in message
 
 
 def test_problems_know_their_key() -> None:
@@ -255,15 +255,15 @@ def test_columns_that_the_sink_adds_are_declared_with_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"partition_by": ["day(at)", "days(at)"]}, r"day\(at\) partitions the table twice"),
         ({"partition_by": ["day(at)", "at_day"]}, r"day\(at\) and at_day would both be the partition field 'at_day'"),
         ({"partitioning": "identity", "partition_fields": ["a", "a"]}, "a partitions the table twice"),
     ],
 )
-def test_partition_fields_have_names_of_their_own(options: dict[str, Any], told: str) -> None:
-    assert re.search(told, complaint(**options))
+def test_partition_fields_have_names_of_their_own(options: dict[str, Any], message: str) -> None:
+    assert re.search(message, complaint(**options))
     named = [{"source": "at", "transform": "day", "name": "d"}, "at_day", "bucket(4, id)", "bucket(8, id)"]
     assert len(sink(partition_by=named).partition) == 4
 

@@ -17,12 +17,25 @@ PROBE = "s3://bucket/warehouse/.frazil-check-a401f403c4"
         ("Unexpected HTTP status 403", "s3-access-denied"),
         ("Unexpected HTTP status 401", "no-permission"),
         ("AWS Error NO_SUCH_BUCKET during PutObject", "no-such-bucket"),
-        ("AWS Error NETWORK_CONNECTION: curlCode: 7, Couldn't connect to server", "storage-unreachable"),
+        ("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7, Couldn't connect", "connection-refused"),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 6, Couldn't resolve", "host-not-found"),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Timeout was reached", "connection-timeout"),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 35, wrong version number", "tls-not-spoken"),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 60, unable to get local issuer", "tls-untrusted"),
+        ("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 56, Recv failure", "storage-unreachable"),
+        ("AWS Error SIGNATURE_DOES_NOT_MATCH during PutObject operation: The signature ...", "s3-keys-refused"),
+        ("AWS Error REQUEST_TIME_TOO_SKEWED during PutObject operation: The difference ...", "clock-differs"),
+        (
+            "AWS Error UNKNOWN (HTTP status 400) during PutObject operation: Unable to parse "
+            "ExceptionName: AuthorizationHeaderMalformed Message: the region 'us-east-1' is wrong; expecting 'eu-west-1'",
+            "wrong-region",
+        ),
+        ("AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body.", "wrong-region"),
     ],
 )
 def test_what_the_storage_said_decides(reason: str, code: str) -> None:
-    told = storage_failed(OSError(f"When writing '{PROBE}': {reason}"), "s3://bucket/warehouse")
-    assert told.code == code
+    error = storage_failed(OSError(f"When writing '{PROBE}': {reason}"), "s3://bucket/warehouse")
+    assert error.code == code
 
 
 # The packages botocore and thrift cannot be had here. These are made after theirs: the module, the name, what is kind of what.
@@ -58,21 +71,21 @@ def client_error(code: str) -> Exception:
 )
 def test_what_amazons_library_raises(error: Exception, code: str, exit_code: int) -> None:
     spec = CatalogSpec.model_validate({"type": "glue", "warehouse": "s3://bucket/w", "glue": {"region": "eu-west-1"}})
-    with pytest.raises(FrazilError) as told, translated(spec):
+    with pytest.raises(FrazilError) as caught, translated(spec):
         raise error
-    assert (told.value.code, told.value.exit_code) == (code, exit_code)
-    assert told.value.message.startswith("Failed to connect to catalog at ")
-    assert str(error) in told.value.message
-    assert told.value.fix
+    assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
+    assert caught.value.message.startswith("Failed to connect to catalog at ")
+    assert str(error) in caught.value.message
+    assert caught.value.fix
 
 
 def test_what_thrift_raises_of_a_metastore() -> None:
     spec = CatalogSpec.model_validate({"type": "hive", "hive": {"uri": "thrift://127.0.0.1:9083", "warehouse": "/w"}})
     kind = type("TTransportException", (TException,), {"__module__": "thrift.transport.TTransport"})
-    with pytest.raises(FrazilError) as told, translated(spec):
+    with pytest.raises(FrazilError) as caught, translated(spec):
         raise kind("Could not connect to any of [('127.0.0.1', 9083)]")
-    assert (told.value.code, told.value.exit_code) == ("catalog-unreachable", 75)
-    assert told.value.message == (
+    assert (caught.value.code, caught.value.exit_code) == ("catalog-unreachable", 75)
+    assert caught.value.message == (
         "Failed to connect to catalog at thrift://127.0.0.1:9083: Could not connect to any of [('127.0.0.1', 9083)]"
     )
 

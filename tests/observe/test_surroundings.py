@@ -95,8 +95,8 @@ def test_a_form_that_is_named_is_written_to_stderr(capsys: pytest.CaptureFixture
 def test_where_free_ports_are_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     settings = Settings.model_validate({"log_level": "info", "metrics": {"port": 0}})
     with surroundings(settings, []):
-        (told,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("serving")]
-        address = told.rpartition(" ")[2].strip("'")
+        (line,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("serving")]
+        address = line.rpartition(" ")[2].strip("'")
         with urlopen(address, timeout=20) as answer:
             assert answer.status == 200
 
@@ -146,8 +146,8 @@ def test_endpoints_answer_while_a_program_runs_a_pipeline(
         frazil.run(file, once=True, listeners=[asking])
     else:
         frazil.Pipeline(GENERATOR, MEMORY, name="load", settings=settings, listeners=[asking]).run(once=True)
-    told, counted = asking.answers
-    assert json.loads(told)["pipelines"]["load"]["state"] == "running"
+    ready, counted = asking.answers
+    assert json.loads(ready)["pipelines"]["load"]["state"] == "running"
     assert 'pipeline="load"' in counted
     events = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
     assert {"serving", "pipeline_started", "batch_committed", "pipeline_stopped"} <= set(events)

@@ -84,10 +84,10 @@ def test_health_follows_the_commits() -> None:
         health(failed("unreachable"))
         code, kind, body = fetch(web.urls["health"])
         assert (code, kind) == (503, "application/json")
-        told = json.loads(body)
-        assert told["status"] == "unhealthy"
-        assert told["pipelines"]["orders"]["batch"] == 1
-        assert told["pipelines"]["orders"]["last_error"] == "unreachable: the catalog said no"
+        answer = json.loads(body)
+        assert answer["status"] == "unhealthy"
+        assert answer["pipelines"]["orders"]["batch"] == 1
+        assert answer["pipelines"]["orders"]["last_error"] == "unreachable: the catalog said no"
         assert status(web.urls["live"]) == 200
         assert status(web.urls["ready"]) == 200
         health(committed(batch=2))

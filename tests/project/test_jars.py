@@ -219,12 +219,12 @@ def _comments(lock: Path) -> str:
 
 
 def test_the_shipped_jars_are_made_from_the_sources_beside_them() -> None:
-    told = {}
+    digests = {}
     for jar in OWN_JARS.values():
         manifest = ZipFile(jar).read("META-INF/MANIFEST.MF").decode()
-        told |= dict(re.findall(r"Name: (\S+)\nSource: (\w+)", manifest))
+        digests |= dict(re.findall(r"Name: (\S+)\nSource: (\w+)", manifest))
     sources = {path for jar in OWN_JARS.values() for path in jar.parent.glob("*.java")}
-    assert told == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sources}, "run scripts/build_jars.py"
+    assert digests == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sources}, "run scripts/build_jars.py"
 
 
 def test_components_that_are_named_twice_are_read_once() -> None:

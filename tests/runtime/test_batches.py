@@ -25,8 +25,8 @@ def test_a_batch_is_as_large_as_asked_for_and_the_last_one_what_is_left(lake: La
 def test_rows_are_pending_from_when_they_are_seen_until_they_are_committed(lake: Lake) -> None:
     events = run(lake.pipeline(generator(rows=25), batch_size=10))
     kinds = (Waiting, Staged, Committed)
-    told = [type(event) for event in events if isinstance(event, kinds)]
-    assert told == [*kinds, *kinds, *kinds], "health counts the time from the first of them, also before the first commit"
+    kinds_seen = [type(event) for event in events if isinstance(event, kinds)]
+    assert kinds_seen == [*kinds, *kinds, *kinds], "health counts the time from the first of them, also before the first commit"
     assert [event.pending_rows for event in events if isinstance(event, Waiting)] == [10, 10, 5]
 
 

@@ -48,10 +48,10 @@ def test_as_many_write_at_once_as_the_settings_say(lake: Lake, parallel: int, se
 def test_a_pipeline_may_end_where_others_would_go_on(lake: Lake) -> None:
     endless = {"connector": "generator", "rows_per_second": 50}
     pipeline = lake.pipeline(endless, flush_interval_secs=1).model_copy(update={"once": True})
-    told: list[Event] = []
+    events: list[Event] = []
     given_up = threading.Timer(60, (stop := threading.Event()).set)  # without its end the run would have none
     given_up.start()
-    run_project(ProjectSpec(file="f", pipelines=(pipeline,)), listeners=[told.append], stop=stop)
+    run_project(ProjectSpec(file="f", pipelines=(pipeline,)), listeners=[events.append], stop=stop)
     given_up.cancel()
     assert not stop.is_set()
-    assert [event.error for event in told if isinstance(event, Stopped)] == [None]
+    assert [event.error for event in events if isinstance(event, Stopped)] == [None]

@@ -125,14 +125,11 @@ def sinks(folder: Path, postgres: Postgres, rest: RestCatalog, canary: Canaries)
             },
             gcs={"service_account_key": canary("gcs key")},
         ),
-        "unused_azure": sink(
-            {"type": "hadoop", "warehouse": "abfss://c@acc.dfs.core.windows.net/lake"},
-            azure={
-                "access_key": canary("azure key"),
-                "sas_token": canary("sas"),
-                "connection_string": canary("connection string"),
-            },
-        ),
+    } | {
+        f"unused_azure_{option}": sink(
+            {"type": "hadoop", "warehouse": "abfss://c@acc.dfs.core.windows.net/lake"}, azure={option: canary(f"azure {option}")}
+        )
+        for option in ("access_key", "sas_token", "connection_string")
     }
 
 

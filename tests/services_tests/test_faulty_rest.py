@@ -147,16 +147,16 @@ def test_a_held_commit_is_never_made_when_the_proxy_ends(table: Table, direct: C
     assert rows_held(direct, table) == 0
 
 
-@pytest.mark.parametrize(("nth", "told"), [(0, 200), (1, 409)])
+@pytest.mark.parametrize(("nth", "status"), [(0, 200), (1, 409)])
 def test_the_second_delivery_of_a_commit_is_a_conflict(
-    nth: int, told: int, table: Table, direct: Catalog, faulty_rest: FaultyRest
+    nth: int, status: int, table: Table, direct: Catalog, faulty_rest: FaultyRest
 ) -> None:
     faulty_rest.fault_next(delivered_twice(nth))
-    if told == 200:
+    if status == 200:
         table.append(ROWS)
     else:
         append_and_fail(table)
-    assert statuses(faulty_rest) == [([200, 409], told)]
+    assert statuses(faulty_rest) == [([200, 409], status)]
     assert rows_held(direct, table) == 3
 
 

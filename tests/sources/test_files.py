@@ -563,9 +563,9 @@ def test_parquet_files_with_types_that_spark_does_not_know_are_told_with_column_
     rows = inbox.records().collect()
     (good,) = [row for row in rows if row[ERROR] is None]
     assert good.id == 7
-    told = {row[ERROR].text for row in rows if row[ERROR] is not None}
+    messages = {row[ERROR].text for row in rows if row[ERROR] is not None}
     assert {row[ERROR].code for row in rows if row[ERROR] is not None} == {"file-unreadable"}
-    assert told == {
+    assert messages == {
         f"The file file:{folder}/{number}.parquet cannot be read as parquet: Spark cannot read its column 'odd', "
         f"which is of type {kind}"
         for number, kind in enumerate(ODD_PARQUET)

@@ -280,10 +280,10 @@ def test_messages_that_are_deleted_between_planning_and_reading_stop(kafka: Kafk
     kafka.delete_records(topic, 4)
     with pytest.raises(Exception, match=r".") as caught:
         frame.collect()
-    told = reader.source.explain(caught.value)
-    assert isinstance(told, Halted)
-    assert told.code == "kafka-messages-expired"
-    assert "Up to 3 messages" in told.message
+    explained = reader.source.explain(caught.value)
+    assert isinstance(explained, Halted)
+    assert explained.code == "kafka-messages-expired"
+    assert "Up to 3 messages" in explained.message
 
 
 def test_a_topic_that_is_gone_stops(kafka: Kafka, readers: Any) -> None:

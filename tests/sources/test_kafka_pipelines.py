@@ -65,9 +65,9 @@ def test_from_now_on_means_from_the_first_run_on(kafka: Kafka, lake: Lake) -> No
 def test_a_beginning_that_cannot_be_kept_is_told(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     pipeline = lake.pipeline(source_of(kafka, topic, start_offset="latest", format="json"))
-    with pytest.raises(FrazilError, match=r"where reading begins cannot be kept: there is no table db\.t") as told:
+    with pytest.raises(FrazilError, match=r"where reading begins cannot be kept: there is no table db\.t") as caught:
         run(pipeline, once=True)
-    assert told.value.code == "beginning-not-kept"
+    assert caught.value.code == "beginning-not-kept"
     assert not lake.exists()
 
 
@@ -126,16 +126,16 @@ def test_the_offset_tells_the_last_row_of_a_key_within_a_partition(kafka: Kafka,
     assert [one.counts.superseded for one in done] == [4]
 
 
-def change(number: int, text: str, partition: int, **told: Any) -> Message:
+def change(number: int, text: str, partition: int, **more: Any) -> Message:
     envelope = {"op": "u", "before": None, "after": {"id": number, "v": text}, "source": None, "transaction": None}
-    return Message(json.dumps(envelope | told), partition=partition)
+    return Message(json.dumps(envelope | more), partition=partition)
 
 
 def debezium(kafka: Kafka, lake: Lake, *changes: Message) -> None:
     topic = kafka.create_topic(partitions=2)
     kafka.produce(topic, changes)
-    told = {**JSON, "envelope": "debezium"}
-    run(lake.pipeline(source_of(kafka, topic, format=told), **UPSERT, change_format="debezium"), once=True)
+    options = {**JSON, "envelope": "debezium"}
+    run(lake.pipeline(source_of(kafka, topic, format=options), **UPSERT, change_format="debezium"), once=True)
 
 
 @pytest.mark.slow
@@ -168,8 +168,8 @@ def test_the_count_of_a_transaction_tells_nothing_of_another_one(kafka: Kafka, l
 def test_what_a_message_tells_beside_its_envelope_is_kept(kafka: Kafka, lake: Lake, way: dict[str, Any]) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, [Message(json.dumps({"op": "c", "after": {"id": 1, "v": "a"}}), json.dumps({"id": 1}))])
-    told = {"format": {**JSON, "envelope": "debezium"}, "key_format": "json", "metadata": ["offset", "topic"]}
-    run(lake.pipeline(source_of(kafka, topic, **told, key_prefix="key_"), commit_mode="upsert", **way), once=True)
+    options = {"format": {**JSON, "envelope": "debezium"}, "key_format": "json", "metadata": ["offset", "topic"]}
+    run(lake.pipeline(source_of(kafka, topic, **options, key_prefix="key_"), commit_mode="upsert", **way), once=True)
     assert lake.table().columns == ["id", "v", "key_id", "kafka_offset", "kafka_topic"]
     assert lake.rows() == [(1, "a", 1, 0, topic)]
     assert len(lake.metadata()["schemas"][-1]["identifier-field-ids"]) == 1
@@ -180,8 +180,8 @@ def test_what_a_message_tells_beside_its_envelope_is_kept(kafka: Kafka, lake: La
 def test_a_record_that_lets_kafka_forget_a_key_belongs_to_no_table(kafka: Kafka, lake: Lake, way: dict[str, Any]) -> None:
     topic, key = kafka.create_topic(), json.dumps({"id": 1})
     origin = {"source": {"schema": "public", "table": "orders"}}
-    told = [{"op": "c", "after": {"id": 2, "v": "b"}}, {"op": "d", "before": {"id": 1}}]
-    kafka.produce(topic, [*(Message(json.dumps(one | origin), key) for one in told), Message(None, key)])
+    changes = [{"op": "c", "after": {"id": 2, "v": "b"}}, {"op": "d", "before": {"id": 1}}]
+    kafka.produce(topic, [*(Message(json.dumps(one | origin), key) for one in changes), Message(None, key)])
     source = source_of(kafka, topic, format={**JSON, "envelope": "debezium"}, key_format="json")
     done = commits(run(lake.pipeline(source, commit_mode="upsert", route={"source": True}, **way), once=True))
     assert sum((one.counts for one in done), RowCounts(0, 0)) == RowCounts(3, 1, deleted=1, filtered=1)
@@ -205,11 +205,11 @@ FORGETFUL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("way", FORGETFUL)
 def test_a_batch_of_nothing_but_empty_records_changes_nothing(kafka: Kafka, lake: Lake, way: str) -> None:
     """As the first one after a start, which knows of no column yet."""
-    told, options = FORGETFUL[way]
+    envelope, options = FORGETFUL[way]
     topic = kafka.create_topic()
     after = {"id": 1, "v": "a"}
-    kafka.produce(topic, [json.dumps({"op": "c", "after": after} if told else after)])
-    source = source_of(kafka, topic, format={**JSON, **told}, metadata=["offset"], consumer_group=topic)
+    kafka.produce(topic, [json.dumps({"op": "c", "after": after} if envelope else after)])
+    source = source_of(kafka, topic, format={**JSON, **envelope}, metadata=["offset"], consumer_group=topic)
     pipeline = lake.pipeline(source, **{**UPSERT, "on_error": "dead_letter", **options})
     run(pipeline, once=True)
     kafka.produce(topic, [Message(None, "k"), Message(None, "k")])
@@ -233,8 +233,8 @@ def test_a_batch_of_which_no_column_is_known_changes_nothing(kafka: Kafka, lake:
     (done,) = commits(run(pipeline, once=True))
     assert done.counts == RowCounts(3, 0, filtered=1, dead_lettered=2)
     assert lake.rows() == [(1, "a")]
-    told = {text for (text,) in lake.rows("error", "db.t__dead_letters")}
-    assert any("'id'" in text for text in told), "a row without its key"
+    messages = {text for (text,) in lake.rows("error", "db.t__dead_letters")}
+    assert any("'id'" in text for text in messages), "a row without its key"
 
 
 def test_another_group_on_the_same_sink_is_refused(kafka: Kafka, lake: Lake) -> None:
@@ -252,13 +252,13 @@ def test_a_plan_tells_the_cluster_nothing_and_a_run_tells_what_is_committed(
     kafka.produce(topic, ["a", "b"])
     pipeline = lake.pipeline(source_of(kafka, topic, consumer_group="one"))
     run(pipeline, once=True)
-    told: list[dict[tuple[str, int], int]] = []
-    monkeypatch.setattr(KafkaClient, "tell_group", lambda _, __, offsets: told.append(offsets))
+    committed: list[dict[tuple[str, int], int]] = []
+    monkeypatch.setattr(KafkaClient, "tell_group", lambda _, __, offsets: committed.append(offsets))
     kafka.produce(topic, ["c"])
     assert plan_pipeline(pipeline, IMPATIENT).rows == 1
-    assert told == []
+    assert committed == []
     run(pipeline, once=True)
-    assert told == [{(topic, 0): 2}]
+    assert committed == [{(topic, 0): 2}]
 
 
 @pytest.mark.slow(seconds=25)

@@ -200,7 +200,11 @@ def test_postgres_keeps_the_password_out_of_the_address(catalog: dict[str, Any])
 
 def test_hive() -> None:
     hive = {"type": "hive", "hive": {"uri": "thrift://meta:9083", "warehouse": "/lake", "properties": {"clients": 4}}}
-    assert options(hive) == {"type": "hive", "uri": "thrift://meta:9083", "warehouse": "file:///lake", "clients": "4"}
+    lock = "hadoop.iceberg.hive.lock-creation-timeout-ms"
+    own = {"type": "hive", "uri": "thrift://meta:9083", "warehouse": "file:///lake", "clients": "4"}
+    assert options(hive) == own | {lock: "5000"}
+    hive["hive"] |= {"properties": {lock: "60000"}}  # type: ignore[operator]
+    assert options(hive)[lock] == "60000"
 
 
 def test_hadoop() -> None:

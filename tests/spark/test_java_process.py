@@ -91,9 +91,9 @@ def test_options_of_java_are_read_by_java_as_they_are(tmp_path: Path) -> None:
     text = """-Da=1 "-Db=with two  spaces" -Dc='a "quoted" # word' -Dd=back\\\\slash"""
     (tmp_path / "options").write_text(java_options(text))
     command = [java_command(), f"@{tmp_path / 'options'}", "-XshowSettings:properties", "-version"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     for line in ("a = 1", "b = with two  spaces", 'c = a "quoted" # word', "d = back\\slash"):
-        assert f"    {line}\n" in told
+        assert f"    {line}\n" in done
 
 
 @pytest.mark.parametrize(("text", "words"), [("-Da=1 -Xmx4g", "spark.driver.memory"), ("-Da='1", "quotation")])

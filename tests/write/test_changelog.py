@@ -68,7 +68,7 @@ def test_a_column_that_the_data_has_already_is_not_overwritten(lake: Lake) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"op_field": None, "op_column": "what"}, "op_column has no meaning without op_field"),
         ({"op_field": None, "change_format": "tombstones", "diff_column": "d"}, "diff_column would not add up"),
@@ -78,8 +78,8 @@ def test_a_column_that_the_data_has_already_is_not_overwritten(lake: Lake) -> No
         ),
     ],
 )
-def test_columns_without_a_meaning_are_refused(lake: Lake, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(frazil.ConfigError, match=told):
+def test_columns_without_a_meaning_are_refused(lake: Lake, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(frazil.ConfigError, match=message):
         appended(lake, **options)
 
 

@@ -77,7 +77,7 @@ def test_a_batch_is_written_once(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"commit_mode": "delete_insert"}, "needs replace_by"),
         ({"commit_mode": "append", "replace_by": ["day"]}, "replace_by has no meaning with commit_mode: append"),
@@ -86,8 +86,8 @@ def test_a_batch_is_written_once(lake: Lake) -> None:
         ({"commit_mode": "delete_insert", "replace_by": ["size"]}, "replace_by: column size has type double"),
     ],
 )
-def test_mistakes_are_told(lake: Lake, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(frazil.ConfigError, match=told):
+def test_mistakes_are_told(lake: Lake, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(frazil.ConfigError, match=message):
         lake.sink("select 1L id, 1 day, 1.5D size", **options).write()
 
 

@@ -35,13 +35,13 @@ def test_changes_of_a_key_in_one_batch_leave_what_they_leave_one_by_one(lake: La
     ]  # fmt: skip
     frame = lake.spark.createDataFrame([(n, *one) for n, one in enumerate(changes)], "n int, id long, v string, op string")
     frame.createOrReplaceTempView("in_order")
-    told: dict[str, Any] = {"order_by": ["n"], "op_field": "op"}
+    given: dict[str, Any] = {"order_by": ["n"], "op_field": "op"}
     found = []
     for table, ranges in (("db.whole", [(0, 99)]), ("db.apart", [(0, 5), (6, 11), (12, 13), (14, 14)])):
         auto(lake, "select id, 'old' v, 'mine' w, -1 n from range(1, 3)", table=table).write()
         for first, last in ranges:
             query = f"select id, v, op, n from in_order where n between {first} and {last}"
-            auto(lake, query, table=table, **told, **options).write()
+            auto(lake, query, table=table, **given, **options).write()
         found.append(lake.rows("id, v, w, n", table=table))
     assert found[0] == found[1]
 
@@ -92,12 +92,12 @@ def test_a_value_that_was_not_sent_is_not_the_same_as_none(lake: Lake) -> None:
     ids=["the last", "before the last"],
 )
 def test_a_delete_and_a_row_in_one_place_stop_the_batch_where_known_rows_are_left(lake: Lake, changes: str) -> None:
-    told = {"op_field": "op", "order_by": ["n"], "when_matched_update_all": False}
+    options = {"op_field": "op", "order_by": ["n"], "when_matched_update_all": False}
     with pytest.raises(frazil.DataError, match="the same place in the order") as caught:
-        auto(lake, f"select * from values {changes} t(id, v, n, op)", **told).write()
+        auto(lake, f"select * from values {changes} t(id, v, n, op)", **options).write()
     assert caught.value.code == "duplicate-keys"
     beside = "(1L, 'x', 1, 'c'), (1L, 'y', 5, 'u'), (1L, 'z', 5, 'u')"
-    auto(lake, f"select * from values {beside} t(id, v, n, op)", **told).write()
+    auto(lake, f"select * from values {beside} t(id, v, n, op)", **options).write()
     assert lake.rows("id, v") == [(1, "x")], "rows that come later do not count anyway"
 
 

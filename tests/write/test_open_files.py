@@ -64,10 +64,10 @@ def test_files_stay_open_only_where_there_is_room_for_all(
 
 def test_a_heap_that_is_too_small_is_called_that() -> None:
     text = "Job aborted due to stage failure: Lost task 0.0\n: java.lang.OutOfMemoryError: Java heap space\n\tat java.base"
-    told = explain_staging(JavaFault(("org.apache.spark.SparkException",), text))
-    assert isinstance(told, EnvironmentFault)
-    assert (told.code, "memory was exhausted (OutOfMemoryError: Java heap space)" in told.message) == ("out-of-memory", True)
-    assert "spark.driver.memory" in told.fix
+    error = explain_staging(JavaFault(("org.apache.spark.SparkException",), text))
+    assert isinstance(error, EnvironmentFault)
+    assert (error.code, "memory was exhausted (OutOfMemoryError: Java heap space)" in error.message) == ("out-of-memory", True)
+    assert "spark.driver.memory" in error.fix
     ended = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job 1 cancelled because SparkContext was shut down"))
     assert (type(ended), ended.code, "memory" in ended.message) == (SparkDied, "spark-died", True)
 

@@ -41,8 +41,8 @@ def test_a_table_without_partitions_is_replaced_as_a_whole(lake: Lake) -> None:
 def test_what_is_gone_or_says_nothing_is_not_among_the_rows(lake: Lake) -> None:
     """Kafka's records without a value and the deletes of a database come as rows that say so."""
     filled(lake)
-    told = f"select 1L id, 1L p, 'insert' {OP} union all select 2L, 2L, 'delete' union all select 3L, null, 'ignore'"
-    frame = lake.frame(told)
+    text = f"select 1L id, 1L p, 'insert' {OP} union all select 2L, 2L, 'delete' union all select 3L, null, 'ignore'"
+    frame = lake.frame(text)
     writer = overwriting(lake, "select 1L id, 1L p").id("other")._writer(lake.frame("select 1L id, 1L p"), "python")
     writer.open()
     done = writer.write(frame, Part("test", None, position(1)))
@@ -176,12 +176,12 @@ def meddle_before_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch, query:
     monkeypatch.setattr(ClaimedSink, "commit", after_another)
 
 
-@pytest.mark.parametrize(("condition", "told"), [("nope = 1", "`nope` cannot be resolved"), ("p = = 1", "PARSE_SYNTAX_ERROR")])
-def test_a_condition_that_means_nothing_is_told(lake: Lake, condition: str, told: str) -> None:
+@pytest.mark.parametrize(("condition", "message"), [("nope = 1", "`nope` cannot be resolved"), ("p = = 1", "PARSE_SYNTAX_ERROR")])
+def test_a_condition_that_means_nothing_is_told(lake: Lake, condition: str, message: str) -> None:
     overwriting(lake, "select 1L id, 1L p").write()
     with pytest.raises(frazil.ConfigError) as caught:
         overwriting(lake, "select 1L id, 1L p", overwrite_where=condition).write()
     assert caught.value.message.startswith(f"overwrite_where: {condition}: ")
-    assert told in caught.value.message
+    assert message in caught.value.message
     assert "The rows have the columns id, p" in (caught.value.fix or "")
     assert lake.rows() == [(1, 1)]

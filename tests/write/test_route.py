@@ -160,11 +160,11 @@ def test_a_batch_that_was_cut_off_is_repeated_as_it_was(
         with pytest.raises(CutOff):
             run(pipeline(lake, folder), once=True)
     put(folder, "2.json", (4, "a"), (5, "b"), (6, "d"))
-    told = run(pipeline(lake, folder), once=True)
+    result = run(pipeline(lake, folder), once=True)
     lake.introduced()
     expected = {"a": [(1,), (4,)], "b": [(2,), (5,)], "c": [(3,)], "d": [(6,)]}
     assert {name: lake.rows("id", f"db.{name}") for name in expected} == expected
-    skipped = {event.table for event in commits(told) if event.skipped}
+    skipped = {event.table for event in commits(result) if event.skipped}
     assert skipped == ({"db.a", "db.c"} if where else {"db.a", "db.b", "db.c"})
     assert home(lake)["frazil.batch"] == "2"
 
@@ -243,8 +243,8 @@ def test_what_is_read_again_is_written_again(lake: Lake, tmp_path: Path) -> None
     put(folder, "1.json", (1, "a"), (2, "b"))
     run(pipeline(lake, folder), once=True)
     rewind(pipeline(lake, folder), IMPATIENT, ToSnapshot(0), really=True)
-    told = run(pipeline(lake, folder), once=True)
-    assert not [event for event in commits(told) if event.skipped]
+    result = run(pipeline(lake, folder), once=True)
+    assert not [event for event in commits(result) if event.skipped]
     lake.introduced()
     assert [lake.rows("id", f"db.{name}") for name in "ab"] == [[(1,), (1,)], [(2,), (2,)]]
 
@@ -297,9 +297,9 @@ def test_no_value_leads_to_the_tables_of_the_sink_itself(lake: Lake, value: str)
 
 def test_two_values_that_become_one_name(lake: Lake) -> None:
     rows = "select 1 id, 'x.y' kind union all select 2, 'x_y'"
-    with pytest.raises(frazil.DataError, match=r"rows of 'x\.y' and 'x_y' would go into one table, db\.x_y") as told:
+    with pytest.raises(frazil.DataError, match=r"rows of 'x\.y' and 'x_y' would go into one table, db\.x_y") as caught:
         routed(lake.introduced(), rows, {"field": "kind"}).write()
-    assert told.value.code == "route-ambiguous"
+    assert caught.value.code == "route-ambiguous"
     assert not lake.exists("db.x_y")
     routed(lake, rows, {"field": "kind", "tables": {"x.y": "x_y", "x_y": "x_y"}}).write()
     assert lake.count("db.x_y") == 2
@@ -319,7 +319,7 @@ def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"route": {}}, "exactly one of field, expression, header, source decides the table of a row; none is given"),
         ({"route": {"field": "a", "source": True}}, "field and source are given"),
@@ -335,10 +335,10 @@ def test_a_hundred_tables(lake: Lake, tmp_path: Path) -> None:
         ({"route": {"field": "a", "tables": {"x": "x"}, "unknown": "dead_letter"}}, "needs on_error: dead_letter"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(options: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_together_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as refused:
         SinkSpec.model_validate({"catalog": {"type": "memory"}, "namespace": "db", **options})
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_table_of_upserts_needs_a_key() -> None:
@@ -370,9 +370,9 @@ def test_a_table_and_a_namespace_of_one_name_do_not_share_a_folder(lake: Lake) -
     lake.introduced().sink(rows, "db.a").write()
     lake.sink(rows, "db.b.c.d").write()
     for table in ("db.a.x", "db.b", "db.b.c"):
-        with pytest.raises(frazil.ConfigError, match=f"The table {table} would be in file:.* within the other") as told:
+        with pytest.raises(frazil.ConfigError, match=f"The table {table} would be in file:.* within the other") as caught:
             lake.sink(rows, table).write()
-        assert told.value.code == "folders-nested"
+        assert caught.value.code == "folders-nested"
         assert not lake.exists(table)
     lake.sink(rows, "db.a.x", location=str(lake.folder / "elsewhere")).write()
     assert lake.count("db.a.x") == 1

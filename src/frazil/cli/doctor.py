@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import sys
@@ -14,6 +13,7 @@ import typer
 
 from frazil.cli.call import DEFAULT_FILE, Call
 from frazil.cli.output import text
+from frazil.cli.packages import OPTIONAL, Package, needed_packages
 from frazil.cli.version import java_version, package_version
 from frazil.errors import FrazilError
 
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warn", "fail"]
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-
-# Packages that only some catalogs, stores and readers need.
-OPTIONAL = {
-    "psycopg2": ("status of SQL catalogs on PostgreSQL", "frazil[postgres]"),
-    "thrift": ("status of Hive catalogs", "pyiceberg[hive]"),
-    "boto3": ("status of Glue catalogs", "pyiceberg[glue]"),
-    "duckdb": ("queries with DuckDB", "frazil[readers]"),
-}
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Finding:
 
 
 def doctor(call: Call) -> None:
-    """Look at this machine: Python, Java, PySpark, jars, cache, ports. Names a cure for everything that is not well."""
+    """Look at this machine: Python, Java, PySpark, jars, cache, ports, and what the pipeline file needs. Names cures."""
     findings = []
     for finding in examine(call):
         findings.append(finding)
@@ -76,7 +68,7 @@ def examine(call: Call) -> Iterator[Finding]:
     yield from _jars(project)
     yield from _classes()
     yield from _ports(project)
-    yield _optional_packages()
+    yield from _optional_packages(project)
     if problem is not None:
         yield Finding("pipeline file", "fail", problem.message, problem.fix or "See: frazil validate")
     elif project is not None:
@@ -126,21 +118,29 @@ def _cache() -> Finding:
 
 
 def _jars(project: ProjectSpec | None) -> Iterator[Finding]:
-    from frazil.spark.catalogs import catalog_settings
     from frazil.spark.jars import component_jars, missing_jars
 
-    sinks = project.sinks.values() if project is not None else ()
-    components = ["core", *(component for sink in sinks for component in catalog_settings(sink).components)]
-    for component in dict.fromkeys(components):
+    for component in _components(project):
         jars = component_jars([component])
         missing = missing_jars(jars)
         if missing:
             names = ", ".join(jar.file_name for jar in missing)
-            yield Finding(
-                f"jars ({component})", "warn", f"not in the cache: {names}", "The first run fetches them; it needs a network."
-            )
+            cure = f"The first run fetches them, which needs a network. At once: frazil setup {component}"
+            yield Finding(f"jars ({component})", "warn", f"not in the cache: {names}", cure)
         else:
             yield Finding(f"jars ({component})", "ok", f"{len(jars)} in the cache")
+
+
+def _components(project: ProjectSpec | None) -> list[str]:
+    """What the file's pipelines need, and its sinks and sources that no pipeline uses; `core` comes first."""
+    from frazil.spark.catalogs import catalog_settings
+    from frazil.spark.components import components_of
+
+    if project is None:
+        return ["core"]
+    of_sinks = [component for sink in project.sinks.values() for component in catalog_settings(sink).components]
+    others = {*of_sinks, *components_of(project.pipelines, tuple(project.sources.values()))} - {"core"}
+    return ["core", *sorted(others)]
 
 
 def _classes() -> Iterator[Finding]:
@@ -182,9 +182,21 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-def _optional_packages() -> Finding:
-    def word(module: str) -> str:
-        purpose, package = OPTIONAL[module]
-        return f"{module} yes" if importlib.util.find_spec(module) else f"{module} no ({purpose}: pip install '{package}')"
+def _optional_packages(project: ProjectSpec | None) -> Iterator[Finding]:
+    """What the file needs, each by itself; without a file what is there, in one line."""
+    if project is None:
+        words = (f"{one.module} {'yes' if one.is_installed else f'no ({one.purpose}: {_installed_by(one)})'}" for one in OPTIONAL)
+        yield Finding("optional packages", "ok", "; ".join(words))
+        return
+    for package, user in needed_packages(project).items():
+        name, needs = f"package ({package.module})", f"{user} needs it for {package.purpose}"
+        if package.is_installed:
+            yield Finding(name, "ok", "installed")
+        elif package.for_runs:
+            yield Finding(name, "fail", f"not installed; {needs}", _installed_by(package))
+        else:
+            yield Finding(name, "warn", f"not installed; {needs}", f"{_installed_by(package)}. A run does not need it.")
 
-    return Finding("optional packages", "ok", "; ".join(word(module) for module in OPTIONAL))
+
+def _installed_by(package: Package) -> str:
+    return f"pip install '{package.brought_by}'"

@@ -35,6 +35,7 @@ from frazil.iceberg.lake import Lake
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.table import IcebergTable
 from frazil.iceberg.working_copy import WorkingCopy
+from frazil.iceberg.zorder import ZOrder, require_z_order
 
 __all__ = [
     "TAKEN_BACK_TO",
@@ -68,10 +69,12 @@ __all__ = [
     "StagedFiles",
     "TableCare",
     "WorkingCopy",
+    "ZOrder",
     "active",
     "bitmap_of",
     "done_again",
     "fault_of",
     "replaced_unseen",
+    "require_z_order",
     "scopes_of",
 ]

@@ -20,6 +20,7 @@ from frazil.iceberg.manifests import ClusteredManifests, clusterings_of, manifes
 from frazil.iceberg.remains import Manifest, Remains
 from frazil.iceberg.small import merged, target_bytes
 from frazil.iceberg.statistics import computed, paths
+from frazil.iceberg.zorder import ZOrder
 from frazil.model.maintenance import Retention
 from frazil.model.manifests import Clustering
 from frazil.model.publishing import MAIN
@@ -142,9 +143,9 @@ class TableCare:
             listed = int(io.newInputFile(head.manifestListLocation()).getLength()) if head.manifestListLocation() else 0
             return manifests + listed, int(io.newInputFile(location).getLength())
 
-    def merge(self, files: Sequence[LiveFile], sequence: int) -> Rewrite:
+    def merge(self, files: Sequence[LiveFile], sequence: int, order: ZOrder | None = None) -> Rewrite:
         """Lets the executors write the rows of files into fewer; commits nothing. They were found at a sequence number."""
-        return merged_files(self._jvm, self._jvm.spark, self._seen.table, files, sequence)
+        return merged_files(self._jvm, self._seen.table, files, sequence, order)
 
     def without(self, files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
         """Lets the executors write the rows of files again, but for those at dead positions; commits nothing."""

@@ -349,3 +349,12 @@ class Change:
     summary: Mapping[str, str] = field(default_factory=dict)
     columns: ColumnIds | None = None
     statistics: Any = None
+
+    @property
+    def leaves_room(self) -> bool:
+        """Whether other files of the same kind, staged before this is committed, still fit the table after it."""
+        return (
+            not self.evolution
+            and self.operation.fits in (Fits.COLUMNS, Fits.LAYOUT)
+            and isinstance(self.operation, Append | Delta)
+        )

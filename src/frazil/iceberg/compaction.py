@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from frazil.errors import Halted
 from frazil.iceberg.debt import LiveFile, Rewrite, live_file
 from frazil.iceberg.jvm import Jvm, items
-from frazil.iceberg.small import merged, rows_of, target_bytes
-from frazil.model.maintenance import SmallFile
+from frazil.iceberg.small import laid_out, merged, rows_of, target_bytes
+from frazil.iceberg.zorder import ZOrder
+from frazil.model.maintenance import LARGE_ENOUGH, SmallFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,18 +51,18 @@ def _group(jvm: Jvm, table: Any, tasks: Any) -> SmallFiles:
     sizes = jvm.each(tasks, "ContentScanTask.length")
     added = jvm.each(tasks, "ContentScanTask.file", "ContentFile.fileSequenceNumber")
     # A file that is large enough is only here because of its deletes.
-    files = (SmallFile(size, since or 0, deleted=size >= 0.75 * target) for size, since in zip(sizes, added, strict=True))
+    files = (SmallFile(size, since or 0, deleted=size >= LARGE_ENOUGH * target) for size, since in zip(sizes, added, strict=True))
     return SmallFiles(tuple(files), tasks)
 
 
-def merged_files(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile], sequence: int) -> Rewrite:
+def merged_files(jvm: Jvm, table: Any, files: Sequence[LiveFile], sequence: int, order: ZOrder | None) -> Rewrite:
     """Fewer files with the rows of these. Their deletes by position go with them, if they are about no other file.
 
     ``sequence``: that of the snapshot in which the files were found. Deletes that came since are not among theirs.
     """
     metadata = table.operations().current()
-    staged = merged(jvm, spark, table, files, {})
-    expected = _rows(jvm, spark, table, files)
+    staged = merged(jvm, jvm.spark, table, files, {}) if order is None else laid_out(jvm, table, files, order)
+    expected = _rows(jvm, jvm.spark, table, files)
     if staged.rows != expected:
         raise Halted(
             "audit-failed",

@@ -42,16 +42,20 @@ class FilesToDelete:
     def read(self) -> tuple[Doomed, ...]:
         """What is on the list; nothing if there is none."""
         try:
-            stream = self._io.newInputFile(self.path).newStream()
+            text = self._text()
         except Exception as error:
-            if _is_missing(error):
+            if _is_missing(error) or not self._io.newInputFile(self.path).exists():
                 return ()
             raise
+        return tuple(Doomed(path, due) for due, path in json.loads(text)["files"])
+
+    def _text(self) -> str:
+        """The content. Of a file that is missing, some stores say so when it is opened, and S3 when it is read."""
+        stream = self._io.newInputFile(self.path).newStream()
         try:
-            text = bytes(stream.readAllBytes()).decode()
+            return bytes(stream.readAllBytes()).decode()
         finally:
             stream.close()
-        return tuple(Doomed(path, due) for due, path in json.loads(text)["files"])
 
     def write(self, doomed: Sequence[Doomed]) -> None:
         """Replaces the list."""

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
 from frazil.errors import CatalogAway, CatalogUnborn, ConfigError, DataError, FrazilError, Halted, Retryable, StoreRefused
 from frazil.iceberg.changes import Restage
+from frazil.model import connections
+from frazil.model.connections import Place
 from frazil.model.secrets import scrub
 
 ICEBERG = "org.apache.iceberg.exceptions."
@@ -19,12 +21,14 @@ ICEBERG = "org.apache.iceberg.exceptions."
 # one on another branch, or one that was rolled back since.
 OUTRUN = "older than last sequence number"
 
+# What Iceberg throws when a Hive metastore does not lock a table; around it may be the word for a conflict.
+_LOCKS = "org.apache.iceberg.hive.LockException"
+_THRIFT_AWAY = "org.apache.thrift.transport.TTransportException"
+
 _CLOCK = "clock-differs"
 _CLOCK_FIX = "Set the clocks of all machines that write to the table, for example by NTP. Commits succeed again after that time."
 # Iceberg adds nothing to a table whose last change is more than a minute after the clock of the writer.
 _TOLERATED_MS = 60_000
-# Ages of files are hours; a clock is wrong that differs by more than this from the store's.
-_CLOCKS_MAY_DIFFER_MS = 600_000
 # What Iceberg says when it builds metadata for a table that was last changed in the future.
 _FROM_THE_FUTURE = re.compile(
     r"Expected sorted (snapshot|previous metadata) log entries|Invalid (update|snapshot) timestamp \S+: before"
@@ -35,7 +39,7 @@ _FROM_THE_FUTURE = re.compile(
 class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
-    ``state`` is the standard code of an error that a database reported.
+    ``state`` is the code of an error that a database reported, or a service of Amazon's kind.
     """
 
     classes: tuple[str, ...]
@@ -70,7 +74,8 @@ class JavaFault:
 
 def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
     """What a failed call to the catalog means for the commit loop."""
-    if fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException") or OUTRUN in fault.text:
+    overtaken = fault.find(f"{ICEBERG}CommitFailedException", f"{ICEBERG}AlreadyExistsException") or OUTRUN in fault.text
+    if overtaken and fault.find(_LOCKS) is None:
         return AttemptFailed(FailureKind.CONFLICT, Retryable("conflict", CONFLICT_MESSAGE))
     error = explain(fault, address)
     if fault.find(f"{ICEBERG}CommitStateUnknownException"):
@@ -85,7 +90,7 @@ def attempt_failed(fault: JavaFault, address: str) -> AttemptFailed:
 
 def explain(fault: JavaFault, address: str = "the catalog") -> FrazilError | None:
     """The fault as an error for people, or None when nothing more is known than its message."""
-    if (refused := _store_refused(fault, address)) is not None:
+    if (refused := _store_refused(fault, address) or _not_connected(fault, address)) is not None:
         return refused
     for classes, describe in KNOWN:
         if (found := fault.find(*classes)) and (error := describe(found, address)):
@@ -98,18 +103,63 @@ def _not_authorized(fault: JavaFault, address: str) -> FrazilError:
     return ConfigError("not-authorized", text, fix="Check the credential or token of the catalog.")
 
 
-def _forbidden(fault: JavaFault, _address: str) -> FrazilError:
+def _forbidden(fault: JavaFault, address: str) -> FrazilError:
+    if connections.is_of_another_time(fault.message):
+        return connections.clock_differs(Place.catalog(address), fault.line)
     return DataError("no-permission", f"Access denied: {fault.line}", fix="Check the permissions of the user or role.")
 
 
-def _s3_denied(fault: JavaFault, _address: str) -> FrazilError | None:
-    if not re.search(r"\b403\b", fault.message) and "Access Denied" not in fault.message:
+# The clients of a REST catalog, of a catalog's database, and of stores and other services of Amazon's kind.
+_OF_REST = f"{ICEBERG}RESTException"
+_OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
+_OF_AMAZON = "software.amazon.awssdk.core.exception.SdkException"
+
+# How Java says that a certificate was signed by nobody whom it knows, that it is another host's, and that there is no TLS.
+_UNTRUSTED = ("PKIX path", "unable to find valid certification path")
+_WRONG_HOST = ("No subject alternative", "No name matching", "doesn't match any of the subject alternative names")
+_NO_TLS = ("Unsupported or unrecognized SSL message",)
+
+
+def _not_connected(fault: JavaFault, address: str) -> FrazilError | None:
+    """Why there is no connection to the catalog, or to the store; None when there is one, or the faults do not tell."""
+    of_store = fault.find(_OF_AMAZON) is not None
+    if not of_store and fault.find(_OF_REST, *_OF_DATABASE) is None:
         return None
-    return DataError(
-        "s3-access-denied",
-        f"Access Denied (Service: S3, Status Code: 403): {fault.line}",
-        fix="Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO set path_style_access.",
-    )
+    place = Place.storage() if of_store else Place.catalog(address)
+    for part in fault.chain:
+        if of_store or fault.find(_OF_REST):
+            for marks, describe in (
+                (_UNTRUSTED, connections.tls_untrusted),
+                (_WRONG_HOST, connections.tls_wrong_host),
+                (_NO_TLS, connections.tls_not_spoken),
+            ):
+                if any(mark in part.message for mark in marks):
+                    return describe(place, part.line)
+        if part.is_of("java.net.UnknownHostException"):
+            return _host_not_found(part, place)
+        if part.is_of("java.net.ConnectException") and "refused" in part.message:
+            return connections.connection_refused(place, part.line)
+        if part.is_of("java.net.SocketTimeoutException"):
+            return connections.connection_timeout(place, part.line)
+    return None
+
+
+def _host_not_found(fault: JavaFault, place: Place) -> FrazilError:
+    """Java's client of a store puts the bucket in front of the store's name, and only the latter may be known."""
+    host = fault.line.partition(":")[0].strip()
+    endpoint = host.partition(".")[2]
+    if not place.is_catalog and endpoint and connections.resolves(endpoint):
+        return connections.path_style_needed(place, host)
+    return connections.host_not_found(place, fault.line)
+
+
+def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
+    """By the code in the store's answer. An answer without a body has only a status."""
+    code = "PermanentRedirect" if "Status Code: 301" in fault.message else fault.state
+    if (known := connections.s3_refused(Place.storage(), code, fault.line)) is not None:
+        return known
+    denied = re.search(r"\b403\b", fault.message) or "Access Denied" in fault.message
+    return connections.s3_denied(fault.line) if denied else None
 
 
 def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
@@ -133,6 +183,23 @@ def _file_missing(fault: JavaFault, _address: str) -> FrazilError:
         f"A file of the table is not there any more: {fault.line}",
         fix="If this lasts, the current snapshot has lost a file: restore it, or roll the table back to a snapshot without it.",
     )
+
+
+def _warehouse_missing(fault: JavaFault, address: str) -> FrazilError | None:
+    if fault.is_of(f"{ICEBERG}NoSuchWarehouseException") or connections.lacks_warehouse(fault.message):
+        return connections.warehouse_missing(Place.catalog(address), fault.line)
+    return None
+
+
+def _not_locked(fault: JavaFault, address: str) -> FrazilError:
+    """A Hive metastore that fails by itself when it is to lock a table does so until it is mended; a lock of another ends."""
+    if fault.find(_THRIFT_AWAY):
+        return _unreachable(fault, address)
+    text = f"The Hive metastore at {address} did not lock the table for a commit: {' '.join(part.line for part in fault.chain)}"
+    if fault.find("org.apache.thrift.TApplicationException"):
+        fix = "Look into its log. Often its database lacks the tables for locks (HIVE_LOCKS): schematool -initSchema makes them."
+        return DataError("locks-failed", text, fix=fix)
+    return Retryable("table-locked", text, fix="If this lasts, a writer died with a lock: it ends with hive.txn.timeout.")
 
 
 def _namespace_missing(fault: JavaFault, _address: str) -> FrazilError:
@@ -223,7 +290,7 @@ def clock_off(store_ms: int, now_ms: int) -> Retryable | None:
     How old a file is, and whether readers had their time, cannot be known there.
     """
     off_ms = now_ms - store_ms
-    if abs(off_ms) <= _CLOCKS_MAY_DIFFER_MS:
+    if abs(off_ms) <= connections.CLOCKS_MAY_DIFFER_MS:
         return None
     return Retryable(
         _CLOCK,
@@ -247,6 +314,11 @@ def _from_the_future(fault: JavaFault, _address: str) -> FrazilError | None:
 def _files_failed(fault: JavaFault, _address: str) -> FrazilError:
     """Iceberg reports so what goes wrong with a file, and never what goes wrong with a catalog's service."""
     line = fault.chain[-1].line
+    if "No FileSystem for scheme" in line:
+        text = f"The warehouse is at a place that a hadoop catalog cannot be in: {line}"
+        return ConfigError(
+            "warehouse-unsupported", text, fix="Take a local folder, or a SQL or REST catalog with that warehouse."
+        )
     if "not a directory" in line:
         text = f"The warehouse cannot be written to: {line}"
         return DataError("warehouse-not-writable", text, fix="Check the path.")
@@ -261,22 +333,28 @@ def _unreachable(fault: JavaFault, address: str) -> FrazilError:
     text = f"Failed to connect to catalog at {address}: {fault.chain[-1].line}"
     fix = "Check that the catalog runs and can be reached from here, and the credentials."
     if any(_CATALOG_TABLE in part.message for part in fault.chain):
-        return CatalogUnborn("catalog-unreachable", text, fix=fix)
+        return CatalogUnborn(
+            "catalog-tables-missing",
+            f"The database at {address} has no tables of a catalog: {fault.chain[-1].line}",
+            fix="Create them by a run with init_catalog_tables: true, as a user who may; or correct the address.",
+        )
     return CatalogAway("catalog-unreachable", text, fix=fix)
 
 
 Describe = Callable[[JavaFault, str], FrazilError | None]
 
-# In this order: an access that is denied also fails as an input or output error.
+# In this order: a store has a class of its own for an access that is denied, and that also fails as an input or output error.
 KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
+    (("S3Exception",), _s3_refused),
+    ((_LOCKS,), _not_locked),
     ((f"{ICEBERG}NotAuthorizedException",), _not_authorized),
     ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
-    (("S3Exception",), _s3_denied),
     (("java.lang.IllegalStateException",), _replaced),
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException",), _table_missing),
     ((f"{ICEBERG}NotFoundException",), _file_missing),
-    ((f"{ICEBERG}NoSuchNamespaceException", f"{ICEBERG}NoSuchWarehouseException"), _namespace_missing),
+    ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
+    ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
     ((f"{ICEBERG}ValidationException",), _refused),
     ((f"{ICEBERG}BadRequestException",), _bad_request),
     (("java.sql.SQLException",), _database_refused),
@@ -289,6 +367,8 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
             "java.io.IOException",
             "java.sql.SQLException",
             "org.apache.iceberg.jdbc.UncheckedSQLException",
+            "org.apache.iceberg.hive.RuntimeMetaException",
+            _THRIFT_AWAY,
         ),
         _unreachable,
     ),

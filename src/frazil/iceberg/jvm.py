@@ -81,7 +81,7 @@ class Jvm:
 
     def like(self, pattern: str, values: Any, getter: str) -> list[str]:
         """The texts that a getter returns for the values of a Java iterable, and in which a pattern is found."""
-        stream = self._stream(values).map(self._function(getter))
+        stream = self._stream(values).map(self.function(getter))
         matching = stream.filter(self.root.java.util.regex.Pattern.compile(pattern).asPredicate())
         found: list[str] = json.loads(self._json.writeValueAsString(matching.collect(self._to_list)))
         return found
@@ -89,7 +89,7 @@ class Jvm:
     def _gathered(self, values: Any, getters: Sequence[str]) -> Any:
         stream = self._stream(values)
         for getter in getters:
-            stream = stream.map(self._function(getter))
+            stream = stream.map(self.function(getter))
         return stream.collect(self._to_list)
 
     def _stream(self, values: Any) -> Any:
@@ -110,7 +110,7 @@ class Jvm:
 
     def partition_text(self) -> Any:
         """A Java function that turns a data file into the text of its partition."""
-        return self._function("ContentFile.partition").andThen(self._as("Function", self._handle("java.lang.Object", "toString")))
+        return self.function("ContentFile.partition").andThen(self._as("Function", self._handle("java.lang.Object", "toString")))
 
     def looked_up(self, entries: str, default: int) -> Any:
         """A Java function that looks a text up in a JSON object."""
@@ -162,11 +162,7 @@ class Jvm:
         return self._as("Predicate", self._handle(f"org.apache.iceberg.{name}", method))
 
     def function(self, getter: str) -> Any:
-        """A getter (`ContentFile.specId`) as a Java function."""
-        return self._function(getter)
-
-    def _function(self, getter: str) -> Any:
-        """A getter of one of Iceberg's interfaces as a Java function."""
+        """A getter of one of Iceberg's interfaces (`ContentFile.specId`) as a Java function."""
         if getter not in self._functions:
             name, _, method = getter.rpartition(".")
             self._functions[getter] = self._as("Function", self._handle(f"org.apache.iceberg.{name}", method))
@@ -278,8 +274,15 @@ def _read_fault(java: Any, depth: int) -> JavaFault:
         java_class = java_class.getSuperclass()
     cause = java.getCause()
     deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
-    state = str(java.getSQLState() or "") if "java.sql.SQLException" in classes else ""
-    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, state)
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, _code_in(java, classes))
+
+
+def _code_in(java: Any, classes: Sequence[str]) -> str:
+    """The code in the answer of a database, or of a service of Amazon's kind."""
+    if "java.sql.SQLException" in classes:
+        return str(java.getSQLState() or "")
+    details = java.awsErrorDetails() if "software.amazon.awssdk.awscore.exception.AwsServiceException" in classes else None
+    return str(details.errorCode() or "") if details is not None else ""
 
 
 @contextmanager

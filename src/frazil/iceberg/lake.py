@@ -111,7 +111,11 @@ class Lake:
             except Exception as error:
                 if not fault_of(error).find(f"{ICEBERG}AlreadyExistsException"):
                     raise
-                return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)), branch)
+            if (made_meanwhile := self.load(levels, table, branch)) is not None:
+                return made_meanwhile
+            # Iceberg calls every failure of the commit so. A transaction tells what it really is, or makes the table after all.
+            builder.createTransaction().commitTransaction()
+            return self._opened(levels, table, self._catalog.loadTable(self._identifier(levels, table)), branch)
 
     def _require_own_folder(self, levels: tuple[str, ...], table: str, builder: Any) -> None:
         """Refuses a table whose folder would be within that of another, or around it: cleaning up one deletes files of the other.

@@ -20,6 +20,7 @@ from frazil.iceberg.debt import FileFacts, LiveFile
 from frazil.iceberg.jvm import Jvm
 from frazil.iceberg.splits import in_few_tasks
 from frazil.iceberg.staging import stage_files
+from frazil.iceberg.zorder import ZOrder, z_ordered
 from frazil.spark.running_java import task_memory
 
 # Smaller than this part of what a file of the table should have.
@@ -81,6 +82,17 @@ def _placed(jvm: Jvm, rows: DataFrame) -> DataFrame:
     known = (relation.catalog(), relation.identifier(), relation.options(), relation.timeTravelSpec())
     placed = relation.copy(relation.table(), whole, *known)
     return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, placed), spark)
+
+
+def laid_out(jvm: Jvm, table: Any, files: Sequence[LiveFile], order: ZOrder) -> StagedFiles:
+    """Files with the rows of those of one partition, along a z-order."""
+    # The places of rows are estimated: a file may become somewhat larger, so that none has a tiny one beside it.
+    size = str(target_bytes(table) * 3 // 2)
+    options = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true", "check-nullability": "false"}
+    with rows_of(jvm, jvm.spark, table, files) as rows:
+        total = sum(int(one.file.recordCount()) for one in files)
+        ordered = z_ordered(without_dead(rows, {}), total, order)
+        return stage_files(jvm, ordered, options | {"target-file-size-bytes": size}, table)
 
 
 def merged(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:

@@ -245,6 +245,11 @@ class IcebergTable:
         """The ledger's entries of all sinks whose ids begin like this."""
         return ledger_entries(self.properties, beginning)
 
+    def as_it_is(self) -> IcebergTable:
+        """The table as it is known now, for as long as that is needed: files can be staged on it while the table is changed."""
+        still = self._jvm.view(self._table, self._operations.current())
+        return IcebergTable(self._jvm, self._address, still, self.sql_name, self._seen.branch)
+
     def refresh(self) -> None:
         """Looks at the table again."""
         with java_errors(self._address):

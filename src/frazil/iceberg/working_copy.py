@@ -286,7 +286,7 @@ def scratch_of(
         identifier = jvm.iceberg.catalog.TableIdentifier.of(jvm.strings([_NAMESPACE, WorkingCopy.NAME]))
         # This shows which files of the copy are the table's, whatever happens to the table meanwhile.
         original = seen.original
-        copy = catalog.registerTable(identifier, original.metadataFileLocation())
+        copy = catalog.registerTable(identifier, _metadata_file(jvm, seen.table, original))
         _prepare(jvm, copy, evolution, properties)
         _to_head(copy, seen.metadata)
         copy.refresh()
@@ -295,6 +295,19 @@ def scratch_of(
             yield working
         finally:
             _clear_away(working, original)
+
+
+def _metadata_file(jvm: Jvm, table: Any, metadata: Any) -> str:
+    """A file with the metadata. Nessie has none for others, and names an address of its service: the file is then written here.
+
+    It belongs to the copy, and is deleted with what else only the copy names.
+    """
+    location = str(metadata.metadataFileLocation())
+    if not location.startswith(("http://", "https://")):
+        return location
+    path = str(table.operations().metadataFileLocation(f"{uuid.uuid4()}.metadata.json"))
+    jvm.iceberg.TableMetadataParser.write(metadata, table.io().newOutputFile(path))
+    return path
 
 
 def _clear_away(working: WorkingCopy, original: Any) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
+from frazil.model.catalog_kinds import (
+    BigQueryCatalog,
+    GlueCatalog,
+    HadoopCatalog,
+    HiveCatalog,
+    NessieCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    Signing,
+    SqlCatalog,
+)
 from frazil.model.secrets import mask_uri
 
 DEFAULT_CATALOG_NAME = "lake"
@@ -21,6 +33,9 @@ CatalogName = Annotated[str, StringConstraints(pattern=SPARK_NAME, max_length=SP
 
 # What signatures of requests to a catalog name when nothing else is known: a gateway of Amazon's.
 GATEWAY = "execute-api"
+# Databases that a SQL catalog can be kept in.
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+
 # Hosts of Amazon's own catalogs begin with the name of the service.
 _OF_AMAZON = re.compile(r"(glue|s3tables)(-fips)?\..*\.amazonaws\.com(\.cn)?")
 
@@ -32,60 +47,12 @@ class CatalogType(StrEnum):
     SQL = "sql"
     HIVE = "hive"
     GLUE = "glue"
+    S3TABLES = "s3tables"
+    NESSIE = "nessie"
+    BIGQUERY = "bigquery"
     HADOOP = "hadoop"
     MEMORY = "memory"
     SPARK = "spark"
-
-
-class RestCatalog(Model):
-    """An Iceberg REST catalog: Polaris, Lakekeeper, Nessie, Unity, Gravitino, Tabular."""
-
-    uri: str | None = Field(None, description="Address of the catalog service.")
-    warehouse: str | None = Field(None, description="Warehouse: a location, or a name that the catalog knows.")
-    credential: SecretStr | None = Field(
-        None, description="`id:secret` for OAuth2 client credentials, or a bearer token when there is no colon in it."
-    )
-    token: SecretStr | None = Field(None, description="Bearer token.")
-    oauth2_server_uri: str | None = Field(None, description="Where tokens are fetched; the catalog itself when left out.")
-    scope: str | None = Field(None, description="OAuth2 scope, e.g. PRINCIPAL_ROLE:ALL for Polaris.")
-    prefix: str | None = Field(None, description="Path prefix of the catalog, where the service does not tell it.")
-    properties: Texts = Field(default_factory=dict, description="Further catalog properties, passed on as written.")
-
-
-class SqlCatalog(Model):
-    """A catalog in a SQL database. The embedded default: SQLite, one file."""
-
-    uri: str | None = Field(None, description="`sqlite:///path/catalog.db`, `postgresql://host/db`, or a `jdbc:` URL of either.")
-    user: str | None = Field(None, description="Database user, when the address has none.")
-    password: SecretStr | None = Field(None, description="Database password, when the address has none.")
-    warehouse: str | None = Field(None, description="Where new tables are put.")
-    properties: Texts = Field(default_factory=dict, description="Further catalog properties, passed on as written.")
-
-
-class HiveCatalog(Model):
-    """A Hive metastore."""
-
-    uri: str | None = Field(None, description="`thrift://host:9083`.")
-    warehouse: str | None = Field(None, description="Where new tables are put.")
-    properties: Texts = Field(default_factory=dict, description="Further catalog properties, passed on as written.")
-
-
-class GlueCatalog(Model):
-    """The AWS Glue data catalog."""
-
-    region: str | None = Field(None, description="AWS region.")
-    catalog_id: str | None = Field(None, description="Account whose catalog is used; the caller's when left out.")
-    profile: str | None = Field(None, description="Profile of the AWS configuration files.")
-    access_key_id: SecretStr | None = Field(None, description="Access key. Left out: the AWS default chain.")
-    secret_access_key: SecretStr | None = Field(None, description="Secret of the access key.")
-    role_arn: str | None = Field(None, description="Role to assume.")
-    endpoint: str | None = Field(None, description="Address of a service that speaks Glue's protocol.")
-
-
-class HadoopCatalog(Model):
-    """A catalog that is only a folder: no service, one writer at a time on object stores."""
-
-    warehouse: str | None = Field(None, description="The folder.")
 
 
 class CatalogSpec(Model):
@@ -98,10 +65,18 @@ class CatalogSpec(Model):
         DEFAULT_CATALOG_NAME, description="Name in Spark, and the scope of the rows that a SQL catalog keeps."
     )
     warehouse: str | None = Field(None, description="Where new tables are put; the section's own value wins.")
+    properties: Texts = Field(
+        default_factory=dict,
+        description="Further properties of the catalog, passed on as written; they win over what the other options say, and the "
+        "section's own win over these.",
+    )
     rest: RestCatalog | None = Field(None, description="Settings of type rest.")
     sql: SqlCatalog | None = Field(None, description="Settings of type sql; `jdbc` is another name of the section.")
     hive: HiveCatalog | None = Field(None, description="Settings of type hive.")
     glue: GlueCatalog | None = Field(None, description="Settings of type glue.")
+    s3tables: S3TablesCatalog | None = Field(None, description="Settings of type s3tables.")
+    nessie: NessieCatalog | None = Field(None, description="Settings of type nessie.")
+    bigquery: BigQueryCatalog | None = Field(None, description="Settings of type bigquery.")
     hadoop: HadoopCatalog | None = Field(None, description="Settings of type hadoop.")
 
     @model_validator(mode="before")
@@ -125,22 +100,91 @@ class CatalogSpec(Model):
     @property
     def location(self) -> str | None:
         """The warehouse, wherever it was written."""
-        section = getattr(self, self.type.value, None)
-        own: str | None = getattr(section, "warehouse", None)
+        own: str | None = getattr(self._section, "warehouse", None)
         return own or self.warehouse
+
+    @property
+    def further(self) -> dict[str, str]:
+        """The properties that are passed on as written."""
+        own: dict[str, str] = getattr(self._section, "properties", {})
+        return {**self.properties, **own}
+
+    @property
+    def as_rest(self) -> RestCatalog | None:
+        """The catalog as one that speaks Iceberg's REST protocol, or None when it speaks another."""
+        match self.type:
+            case CatalogType.REST:
+                return (self.rest or RestCatalog()).model_copy(update={"properties": self.further})
+            case CatalogType.S3TABLES:
+                return _s3_tables_by_rest(self)
+            case CatalogType.GLUE if self.glue and self.glue.rest:
+                return _glue_by_rest(self.glue, self.further)
+            case _:
+                return None
+
+    @property
+    def region(self) -> str | None:
+        """The region of Amazon's that the catalog is in, where its settings tell."""
+        if self.type is CatalogType.S3TABLES:
+            return (self.s3tables and self.s3tables.region) or _region_of(self.location or "")
+        return self.glue.region if self.type is CatalogType.GLUE and self.glue else None
 
     @property
     def address(self) -> str:
         """What to call the catalog in messages, without secrets."""
-        section = getattr(self, self.type.value, None)
-        uri = getattr(section, "uri", None) or getattr(section, "endpoint", None) or self.location
+        rest, section = self.as_rest, self._section
+        uri = rest.uri if rest else getattr(section, "uri", None) or getattr(section, "endpoint", None) or self.location
         return mask_uri(uri) if uri else self.type.value
+
+    @property
+    def _section(self) -> Model | None:
+        section: Model | None = getattr(self, self.type.value, None)
+        return section
 
 
 def signing_name(uri: str) -> str:
     """The service that signatures of requests to a REST catalog name, by its address."""
     known = _OF_AMAZON.fullmatch(urlsplit(uri).hostname or "")
     return known[1] if known else GATEWAY
+
+
+def _s3_tables_by_rest(catalog: CatalogSpec) -> RestCatalog:
+    own, region = catalog.s3tables or S3TablesCatalog(), catalog.region
+    return RestCatalog(
+        uri=own.uri or f"https://s3tables.{region}.{_domain(region)}/iceberg",
+        warehouse=catalog.location,
+        sigv4=_signed_by(own, "s3tables", region),
+        properties=catalog.further,
+    )
+
+
+def _glue_by_rest(glue: GlueCatalog, properties: dict[str, str]) -> RestCatalog:
+    return RestCatalog(
+        uri=glue.endpoint or f"https://glue.{glue.region}.{_domain(glue.region)}/iceberg",
+        warehouse=glue.catalog_id,
+        sigv4=_signed_by(glue, "glue", glue.region),
+        properties=properties,
+    )
+
+
+def _signed_by(section: GlueCatalog | S3TablesCatalog, name: str, region: str | None) -> Signing:
+    return Signing(
+        name=name,
+        region=region,
+        access_key_id=section.access_key_id,
+        secret_access_key=section.secret_access_key,
+        session_token=section.session_token,
+    )
+
+
+def _domain(region: str | None) -> str:
+    return "amazonaws.com.cn" if (region or "").startswith("cn-") else "amazonaws.com"
+
+
+def _region_of(arn: str) -> str | None:
+    """The region in the name of one of Amazon's resources."""
+    parts = arn.split(":")
+    return parts[3] if parts[0] == "arn" and len(parts) > 4 and parts[3] else None
 
 
 def catalog_problems(catalog: CatalogSpec) -> list[Problem]:
@@ -157,22 +201,37 @@ def _foreign_sections(catalog: CatalogSpec) -> list[Problem]:
 
 
 def _own_problems(catalog: CatalogSpec) -> list[Problem]:
-    match catalog.type:
-        case CatalogType.REST:
-            return _rest_problems(catalog.rest)
-        case CatalogType.SQL:
-            return _sql_problems(catalog)
-        case CatalogType.HIVE if not (catalog.hive and catalog.hive.uri):
-            return [Problem("Hive metastore URI is required for Hive catalog type", "hive")]
-        case CatalogType.GLUE if not (catalog.glue and catalog.glue.region):
-            return [Problem("AWS region is required for Glue catalog type", "glue")]
-        case CatalogType.HADOOP if not catalog.location:
-            return [Problem("Warehouse is required for Hadoop catalog type")]
-        case _:
-            return []
+    checks: dict[CatalogType, Callable[[CatalogSpec], list[Problem]]] = {
+        CatalogType.REST: _rest_problems,
+        CatalogType.SQL: _sql_problems,
+        CatalogType.HIVE: _hive_problems,
+        CatalogType.GLUE: _glue_problems,
+        CatalogType.S3TABLES: _s3_tables_problems,
+        CatalogType.NESSIE: _nessie_problems,
+        CatalogType.BIGQUERY: _bigquery_problems,
+        CatalogType.HADOOP: _hadoop_problems,
+        CatalogType.SPARK: _spark_problems,
+    }
+    return checks[catalog.type](catalog) if catalog.type in checks else []
 
 
-def _rest_problems(rest: RestCatalog | None) -> list[Problem]:
+def _hive_problems(catalog: CatalogSpec) -> list[Problem]:
+    if catalog.hive and catalog.hive.uri:
+        return []
+    return [Problem("Hive metastore URI is required for Hive catalog type", "hive")]
+
+
+def _hadoop_problems(catalog: CatalogSpec) -> list[Problem]:
+    return [] if catalog.location else [Problem("Warehouse is required for Hadoop catalog type")]
+
+
+def _spark_problems(catalog: CatalogSpec) -> list[Problem]:
+    words = "properties have no meaning in a catalog of type spark: set them in Spark's own options"
+    return [Problem(words, "properties")] if catalog.properties else []
+
+
+def _rest_problems(catalog: CatalogSpec) -> list[Problem]:
+    rest = catalog.rest
     if rest is None or not rest.uri:
         return [Problem("REST catalog URI is required for REST catalog type", "rest")]
     if not _is_web_address(rest.uri):
@@ -191,9 +250,86 @@ def _is_web_address(text: str) -> bool:
 def _sql_problems(catalog: CatalogSpec) -> list[Problem]:
     if catalog.sql is None or not catalog.sql.uri:
         return [Problem("SQL catalog URI is required for SQL catalog type", "sql")]
-    if not catalog.sql.uri.removeprefix("jdbc:").startswith(("sqlite:", "postgresql:", "postgresql+")):
-        words = "Invalid SQL catalog URI: it must start with sqlite:, postgresql: or jdbc: followed by one of these"
+    if database_of(catalog.sql.uri) is None:
+        words = (
+            "Invalid SQL catalog URI: it must start with sqlite:, postgresql:, mysql: or mariadb:, or with jdbc: followed by one "
+            "of these"
+        )
         return [Problem(words, "sql", "uri")]
     if not catalog.location:
         return [Problem("Warehouse is required for SQL catalog type", "sql")]
+    return []
+
+
+def database_of(uri: str) -> str | None:
+    """The kind of database that an address of a SQL catalog leads to, or None when no catalog can be kept there."""
+    kind = uri.removeprefix("jdbc:").partition(":")[0].partition("+")[0]
+    return kind if kind in DATABASES else None
+
+
+def _glue_problems(catalog: CatalogSpec) -> list[Problem]:
+    glue = catalog.glue
+    if glue is None or not glue.region:
+        return [Problem("AWS region is required for Glue catalog type", "glue")]
+    if not glue.rest:
+        return []
+    if catalog.location:
+        words = (
+            "warehouse has no meaning with rest: true, where Glue's databases tell where tables are put; a catalog within Glue "
+        )
+        return [Problem(words + "is named by catalog_id", "warehouse")]
+    if glue.endpoint and not _is_web_address(glue.endpoint):
+        return [Problem(f"Invalid Glue endpoint: {mask_uri(glue.endpoint)}", "glue", "endpoint")]
+    return []
+
+
+def _s3_tables_problems(catalog: CatalogSpec) -> list[Problem]:
+    arn, own = catalog.location or "", catalog.s3tables
+    at = ("s3tables", "warehouse") if own and own.warehouse else ("warehouse",) if catalog.warehouse else ("s3tables",)
+    if not (arn.startswith("arn:") and ":s3tables:" in arn):
+        words = "Warehouse is the ARN of the table bucket for S3 Tables: arn:aws:s3tables:<region>:<account>:bucket/<name>"
+        return [Problem(words, *at)]
+    if own and own.uri and not _is_web_address(own.uri):
+        return [Problem(f"Invalid S3 Tables URI: {mask_uri(own.uri)}", "s3tables", "uri")]
+    told, asked = _region_of(arn), own.region if own else None
+    if told and asked and told != asked:
+        words = f"the table bucket is in {told}, and region is {asked}: signatures must name the region of the bucket"
+        return [Problem(words, "s3tables", "region")]
+    return [] if told or asked else [Problem("AWS region is required for S3 Tables where the ARN has none", "s3tables")]
+
+
+_NESSIE_PATH = re.compile(r"/api/v[12]/?$")
+
+
+def is_nessie_own(uri: str) -> bool:
+    """Whether Nessie speaks its own protocol at an address, and not Iceberg's."""
+    return _NESSIE_PATH.search(uri) is not None
+
+
+def nessie_reading_uri(uri: str) -> str:
+    """The second version of Nessie's own protocol, beside the first where that is the address."""
+    return _NESSIE_PATH.sub("/api/v2", uri)
+
+
+def _nessie_problems(catalog: CatalogSpec) -> list[Problem]:
+    nessie = catalog.nessie
+    if nessie is None or not nessie.uri:
+        return [Problem("Nessie URI is required for Nessie catalog type", "nessie")]
+    if not _is_web_address(nessie.uri):
+        return [Problem(f"Invalid Nessie URI: {mask_uri(nessie.uri)}", "nessie", "uri")]
+    if not (is_nessie_own(nessie.uri) or "client-api-version" in catalog.further):
+        words = (
+            f"Nessie's own protocol is at an address that ends with /api/v2, not {mask_uri(nessie.uri)}; for its Iceberg REST "
+        )
+        return [Problem(words + "endpoint (/iceberg) write type: rest", "nessie", "uri")]
+    if not catalog.location:
+        return [Problem("Warehouse is required for Nessie catalog type", "nessie")]
+    return []
+
+
+def _bigquery_problems(catalog: CatalogSpec) -> list[Problem]:
+    if catalog.bigquery is None or not catalog.bigquery.project_id:
+        return [Problem("Project is required for BigQuery catalog type: add project_id", "bigquery")]
+    if not catalog.location:
+        return [Problem("Warehouse is required for BigQuery catalog type", "bigquery")]
     return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -22,8 +23,14 @@ STATISTICS_GROWTH = 1.5
 # Files are of one tier when none is more than so many times as large as another, and so many of one tier are merged. A row is
 # rewritten once for each tier: the logarithm of how much smaller its first file is than the last.
 TIER = 4
+# With a z-order, so many files are made together, or more: one alone cannot be laid out so that filters skip parts of it.
+ORDERED = 4
+# Each column halves the parts of the others: with more than these, a filter on one of them skips next to nothing.
+MOST_ORDERED = 4
 # The newest snapshots stay whatever their age: after a long pause, or with a clock that is wrong, there still is a history.
 ALWAYS_KEPT = 10
+# A file with this part of the size that it should have is large enough, as Iceberg has it.
+LARGE_ENOUGH = 0.75
 # After so many times the files of a merge without a new one, a partition is taken for complete.
 COLD = 4
 
@@ -61,6 +68,12 @@ class MaintenanceSpec(Model):
     )
     small_files: int = Field(16, ge=2, description="How many new small files are merged at once; fewer wait for more.")
     max_rewrite_mb: int = Field(1024, ge=1, description="Most data that is rewritten between two batches.")
+    z_order: tuple[str, ...] = Field(
+        (),
+        max_length=MOST_ORDERED,
+        description="Columns by which rows are laid out together when files get their final size, so that a filter on any of "
+        "them reads few files.",
+    )
     statistics: bool = Field(
         False,
         description="Whether the different values of each column are counted, for engines that plan joins by them. The whole "
@@ -216,10 +229,10 @@ class References:
 def expired(snapshots: Collection[PastSnapshot], named: References, retention: Retention, now_ms: int) -> tuple[int, ...]:
     """The snapshots that may go; none as long as there are fewer than a step of them.
 
-    These stay: the newest of the main branch, as many as may be and, but for a few, no older than they may be; everything of
-    other branches, which are somebody else's; of the sink's own branch what main does not have yet, since publishing needs it;
-    and what a tag or a ledger names. A snapshot that no branch has any longer goes by its age. Without history all of the main
-    branch goes, since the commit at hand adds a snapshot to it, and what no branch has.
+    These stay: the newest of the main branch, so few that there are not too many before the next step and, but for some, no
+    older than they may be; everything of other branches, which are somebody else's; of the sink's own branch what main does not
+    have yet, since publishing needs it; and what a tag or a ledger names. A snapshot that no branch has any longer goes by its
+    age. Without history all of the main branch goes, since the commit at hand adds a snapshot to it, and what no branch has.
     """
     known = {one.id: one for one in snapshots}
     chain = _ancestors(known, named.head)
@@ -228,7 +241,8 @@ def expired(snapshots: Collection[PastSnapshot], named: References, retention: R
         return tuple(one.id for one in snapshots if one.id not in kept | named.others)
     kept |= named.pinned | set(chain[: min(ALWAYS_KEPT, retention.max_snapshots)])
     oldest_ms = now_ms - retention.max_age_ms
-    kept |= {one for one in chain[: retention.max_snapshots] if known[one].at_ms >= oldest_ms}
+    newest = chain[: retention.max_snapshots - retention.step + 1]
+    kept |= {one for one in newest if known[one].at_ms >= oldest_ms}
     of_main = set(chain)
     kept |= {one for one in _ancestors(known, named.own) if one not in of_main}
     old = [one.id for one in snapshots if one.id not in kept and (one.id in of_main or one.at_ms < oldest_ms)]
@@ -254,7 +268,14 @@ class SmallFile:
     """Whether so many of its rows are deleted that it is rewritten, whatever its size."""
 
 
-def to_merge(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, *, finish: bool = False) -> tuple[int, ...]:
+def is_finished(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec) -> bool:
+    """Whether a partition is taken for complete, since no file came for long."""
+    return newest - max((file.added for file in files), default=0) > COLD * spec.small_files
+
+
+def to_merge(
+    files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, target_bytes: int, *, finish: bool = False
+) -> tuple[int, ...]:
     """Which files of a partition are merged now, by their places in the sequence; none when waiting for more costs less.
 
     All files up to the largest tier that has enough of them, so that each row is rewritten once for each tier. A partition
@@ -262,14 +283,20 @@ def to_merge(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, *, 
     """
     places = sorted(range(len(files)), key=lambda place: files[place].bytes)
     sizes = [files[place].bytes for place in places]
-    last = max((file.added for file in files), default=0)
-    if finish or newest - last > COLD * spec.small_files:
+    if finish or is_finished(files, newest, spec):
         upto = len(places) if len(places) > 1 else 0
     else:
-        upto = max((end for end in range(TIER, len(places) + 1) if sizes[end - 1] <= TIER * sizes[end - TIER]), default=0)
+        sums = list(accumulate(sizes))
+        ends = (end for end in range(TIER, len(places) + 1) if sizes[end - 1] <= TIER * sizes[end - TIER])
+        upto = max((end for end in ends if not spec.z_order or _may_be_ordered(sums[end - 1], target_bytes)), default=0)
     deleted = {place for place, file in enumerate(files) if file.deleted}
     chosen = {*places[:upto], *deleted}
     return tuple(place for place in places if place in chosen) if len(chosen) > 1 or deleted else ()
+
+
+def _may_be_ordered(size: int, target_bytes: int) -> bool:
+    """Whether a merge of so many bytes leaves rows that will be laid out later, or is large enough to do it."""
+    return size < LARGE_ENOUGH * target_bytes or size >= ORDERED * target_bytes
 
 
 @dataclass(frozen=True)
@@ -282,6 +309,8 @@ class Merge:
     files_after: int
     saved: int
     """How many files fewer a scan opens; a file whose rows are mostly deleted counts as one."""
+    z_ordered: bool = False
+    """Whether the rows are laid out anew, among all files of the merge."""
 
     @property
     def gain(self) -> float:
@@ -298,25 +327,28 @@ def plan_merges(
     """
     merges = []
     for place, files in enumerate(partitions):
-        chosen = to_merge(files, newest, spec, finish=finish)
+        chosen = to_merge(files, newest, spec, target_bytes, finish=finish)
         size = sum(files[one].bytes for one in chosen)
         after = files_needed(size, target_bytes)
         saved = max(0, len(chosen) - after) + sum(files[one].deleted for one in chosen)
         if chosen and saved:
-            merges.append(Merge(place, chosen, size, min(after, len(chosen)), saved))
+            merges.append(Merge(place, chosen, size, min(after, len(chosen)), saved, bool(spec.z_order) and after > 1))
     return tuple(sorted(merges, key=lambda merge: -merge.gain))
 
 
 def jobs_of(merges: Sequence[Merge], most_bytes: int) -> list[list[Merge]]:
-    """Merges that are done together, in their order: those of many partitions in one job, up to so many bytes."""
+    """Merges that are done together, in their order: those of many partitions in one job, up to so many bytes.
+
+    One that lays rows out anew is a job of its own.
+    """
     jobs: list[list[Merge]] = []
     room = 0
     for merge in merges:
-        if merge.bytes > room:
+        if merge.bytes > room or merge.z_ordered:
             jobs.append([])
             room = most_bytes
         jobs[-1].append(merge)
-        room -= merge.bytes
+        room = -1 if merge.z_ordered else room - merge.bytes
     return jobs
 
 

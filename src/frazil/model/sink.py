@@ -21,7 +21,7 @@ from frazil.model.partition import PartitionField, Transform, name_problems, who
 from frazil.model.publishing import MAIN, BranchName, PublishSpec, publishing_problems
 from frazil.model.route import RouteSpec, UnknownRoute
 from frazil.model.sort import SortField
-from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
+from frazil.model.storage import AzureStorage, GcsStorage, S3Storage, shared_problems
 from frazil.model.types import NOT_KEYS, Column, StructType, parse_type, unwritable
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
@@ -344,7 +344,7 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
     if sink.partial_updates and sink.dropped_columns is DroppedColumns.HARD:
         words = "dropped_columns: hard would drop the columns whose values partial_updates is to keep"
         problems.append(Problem(words, "dropped_columns"))
-    problems += _route_problems(sink) + _folder_problems(sink)
+    problems += _route_problems(sink) + _folder_problems(sink) + shared_problems(sink.catalog.glue, sink.s3)
     problems += publishing_problems(sink.branch, sink.publish, sink.schema_evolution, routed=sink.route is not None)
     if sink.namespace is not None and not all(sink.namespace_levels):
         problems.append(Problem(f"Invalid namespace {sink.namespace!r}: a level is empty", "namespace"))
@@ -455,6 +455,11 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
         Problem(f"sort column {field.of.source!r} is not among the declared columns", "sort_by")
         for field in sink.sort_by
         if schema.column(field.of.source) is None
+    )
+    problems.extend(
+        Problem(f"z-order column {name!r} is not among the declared columns", "maintenance", "z_order")
+        for name in sink.maintenance.z_order
+        if schema.column(name) is None
     )
     return problems
 

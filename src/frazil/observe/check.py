@@ -6,30 +6,29 @@ Every check really connects. Nothing is changed but for one probe file, which is
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from frazil.errors import ConfigError, DataError, FrazilError
+from frazil.errors import ConfigError, DataError, FrazilError, Retryable
 from frazil.model.catalog import CatalogType
+from frazil.model.connections import Place
 from frazil.model.sink import SinkSpec
-from frazil.observe.catalogs import open_catalog, pyiceberg_properties, sqlite_path
-from frazil.observe.faults import storage_failed, translated
+from frazil.observe.catalogs import greet_rest, open_catalog, pyiceberg_properties, sqlite_path
+from frazil.observe.faults import translated
 from frazil.observe.lake import head_of, local_path, open_table
+from frazil.observe.stale_commit import probe_stale_commit
+from frazil.observe.store_probe import existing_folder, probe_folder, probe_store
 from frazil.spark.catalogs import warehouse_uri
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 # Catalogs that nobody but the run's own Spark can see.
 INSIDE_THE_RUN = (CatalogType.MEMORY, CatalogType.SPARK)
-
-PROBE_PREFIX = ".frazil-probe-"
-PROBE_CONTENT = b"written by frazil check; safe to delete"
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,14 @@ def check_sink(name: str, sink: SinkSpec) -> Iterator[Check]:
         yield done
         if not done.passed:
             return
-    tables = known_tables(sink)
-    for table in tables:
-        yield _tried(subject, "table", _check_table, table)
-    yield from _check_storages(subject, tables)
+    answering = []
+    for table in known_tables(sink):
+        yield (done := _tried(subject, "table", _check_table, table))
+        if done.passed and sink.catalog.type is CatalogType.REST:
+            yield _tried(subject, "commits", _check_commits, table)
+        if not isinstance(done.error, Retryable):  # whoever gave no answer is not waited for again
+            answering.append(table)
+    yield from _check_storages(subject, answering)
 
 
 def _tried(subject: str, step: str, attempt: Callable[[SinkSpec], str], sink: SinkSpec) -> Check:
@@ -103,16 +106,34 @@ def check_catalog(sink: SinkSpec) -> str:
         return f"a hadoop catalog is only a folder: {spec.address}"
     if (path := sqlite_path(spec)) is not None:
         _require_writable_database(path)
+    server = _greeted(sink)
     catalog = open_catalog(sink)
     if catalog is None:
         return f"the {spec.type.value} catalog at {spec.address} will be made by the first run"
+    connected = f"connected to the {spec.type.value} catalog at {spec.address}"
     with translated(spec):
         if sink.namespace is None:
-            count = len(catalog.list_namespaces())
-            return f"connected to the {spec.type.value} catalog at {spec.address}; it has {count} namespaces"
+            return f"{connected}; it has {len(catalog.list_namespaces())} namespaces{server or _database_words(catalog)}"
         present = catalog.namespace_exists(sink.namespace_levels)
     found = f"namespace {sink.namespace} {'exists' if present else 'does not exist yet'}"
-    return f"connected to the {spec.type.value} catalog at {spec.address}; {found}"
+    return f"{connected}; {found}{server or _database_words(catalog)}"
+
+
+def _greeted(sink: SinkSpec) -> str:
+    """The server of a REST catalog, if it says which it is. Raises when its clock is far from this machine's."""
+    spec = sink.catalog
+    if spec.type is not CatalogType.REST:
+        return ""
+    greeting = greet_rest(spec, pyiceberg_properties(sink))
+    greeting.require_same_time(Place.catalog(spec.address))
+    return greeting.words
+
+
+def _database_words(catalog: Catalog) -> str:
+    """The database of a SQL catalog that is a server."""
+    dialect = getattr(getattr(catalog, "engine", None), "dialect", None)
+    version = getattr(dialect, "server_version_info", None) if dialect is not None and dialect.name != "sqlite" else None
+    return f"; server: {dialect.name} {'.'.join(str(part) for part in version)}" if dialect is not None and version else ""
 
 
 def _require_writable_database(path: Path) -> None:
@@ -144,6 +165,13 @@ def _check_table(sink: SinkSpec) -> str:
     return f"table {sink.full_name} does not exist yet and will be made by the first run"
 
 
+def _check_commits(sink: SinkSpec) -> str:
+    table = open_table(sink)
+    if table is None:
+        return f"that the catalog compares and swaps can be checked when {sink.full_name} exists"
+    return probe_stale_commit(sink, table)
+
+
 def _check_storages(subject: str, sinks: Sequence[SinkSpec]) -> Iterator[Check]:
     """Where the files of these tables are, or will be: each place once."""
     seen: set[str | None] = set()
@@ -167,12 +195,7 @@ def _check_storage(sink: SinkSpec, table: Table | None, location: str | None) ->
     with translated(sink.catalog):
         from pyiceberg.io import load_file_io
 
-        io = table.io if table is not None else load_file_io(pyiceberg_properties(sink), location)
-        try:
-            probe_store(io, location)
-        except OSError as error:
-            raise storage_failed(error, location) from error
-    return f"wrote, read and deleted a probe in {location}"
+        return probe_store(location, table.io if table is not None else load_file_io(pyiceberg_properties(sink), location))
 
 
 def planned_location(sink: SinkSpec) -> str | None:
@@ -180,52 +203,10 @@ def planned_location(sink: SinkSpec) -> str | None:
     location = sink.location or sink.catalog.location
     if location is None:
         return None
-    if sink.location is None and sink.catalog.type is CatalogType.REST:
+    if sink.location is None and sink.catalog.as_rest is not None:
         known = ("file", "s3", "s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs")
         return location if urlsplit(location).scheme in known else None
     return warehouse_uri(location)
-
-
-def probe_folder(path: Path) -> Path:
-    """Writes, reads and deletes a probe in the folder, or in the nearest one above it that exists; returns which it was."""
-    folder = existing_folder(path)
-    probe = folder / f"{PROBE_PREFIX}{uuid.uuid4()}"
-    try:
-        try:
-            probe.write_bytes(PROBE_CONTENT)
-            _require_same(probe.read_bytes(), str(probe))
-        finally:
-            probe.unlink(missing_ok=True)
-    except OSError as error:
-        raise storage_failed(error, str(folder)) from error
-    return folder
-
-
-def probe_store(io: FileIO, location: str) -> None:
-    """Writes, reads and deletes a probe in an object store."""
-    probe = f"{location.rstrip('/')}/{PROBE_PREFIX}{uuid.uuid4()}"
-    with io.new_output(probe).create() as stream:
-        stream.write(PROBE_CONTENT)
-    try:
-        with io.new_input(probe).open() as stream:
-            _require_same(stream.read(), probe)
-    finally:
-        io.delete(probe)
-
-
-def _require_same(content: bytes, probe: str) -> None:
-    if content != PROBE_CONTENT:
-        raise DataError("storage-failed", f"{probe} was read back with other content than was written.")
-
-
-def existing_folder(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists: the run makes the rest."""
-    for place in (path, *path.parents):
-        if place.is_dir():
-            return place
-        if place.exists():
-            raise ConfigError("not-a-folder", f"{place} is a file, and a folder is needed there.", fix="Choose another place.")
-    return path
 
 
 def check_folder(path: Path) -> str:

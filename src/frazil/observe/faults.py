@@ -8,17 +8,11 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Retryable
+from frazil.model import connections
 from frazil.model.catalog import CatalogSpec
-from frazil.model.secrets import scrub
-
-# What brings a module that is missing.
-_PACKAGES = {
-    "thrift": "pyiceberg[hive]",
-    "boto3": "pyiceberg[glue]",
-    "psycopg2": "frazil[postgres]",
-    "gcsfs": "pyiceberg[gcsfs]",
-    "adlfs": "pyiceberg[adlfs]",
-}
+from frazil.model.connections import Place
+from frazil.model.packages import BROUGHT_BY, BROUGHT_BY_FOR
+from frazil.observe.greeting import connection_fault, first_line
 
 # What Amazon's library and its services say of credentials that are missing, wrong or too old.
 _AMAZON_CREDENTIALS = (
@@ -40,6 +34,29 @@ _AMAZON_CREDENTIALS = (
     "UnrecognizedClientException",
 )
 _AMAZON_SETTINGS = ("InvalidRegionError", "ProfileNotFound")
+
+# How PostgreSQL's library says why there is no connection.
+_DATABASE_CONNECTION = (
+    (re.compile(r"could not translate host name|Name or service not known"), connections.host_not_found),
+    (re.compile(r"Connection refused"), connections.connection_refused),
+    (re.compile(r"timeout expired|timed out"), connections.connection_timeout),
+    (re.compile(r"certificate verify failed|root certificate file .* does not exist"), connections.tls_untrusted),
+    (re.compile(r"server certificate for .* does not match host name"), connections.tls_wrong_host),
+    (re.compile(r"server does not support SSL"), connections.tls_not_spoken),
+)
+
+# How PyArrow says what a store answered: `AWS Error ACCESS_DENIED during PutObject operation: the store's message`.
+_ARROW = re.compile(r"AWS Error (?P<code>\w+)[^:]*? during (?P<operation>\w+) operation: (?P<said>.*)")
+_ARROW_UNKNOWN = re.compile(r"ExceptionName: (?P<code>\w+) Message: (?P<said>.*)")
+_ARROW_USE = {"HeadObject": connections.READ, "GetObject": connections.READ, "DeleteObject": connections.DELETE} | dict.fromkeys(
+    ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), connections.WRITE
+)
+_CURL = {
+    "6": connections.host_not_found,
+    "7": connections.connection_refused,
+    "28": connections.connection_timeout,
+    "60": connections.tls_untrusted,
+}
 
 Describe = Callable[[Exception, CatalogSpec], FrazilError]
 
@@ -84,7 +101,8 @@ def _known() -> tuple[tuple[tuple[type[Exception], ...], Describe], ...]:
         ((ModuleNotFoundError, iceberg.NotInstalledError), _package_missing),
         ((iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.AuthorizationExpiredError), _not_authorized),
         ((iceberg.ForbiddenError,), _forbidden),
-        ((RequestException, *busy), lambda error, spec: unreachable(spec, first_line(error))),
+        ((RequestException,), lambda error, spec: connection_fault(error, _place(spec)) or unreachable(spec, first_line(error))),
+        (busy, lambda error, spec: unreachable(spec, first_line(error))),
         ((iceberg.RESTError, ValidationError), _not_a_catalog),
         ((SQLAlchemyError,), _database_failed),
         ((OSError,), lambda error, spec: storage_failed(error, spec.location or "the table's location")),
@@ -93,20 +111,20 @@ def _known() -> tuple[tuple[tuple[type[Exception], ...], Describe], ...]:
 
 def unreachable(spec: CatalogSpec, reason: str) -> Retryable:
     """Nobody answers at the catalog's address."""
-    return Retryable(
-        "catalog-unreachable",
-        f"{_failed(spec)}: {reason}",
-        fix="Verify that the catalog runs and can be reached from here; check the network and the credentials.",
-    )
+    return connections.unreachable(_place(spec), reason)
+
+
+def _place(spec: CatalogSpec) -> Place:
+    return Place.catalog(spec.address)
 
 
 def _failed(spec: CatalogSpec) -> str:
-    return f"Failed to connect to catalog at {spec.address}"
+    return _place(spec).failed
 
 
 def _package_missing(error: Exception, spec: CatalogSpec) -> FrazilError:
     module = (getattr(error, "name", None) or "").partition(".")[0]
-    package = _PACKAGES.get(module) or {"hive": "pyiceberg[hive]", "glue": "pyiceberg[glue]"}.get(spec.type.value, module)
+    package = BROUGHT_BY.get(module) or BROUGHT_BY_FOR.get(spec.type.value, module)
     return EnvironmentFault(
         "package-missing",
         f"Looking at this {spec.type.value} catalog without Spark needs a package that is not installed: {package}.",
@@ -120,6 +138,8 @@ def _not_authorized(error: Exception, spec: CatalogSpec) -> FrazilError:
 
 
 def _forbidden(error: Exception, spec: CatalogSpec) -> FrazilError:
+    if connections.is_of_another_time(str(error)):
+        return connections.clock_differs(_place(spec), first_line(error))
     text = f"{_failed(spec)}: access denied ({first_line(error)})"
     return DataError("no-permission", text, fix="Check the permissions of the user or role in the catalog.")
 
@@ -127,6 +147,8 @@ def _forbidden(error: Exception, spec: CatalogSpec) -> FrazilError:
 def _amazon_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
     """What Amazon's library says: by the name of the exception, or by the code in the answer of the service."""
     said = getattr(error, "response", {}).get("Error", {}).get("Code", "") or type(error).__name__
+    if connections.is_of_another_time(f"{said} {error}"):
+        return connections.clock_differs(_place(spec), first_line(error))
     if said.startswith("AccessDenied"):
         return _forbidden(error, spec)
     if said in _AMAZON_CREDENTIALS:
@@ -139,6 +161,8 @@ def _amazon_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
 
 
 def _not_a_catalog(error: Exception, spec: CatalogSpec) -> FrazilError:
+    if connections.lacks_warehouse(str(error)):
+        return connections.warehouse_missing(_place(spec), first_line(error))
     return ConfigError(
         "not-a-catalog",
         f"{_failed(spec)}: it does not answer as an Iceberg REST catalog does ({first_line(error)})",
@@ -149,6 +173,11 @@ def _not_a_catalog(error: Exception, spec: CatalogSpec) -> FrazilError:
 def _database_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
     reason = first_line(getattr(error, "orig", None) or error)
     text = f"{_failed(spec)}: {reason}"
+    for said, describe in _DATABASE_CONNECTION:
+        if said.search(reason):
+            return describe(_place(spec), reason)
+    if re.search(r'database "[^"]*" does not exist', reason):
+        return ConfigError("database-missing", text, fix="Create the database, or correct its name in the uri.")
     if "authentication failed" in reason:
         return ConfigError("not-authorized", text, fix="Check user and password of the catalog's database.")
     if "not a database" in reason:
@@ -164,28 +193,44 @@ def storage_failed(error: Exception, location: str) -> FrazilError:
     scheme = urlsplit(location).scheme
     if isinstance(error, FileNotFoundError):
         return DataError("file-missing", f"A file is not there: {text}", fix="It was deleted, or the warehouse was moved.")
-    if scheme.startswith("s3") and _says(text, "ACCESS_DENIED", "403", "Forbidden"):
-        return DataError(
-            "s3-access-denied",
-            f"Access Denied (Service: S3, Status Code: 403): {text}",
-            fix="Check the keys and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. MinIO: path_style_access: true.",
-        )
+    if scheme.startswith("s3") and (known := _s3_failed(text, location)) is not None:
+        return known
     if isinstance(error, PermissionError) or _says(text, "denied", "403", "Forbidden", "401", "Unauthorized"):
         return DataError("no-permission", f"Access denied at {location}: {text}", fix="Check who may read and write there.")
-    if _says(text, "NO_SUCH_BUCKET", "NoSuchBucket"):
-        return ConfigError("no-such-bucket", f"No such bucket: {location}", fix="Create it, or correct the warehouse.")
     if scheme in ("", "file"):
         return DataError("storage-failed", f"Cannot use {location}: {text}", fix="Check the disk and the path.")
-    text = f"Failed to reach the storage at {location}: {text}"
-    return Retryable("storage-unreachable", text, fix="Check endpoint, region and network.")
+    return connections.unreachable(Place.storage(location), text)
+
+
+def _s3_failed(text: str, location: str) -> FrazilError | None:
+    """What PyArrow tells of a store that speaks S3."""
+    place = Place.storage(location)
+    if (found := _ARROW.search(text)) is not None:
+        code, said = found["code"].title().replace("_", ""), found["said"]
+        if code == "NetworkConnection":
+            return _curl_failed(said, place)
+        if (unknown := _ARROW_UNKNOWN.search(said)) is not None:
+            code, said = unknown["code"], unknown["said"]
+        elif "HTTP status 301" in text:
+            code = "PermanentRedirect"
+        if known := connections.s3_refused(place, code, said, use=_ARROW_USE.get(found["operation"], "")):
+            return known
+    if _says(text, "NO_SUCH_BUCKET", "NoSuchBucket"):
+        return connections.s3_refused(place, "NoSuchBucket", text)
+    return connections.s3_denied(text) if _says(text, "ACCESS_DENIED", "403", "Forbidden") else None
+
+
+def _curl_failed(said: str, place: Place) -> FrazilError | None:
+    """By the number that the library under PyArrow gives to a connection that failed."""
+    if "wrong version number" in said:
+        return connections.tls_not_spoken(place, said)
+    if "subject name" in said:
+        return connections.tls_wrong_host(place, said)
+    number = re.search(r"curlCode: (\d+)", said)
+    describe = _CURL.get(number[1]) if number is not None else None
+    return describe(place, said) if describe is not None else None
 
 
 def _says(text: str, *marks: str) -> bool:
     """As whole words: the names of files hold all kinds of digits."""
     return any(re.search(rf"\b{mark}\b", text) for mark in marks)
-
-
-def first_line(error: BaseException) -> str:
-    """The message of an exception as one line, without secrets; its type's name when it has none."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return scrub(lines[0]) if lines else type(error).__name__

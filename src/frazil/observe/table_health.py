@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from frazil.model.ledger import ledger_entries
 from frazil.model.maintenance import (
+    LARGE_ENOUGH,
     MaintenanceSpec,
     PastSnapshot,
     References,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _TARGET_BYTES = 512 * 1024 * 1024
-# As Iceberg has it: a file that has three quarters of the size that it should have is large enough.
-_LARGE_ENOUGH = 0.75
 REQUESTS_AT_ONCE = 16
 # So many entries of manifest lists are read, which takes a few seconds.
 MOST_MANIFESTS = 50_000
@@ -91,7 +90,7 @@ def health_of(table: Table, spec: MaintenanceSpec, branch: str = MAIN) -> TableH
             files += 1
             partition = f"{manifest.partition_spec_id}/{file.partition}"
             sizes[partition] += file.file_size_in_bytes
-            if file.file_size_in_bytes < _LARGE_ENOUGH * target:
+            if file.file_size_in_bytes < LARGE_ENOUGH * target:
                 small[partition].append(SmallFile(file.file_size_in_bytes, entry.sequence_number or 0))
     newest = head.sequence_number or 0
     groups = list(small.values())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 
 from frazil.errors import ConfigError, DataError, Retryable
-from frazil.iceberg import IcebergTable, Lake
+from frazil.iceberg import IcebergTable, Lake, require_z_order
 from frazil.model.events import CommitFailed, Event, Listener
 from frazil.model.maintenance import (
     STATISTICS_ROWS,
@@ -60,6 +60,8 @@ def maintain(
     if table is None:
         raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
     require_own_files(table, sink)
+    if MaintenanceTask.COMPACT in tasks:
+        require_z_order(table.schema, sink.maintenance.z_order)
     if not dry_run:
         table.care.require_clock(now_ms())
     orphans = _orphans(lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()

@@ -20,17 +20,19 @@ from frazil.commit.retry import retried
 from frazil.errors import ColumnMissing, ConfigError, FrazilError, NoColumns, Retryable, SourceAway
 from frazil.model.commit import Position
 from frazil.model.dead_letters import OnError
-from frazil.model.events import Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
+from frazil.model.events import Committed, Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
 from frazil.model.settings import RetrySettings
-from frazil.sources.base import Behind, Inferring, MultiTableSource, ReadsAgain, SetsAside, Slice, Source
+from frazil.sources.base import Behind, Inferring, MultiTableSource, ReadsAgain, ReadsAhead, SetsAside, Slice, Source
 from frazil.write.many_tables import RoutedWriter
 from frazil.write.part import Part
-from frazil.write.writer import SinkWriter
+from frazil.write.writer import Prepared, SinkWriter
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
 # Estimated bytes of a row in a file, until the first commit shows the real number.
 ROW_BYTES = 100.0
+# The next batch is written while the catalog takes longer than this for a commit; a quick one is not worth a thread.
+SLOW_COMMIT_SECONDS = 0.25
 # If so many rows do not contain the columns that a table needs, it is not an accident.
 ROWS_TO_TELL = 10_000
 
@@ -47,8 +49,20 @@ class _Stopped(Exception):
     """The pump was asked to stop while it waited."""
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """A part whose files were written while the one before it was committed."""
+
+    part: Slice
+    batch: Prepared
+
+
 class Pump:
-    """One source, one sink. Delivery: exactly once. Stops between batches."""
+    """One source, one sink. Delivery: exactly once. Stops between batches.
+
+    Where the catalog is slow and more is waiting, the files of the next batch are written while one is committed. Commits keep
+    their order: one batch is committed at a time, and one is ahead of it at most.
+    """
 
     def __init__(
         self,
@@ -73,6 +87,7 @@ class Pump:
         self._flushed = 0.0
         self._name = writer.name
         self._position: Position | None = None
+        self._ahead: _Ahead | None = None
         self._lag_reported: float | None = None
         self._row_bytes = ROW_BYTES
         self._further = 0
@@ -88,6 +103,7 @@ class Pump:
             error = str(problem)
             raise
         finally:
+            self._drop_ahead()
             self._listen(Stopped(self._name, self.totals.batches, self.totals.rows, error))
             self._source.close()
         return self.totals
@@ -110,7 +126,7 @@ class Pump:
     def _loop(self, stop: threading.Event, once: bool) -> None:
         self._flushed = self._clock()
         done = False
-        while not (done or stop.is_set()):
+        while not done and (self._ahead is not None or not stop.is_set()):
             done = bool(self._retried(lambda: self._step(stop, once), stop))
 
     def _step(self, stop: threading.Event, once: bool) -> bool:
@@ -118,7 +134,8 @@ class Pump:
         sink = self._writer.sink
         self._require_spark()  # a source that is looked at without Spark would wait for rows for ever
         self._tell_lag()
-        part = self._plan(sink.rows_planned(self._row_bytes) + self._further)
+        ahead, self._ahead = self._ahead, None
+        part = self._plan_next() if ahead is None else ahead.part
         if part is None:
             if once or self._source.finished(self._position):
                 return True
@@ -128,11 +145,11 @@ class Pump:
         remaining = sink.flush_interval_secs - (self._clock() - self._flushed)
         # Also for a batch that is due: rows wait until it is committed, however long writing it takes.
         self._listen(Waiting(self._name, part.rows))
-        if not (finishing or self._due(part, remaining)):
+        if ahead is None and not (finishing or self._due(part, remaining)):
             stop.wait(min(self._source.poll_seconds, remaining))
             return False
         with self._turns:
-            rows = self._write(part, once)
+            rows = self._write(part, once, stop, ahead)
         if rows is None:
             if part.rows == 0:
                 self._require_kept(once)
@@ -159,7 +176,7 @@ class Pump:
         except _Stopped:
             return True
 
-    def _plan(self, limit: int) -> Slice | None:
+    def _plan_next(self) -> Slice | None:
         """The next part; first of all the very part that was cut off when one of its tables had it already."""
         cut_off = self._writer.unfinished
         if cut_off is not None:
@@ -167,7 +184,12 @@ class Pump:
             if part is not None:
                 return replace(part, full=True)
             self._position = self._writer.abandon()
-        return self._source.plan(self._position, limit)
+        return self._source.plan(self._position, self._limit)
+
+    @property
+    def _limit(self) -> int:
+        """How many rows a part is planned for."""
+        return self._writer.sink.rows_planned(self._row_bytes) + self._further
 
     def _due(self, part: Slice, remaining: float) -> bool:
         enough = part.rows is not None and part.rows >= self._writer.sink.rows_wanted(self._row_bytes)
@@ -187,9 +209,9 @@ class Pump:
                 "Kafka is start_offset: earliest.",
             )
 
-    def _write(self, part: Slice, once: bool) -> int | None:
+    def _write(self, part: Slice, once: bool, stop: threading.Event, ahead: _Ahead | None = None) -> int | None:
         """How many rows were read; None when there is nothing to make a table of."""
-        frames = self._read(part)
+        frames = self._read(part) if ahead is None else ()
         if not self._writer.ready:
             (frame,) = frames
             if part.rows == 0 and not data_columns(frame):
@@ -204,13 +226,12 @@ class Pump:
                 # Somebody made the table and wrote to this sink since it was looked for: go on from there.
                 self._position = state.end
                 return 0
-        whole = Part(self._source.fingerprint, part.start, part.end, part.rows)
         try:
-            written = self._writer.write_each(frames, whole, self._source.explain)
+            written = self._written(part, frames, stop, ahead)
         except FrazilError as error:
             if not self._goes_on_without(error):
                 raise
-            return self._write(part, once)
+            return self._write(part, once, stop)
         self._position = part.end
         self._source.observed(part, written.counts.read)
         self._source.committed(part.end)
@@ -222,6 +243,44 @@ class Pump:
             self.totals.batches += 1
             self.totals.rows += written.counts.written
         return written.counts.read
+
+    def _written(self, part: Slice, frames: Sequence[DataFrame], stop: threading.Event, ahead: _Ahead | None) -> Committed:
+        writer, explain = self._writer, self._source.explain
+        if isinstance(writer, RoutedWriter):
+            return writer.write_each(frames, self._whole(part), explain)
+        batch = ahead.batch if ahead is not None else writer.stage_batch(frames[0], self._whole(part), explain)
+        is_slow = writer.claimed.commit_seconds >= SLOW_COMMIT_SECONDS
+        if not (is_slow and part.full and batch.leaves_room and isinstance(self._source, ReadsAhead)) or stop.is_set():
+            return writer.commit_batch(batch)
+        committing = writer.begin_commit(batch)
+        try:
+            self._ahead = self._next_staged(writer, part.end)
+        finally:
+            try:
+                written = writer.end_commit(committing)
+            except BaseException:
+                self._drop_ahead()
+                raise
+        return written
+
+    def _next_staged(self, writer: SinkWriter, start: Position) -> _Ahead | None:
+        """The next part and its files, if it is due. What is wrong with it is said when its turn has come."""
+        try:
+            part = self._source.plan(start, self._limit)
+            if part is None or not self._due(part, remaining=1):
+                return None
+            (frame,) = self._read(part)
+            return _Ahead(part, writer.stage_ahead(frame, self._whole(part), self._source.explain))
+        except FrazilError:
+            return None
+
+    def _drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.batch.let_go()
+
+    def _whole(self, part: Slice) -> Part:
+        return Part(self._source.fingerprint, part.start, part.end, part.rows)
 
     def _goes_on_without(self, error: FrazilError) -> bool:
         """Whether the part, read again, has a dead letter in place of what could not be read."""

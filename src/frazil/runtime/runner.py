@@ -13,11 +13,12 @@ from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, S
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, notify_all
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, located_in_file
 from frazil.model.settings import Settings
-from frazil.model.source import FilesSource, KafkaSource, SourceFormat, SourceSpec
+from frazil.model.source import SourceSpec
 from frazil.runtime.pump import Pump, Totals
 from frazil.sources import letter_topic, open_source
 from frazil.sources.base import OnceARun, Source
 from frazil.spark.catalogs import catalog_settings
+from frazil.spark.components import components_of
 from frazil.spark.running_java import java_died, java_watched, require_java
 from frazil.spark.session import export_environment, session_for, spark_session, with_scratch, with_settings
 from frazil.write.many_tables import RoutedWriter
@@ -122,14 +123,6 @@ class SharedSpark:
             if java_died(self._spark):
                 self._spark = start_spark(self._pipelines, self._settings)
             return self._spark
-
-
-def components_of(pipelines: Sequence[PipelineSpec], sources: Sequence[SourceSpec] = ()) -> frozenset[str]:
-    """The jars, by component, that these need."""
-    components = [component for pipeline in pipelines for component in catalog_settings(pipeline.sink).components]
-    components += ["kafka" for pipeline in pipelines if pipeline.dead_letter_topic is not None]
-    components += [part for source in (*(p.source for p in pipelines), *sources) for part in _components(source)]
-    return frozenset(components)
 
 
 def run_pipeline(
@@ -272,10 +265,3 @@ def open_pipeline(
     if source is not None:
         return writer, source(session)
     return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.has_own_key)
-
-
-def _components(source: SourceSpec) -> tuple[str, ...]:
-    """The jars that a source is read with."""
-    if isinstance(source, KafkaSource):
-        return ("kafka", "avro")
-    return ("avro",) if isinstance(source, FilesSource) and source.format is SourceFormat.AVRO else ()

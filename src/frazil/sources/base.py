@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from frazil.errors import FrazilError
 from frazil.model.commit import Position
@@ -154,6 +154,16 @@ class ReadsAgain(Protocol):
 
     def read_again_where(self, replaces: Callable[[str], bool]) -> None:
         """Tells for which of its tables rows that are read again replace those that are there, instead of doubling them."""
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A source whose slices stand for themselves: one can be planned and read while the one before it is committed.
+
+    The one before it may have to be read again after that.
+    """
+
+    reads_ahead: Literal[True]
 
 
 @runtime_checkable

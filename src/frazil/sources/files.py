@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -56,6 +57,8 @@ class Files:
     Delivery: a slice is a list of whole files, and files do not change; one that does stops the pipeline. The files that were
     read are recorded in the ledger. Parallelism: Spark's, by files and blocks of files.
     """
+
+    reads_ahead: Literal[True] = True
 
     def __init__(self, spec: FilesSource, session: Session, clock: Callable[[], float] = time.time) -> None:
         check_options(spec)

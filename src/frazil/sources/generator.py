@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from frazil.errors import FrazilError
 from frazil.model.commit import Position, position
@@ -116,6 +116,7 @@ class Generator:
     """
 
     poll_seconds: float
+    reads_ahead: Literal[True] = True
 
     def __init__(self, spec: GeneratorSource, session: Session, clock: Callable[[], float] = time.time) -> None:
         self._spec = spec

@@ -6,20 +6,37 @@ from base64 import b64encode
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
-from frazil.model.catalog import CatalogSpec, CatalogType, GlueCatalog, RestCatalog, SqlCatalog
+from frazil.model.catalog import CatalogSpec, CatalogType, database_of, signing_name
+from frazil.model.catalog_kinds import (
+    DELEGATION_HEADER,
+    BigQueryCatalog,
+    GlueCatalog,
+    NessieCatalog,
+    RestCatalog,
+    RestTls,
+    Signing,
+    SqlCatalog,
+)
 from frazil.model.sink import Compression, SinkSpec
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
+from frazil.spark.databases import COMPONENTS, jdbc_uri
+from frazil.spark.stores import azure_options, gcs_options, present, role_options, s3_options
 
 SQLITE = "jdbc:sqlite:"
+INIT_TABLES = "jdbc.init-catalog-tables"
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 
-# Amazon's library refuses to work without a region; a store of one's own does not care which.
-ANY_REGION = "us-east-1"
+# Reads the certificates of a REST catalog's connection from PEM files; of frazil's own jar.
+TLS_CONFIGURER = "frazil.PemTls"
+TLS_OPTIONS = {"ca_path": "frazil.tls.ca-path", "cert_path": "frazil.tls.cert-path", "key_path": "frazil.tls.key-path"}
+
+# How long a metastore is asked again when it fails at a lock. Iceberg asks for three minutes, and only then says so.
+HIVE_LOCKS = {"hadoop.iceberg.hive.lock-creation-timeout-ms": "5000"}
 
 S3_SCHEMES = ("s3", "s3a")
 GCS_SCHEMES = ("gs",)
@@ -67,7 +84,7 @@ class CatalogSettings:
         """Settings that only read: by default a SQL catalog creates its tables when it is opened."""
         if self.options.get("type") != "jdbc":
             return self
-        return replace(self, options=self.options | {"jdbc.init-catalog-tables": "false"})
+        return replace(self, options=self.options | {INIT_TABLES: "false"})
 
     @property
     def spark_conf(self) -> dict[str, str]:
@@ -91,34 +108,47 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
         return CatalogSettings(catalog.name, {}, ("core",))
     # Without this a session keeps seeing a table as it was when it was first loaded.
     options = {"cache-enabled": "false"}
-    if catalog.location:
+    rest = catalog.as_rest
+    if catalog.location and catalog.type is not CatalogType.S3TABLES:
         # What a REST catalog calls its warehouse is a name that it knows, not a folder of this machine.
-        is_name = catalog.type is CatalogType.REST
-        options["warehouse"] = catalog.location if is_name else warehouse_uri(catalog.location)
-    options |= _type_options(catalog)
+        options["warehouse"] = catalog.location if rest else warehouse_uri(catalog.location)
+    options |= _type_options(catalog) if rest is None else {"type": "rest"} | _rest_options(rest)
     components = ["core"]
-    if catalog.type is CatalogType.SQL and _is_postgres(catalog):
-        components.append("postgres")
+    if catalog.sql and (driver := COMPONENTS.get(database_of(catalog.sql.uri or "") or "")):
+        components.append(driver)
     if sink.compression is Compression.BROTLI:
         components.append("brotli")
     place = urlsplit(options.get("warehouse", ""))
-    if sink.s3 is not None or place.scheme in S3_SCHEMES or catalog.type is CatalogType.GLUE:
+    if sink.s3 is not None or place.scheme in S3_SCHEMES or catalog.type in (CatalogType.GLUE, CatalogType.S3TABLES):
         components.append("aws")
-        options |= _s3_options(sink.s3 or S3Storage())
-    if sink.gcs is not None or place.scheme in GCS_SCHEMES:
+        options |= s3_options(sink.s3 or _s3_of(catalog))
+    if sink.gcs is not None or place.scheme in GCS_SCHEMES or catalog.type is CatalogType.BIGQUERY:
         components.append("gcp")
-        options |= _gcs_options(sink.gcs or GcsStorage())
+    if sink.gcs is not None or place.scheme in GCS_SCHEMES:
+        options |= gcs_options(sink.gcs or GcsStorage())
     if sink.azure is not None or place.scheme in AZURE_SCHEMES:
         components.append("azure")
-        options |= _azure_options(sink.azure or AzureStorage(), place.hostname)
-    if catalog.rest:
-        options |= catalog.rest.properties
-    if catalog.sql:
-        options |= catalog.sql.properties
-    if catalog.hive:
-        options |= catalog.hive.properties
-    guessed = _stores_behind(options) if catalog.type is CatalogType.REST and not STORES.keys() & set(components) else []
+        options |= azure_options(sink.azure or AzureStorage(), place.hostname)
+    if rest and rest.sigv4 and "aws" not in components:
+        components.append("aws")  # what makes signatures
+    if rest and catalog.glue and catalog.glue.role_arn:
+        options |= role_options(catalog.glue.role_arn, catalog.glue.region)
+    options |= catalog.further
+    guessed = _stores_behind(options) if rest and not STORES.keys() & set(components) else []
     return CatalogSettings(catalog.name, options, (*components, *guessed), _environment(sink), _files(sink), tuple(guessed))
+
+
+def _s3_of(catalog: CatalogSpec) -> S3Storage:
+    """How files are reached where the sink does not tell: those of S3 Tables with what signs the requests to it."""
+    own = catalog.s3tables
+    if catalog.type is not CatalogType.S3TABLES or own is None:
+        return S3Storage(region=catalog.region)
+    return S3Storage(
+        region=catalog.region,
+        access_key_id=own.access_key_id,
+        secret_access_key=own.secret_access_key,
+        session_token=own.session_token,
+    )
 
 
 def _stores_behind(options: dict[str, str]) -> list[str]:
@@ -145,20 +175,32 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _environment(sink: SinkSpec) -> dict[str, str]:
-    """Iceberg's Glue client takes its keys and profile from Amazon's default chain alone, and Google's a key only as a file."""
-    glue = sink.catalog.glue
-    amazon = (
-        _present(
+    """What libraries only read there: Glue's client keys, Amazon's a profile, Google's a key as a file, Azure's an identity."""
+    glue, s3, gcs, azure = sink.catalog.glue, sink.s3, sink.gcs, sink.azure
+    found: dict[str, str] = {}
+    if glue:
+        found |= present({"AWS_PROFILE": glue.profile})
+    if glue and not glue.rest:
+        found |= present(
             {
                 "AWS_ACCESS_KEY_ID": glue.access_key_id,
                 "AWS_SECRET_ACCESS_KEY": glue.secret_access_key,
-                "AWS_PROFILE": glue.profile,
+                "AWS_SESSION_TOKEN": glue.session_token,
             }
         )
-        if glue
-        else {}
-    )
-    return amazon | (_present({GOOGLE_KEY: sink.gcs.service_account_path}) if sink.gcs else {})
+    if s3:
+        found |= present({"AWS_PROFILE": s3.profile})
+    if gcs:
+        found |= present({GOOGLE_KEY: gcs.service_account_path})
+    if azure:
+        found |= present(
+            {
+                "AZURE_CLIENT_ID": azure.client_id,
+                "AZURE_TENANT_ID": azure.tenant_id,
+                "AZURE_CLIENT_SECRET": azure.client_secret,
+            }
+        )
+    return found
 
 
 def _files(sink: SinkSpec) -> dict[str, SecretStr]:
@@ -172,18 +214,20 @@ def warehouse_uri(location: str) -> str:
     return f"file://{Path(location).expanduser().resolve()}"
 
 
-def _type_options(catalog: CatalogSpec) -> dict[str, str]:
+def _type_options(catalog: CatalogSpec) -> dict[str, str]:  # noqa: PLR0911 - one for each type
     match catalog.type:
-        case CatalogType.REST:
-            return {"type": "rest"} | _rest_options(catalog.rest or RestCatalog())
         case CatalogType.SQL:
             return {"type": "jdbc"} | _sql_options(catalog.sql or SqlCatalog())
         case CatalogType.HIVE:
-            return {"type": "hive"} | ({"uri": catalog.hive.uri} if catalog.hive and catalog.hive.uri else {})
-        case CatalogType.GLUE:
-            return {"type": "glue"} | _glue_options(catalog.glue or GlueCatalog())
+            return {"type": "hive"} | HIVE_LOCKS | present({"uri": catalog.hive.uri if catalog.hive else None})
         case CatalogType.HADOOP:
             return {"type": "hadoop"}
+        case CatalogType.GLUE:
+            return {"type": "glue"} | _glue_options(catalog.glue or GlueCatalog())
+        case CatalogType.NESSIE:
+            return {"type": "nessie"} | _nessie_options(catalog.nessie or NessieCatalog())
+        case CatalogType.BIGQUERY:
+            return {"type": "bigquery"} | _bigquery_options(catalog.bigquery or BigQueryCatalog())
         case _:
             memory = {"catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog"}
             # With a warehouse the files are real, so that executors of their own can write them.
@@ -191,13 +235,36 @@ def _type_options(catalog: CatalogSpec) -> dict[str, str]:
 
 
 def _rest_options(rest: RestCatalog) -> dict[str, str]:
-    options = _rest_address(rest.uri or "") | _present(
-        {"scope": rest.scope, "prefix": rest.prefix, "oauth2-server-uri": rest.oauth2_server_uri}
+    options = _rest_address(rest.uri or "") | present(
+        {
+            # A user names a warehouse of the catalog, not a folder of this machine.
+            "warehouse": rest.warehouse,
+            "prefix": rest.prefix,
+            f"header.{DELEGATION_HEADER}": rest.access_delegation,
+        }
     )
-    # A user names a warehouse of the catalog, not a folder of this machine.
-    if rest.warehouse:
-        options["warehouse"] = rest.warehouse
+    options |= {f"header.{name}": value for name, value in rest.headers.items()}
+    options |= _signing_options(rest.sigv4, rest.uri or "") if rest.sigv4 else {}
+    options |= _tls_options(rest.tls) if rest.tls else {}
     return options | _rest_authentication(rest)
+
+
+def _signing_options(sigv4: Signing, uri: str) -> dict[str, str]:
+    return {"rest.sigv4-enabled": "true", "rest.signing-name": sigv4.name or signing_name(uri)} | present(
+        {
+            "rest.signing-region": sigv4.region,
+            "rest.access-key-id": sigv4.access_key_id,
+            "rest.secret-access-key": sigv4.secret_access_key,
+            "rest.session-token": sigv4.session_token,
+        }
+    )
+
+
+def _tls_options(tls: RestTls) -> dict[str, str]:
+    files = {key: getattr(tls, name) for name, key in TLS_OPTIONS.items()}
+    return {"rest.client.tls.configurer-impl": TLS_CONFIGURER} | {
+        key: str(Path(name).expanduser().resolve()) for key, name in files.items() if name is not None
+    }
 
 
 def _rest_address(uri: str) -> dict[str, str]:
@@ -205,14 +272,30 @@ def _rest_address(uri: str) -> dict[str, str]:
     parts = urlsplit(uri)
     if parts.username is None:
         return {"uri": uri}
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return {"uri": bare, "header.Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+    return {"uri": bare} | _basic(unquote(parts.username), unquote(parts.password or ""))
+
+
+def _basic(user: str, password: str) -> dict[str, str]:
+    return {"header.Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _rest_authentication(rest: RestCatalog) -> dict[str, str]:
     """A credential is `id:secret` for OAuth2; without a colon and without a token service it can only be a bearer token."""
-    options = _present({"token": rest.token})
+    options = present(
+        {
+            "token": rest.token,
+            "scope": rest.scope,
+            "audience": rest.audience,
+            "resource": rest.resource,
+            "oauth2-server-uri": rest.oauth2_server_uri,
+            "token-refresh-enabled": None if rest.renew_early else "false",
+            "token-exchange-enabled": None if rest.renew_by_exchange else "false",
+            "token-expires-in-ms": str(rest.assumed_lifetime_secs * 1000) if rest.assumed_lifetime_secs else None,
+        }
+    )
+    if rest.user is not None and rest.password is not None:
+        options |= _basic(rest.user, rest.password.get_secret_value())
     if rest.credential is None:
         return options
     text = rest.credential.get_secret_value()
@@ -223,94 +306,34 @@ def _rest_authentication(rest: RestCatalog) -> dict[str, str]:
 def _sql_options(sql: SqlCatalog) -> dict[str, str]:
     uri, user, password = jdbc_uri(sql.uri or "")
     options = {"uri": uri, "jdbc.schema-version": "V1"}
-    options |= _present({"jdbc.user": sql.user or user, "jdbc.password": sql.password or password})
-    return options
-
-
-def jdbc_uri(uri: str) -> tuple[str, str | None, str | None]:
-    """A `jdbc:` URL without credentials, and the user and password that stood in the given one."""
-    plain = uri.removeprefix("jdbc:")
-    scheme, _, rest = plain.partition(":")
-    if scheme == "sqlite":
-        path = rest.removeprefix("//").removeprefix("/") if rest.startswith("///") else rest
-        if path.startswith(":") or not path:
-            return f"jdbc:sqlite:{path}", None, None
-        return f"jdbc:sqlite:{Path(path).expanduser().resolve()}", None, None
-    parts = urlsplit("postgresql:" + rest)
-    host = parts.hostname or "localhost"
-    port = f":{parts.port}" if parts.port else ""
-    query = f"?{parts.query}" if parts.query else ""
-    address = f"jdbc:postgresql://{host}{port}{quote(parts.path)}{query}"
-    return address, unquote(parts.username) if parts.username else None, unquote(parts.password) if parts.password else None
-
-
-def _is_postgres(catalog: CatalogSpec) -> bool:
-    return bool(catalog.sql and catalog.sql.uri and "postgresql" in catalog.sql.uri.removeprefix("jdbc:").partition(":")[0])
+    options |= present({"jdbc.user": sql.user or user, "jdbc.password": sql.password or password})
+    return options if sql.init_catalog_tables else options | {INIT_TABLES: "false"}
 
 
 def _glue_options(glue: GlueCatalog) -> dict[str, str]:
-    options = _present({"client.region": glue.region, "glue.id": glue.catalog_id, "glue.endpoint": glue.endpoint})
+    options = present({"client.region": glue.region, "glue.id": glue.catalog_id, "glue.endpoint": glue.endpoint})
     if glue.role_arn:
-        factory = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
-        options |= {"client.factory": factory, "client.assume-role.arn": glue.role_arn}
-        options |= _present({"client.assume-role.region": glue.region})
-    # Iceberg's Java library does not know these two, PyIceberg does; for the former they are in the environment.
-    return options | _present({"glue.access-key-id": glue.access_key_id, "glue.secret-access-key": glue.secret_access_key})
-
-
-def _s3_options(s3: S3Storage) -> dict[str, str]:
-    return {
-        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        "s3.path-style-access": str(s3.path_style_access).lower(),
-    } | _present(
+        options |= role_options(glue.role_arn, glue.region)
+    # Iceberg's Java library does not know these, PyIceberg does; for the former they are in the environment.
+    return options | present(
         {
-            "client.region": s3.region or (ANY_REGION if s3.endpoint else None),
-            "s3.endpoint": s3.endpoint,
-            "s3.access-key-id": s3.access_key_id,
-            "s3.secret-access-key": s3.secret_access_key,
-            "s3.session-token": s3.session_token,
+            "glue.access-key-id": glue.access_key_id,
+            "glue.secret-access-key": glue.secret_access_key,
+            "glue.session-token": glue.session_token,
         }
     )
 
 
-def _gcs_options(gcs: GcsStorage) -> dict[str, str]:
-    return {"io-impl": "org.apache.iceberg.gcp.gcs.GCSFileIO"} | _present(
+def _nessie_options(nessie: NessieCatalog) -> dict[str, str]:
+    login = {"authentication.type": "BEARER"} if nessie.token else {}
+    return login | present({"uri": nessie.uri, "ref": nessie.ref, "authentication.token": nessie.token})
+
+
+def _bigquery_options(bigquery: BigQueryCatalog) -> dict[str, str]:
+    return present(
         {
-            "gcs.project-id": gcs.project_id,
-            "gcs.service.host": gcs.endpoint,
-            "gcs.no-auth": "true" if gcs.no_auth else None,
+            "gcp.bigquery.project-id": bigquery.project_id,
+            "gcp.bigquery.location": bigquery.location,
+            "gcp.bigquery.impersonate.service-account": bigquery.impersonate_service_account,
         }
     )
-
-
-def _azure_options(azure: AzureStorage, warehouse_host: str | None) -> dict[str, str]:
-    """Iceberg knows a store by its host, and takes of a connection string only the address: the rest is picked from it here."""
-    parts = _connection_parts(azure.connection_string)
-    account = azure.storage_account or parts.get("AccountName")
-    host = f"{account}.dfs.{parts.get('EndpointSuffix', 'core.windows.net')}" if account else warehouse_host
-    key = azure.access_key or parts.get("AccountKey")
-    sas_token = azure.sas_token or parts.get("SharedAccessSignature")
-    if key and not account:
-        account = (warehouse_host or "").partition(".")[0] or None
-    return {"io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO"} | _present(
-        {
-            "adls.auth.shared-key.account.name": account if key else None,
-            "adls.auth.shared-key.account.key": key,
-            f"adls.sas-token.{host}": sas_token,
-            f"adls.connection-string.{host}": parts.get("DfsEndpoint") or parts.get("BlobEndpoint"),
-        }
-    )
-
-
-def _connection_parts(connection: SecretStr | None) -> dict[str, str]:
-    """`AccountName=...;AccountKey=...` as a mapping; values may hold `=` themselves."""
-    pairs = (part.partition("=") for part in connection.get_secret_value().split(";")) if connection else ()
-    return {name.strip(): value.strip() for name, _, value in pairs if value}
-
-
-def _present(options: dict[str, str | SecretStr | None]) -> dict[str, str]:
-    return {
-        key: value.get_secret_value() if isinstance(value, SecretStr) else value
-        for key, value in options.items()
-        if value is not None
-    }

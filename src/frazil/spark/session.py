@@ -66,6 +66,7 @@ _ADDED_TO = ("spark.sql.extensions", "spark.jars", JAVA_OPTIONS, "spark.executor
 # A class by which the jars of a component are known.
 _CLASSES = {
     "postgres": "org.postgresql.Driver",
+    "mysql": "org.mariadb.jdbc.Driver",
     "brotli": "com.aayushatharva.brotli4j.Brotli4jLoader",
     "aws": "software.amazon.awssdk.services.s3.S3Client",
     "gcp": "com.google.cloud.storage.Storage",

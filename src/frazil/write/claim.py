@@ -70,6 +70,8 @@ class ClaimedSink:
         self.state: SinkState | None = None
         self.retention: Retention | None = None
         """Which snapshots of the table stay when something is committed; None: all."""
+        self.commit_seconds = 0.0
+        """How long the last commit took."""
         self.expired: list[Expired] = []
         """The snapshots that went, and whose files were not looked at yet."""
         self.unreferenced: list[Callable[[], list[str]]] = []
@@ -168,9 +170,11 @@ class ClaimedSink:
 
     def run(self, intent: Intent) -> CommitResult:
         """Through the commit loop; the state is what the ledger says then."""
+        began = time.monotonic()
         with self._fence_reported():
             port = self.table.port(self.sink_id, self.retention)
             result = commit(port, intent, self.retry, on_failure=self._failed_attempt, sleep=self.sleep)
+        self.commit_seconds = time.monotonic() - began
         self.state, self._epoch = result.state, result.state.epoch
         if port.expired is not None:
             self.expired.append(port.expired)

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import RLock
 from typing import TypeVar
 
 from frazil.errors import FrazilError, Halted, Retryable, SparkDied
-from frazil.iceberg import Append, Base, Change, Doomed, FilesToDelete, IcebergTable, Restage, SmallFiles, fault_of
+from frazil.iceberg import (
+    Append,
+    Base,
+    Change,
+    Doomed,
+    IcebergTable,
+    Restage,
+    SmallFiles,
+    TableCare,
+    ZOrder,
+    fault_of,
+    require_z_order,
+)
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.events import CommitFailed, Maintained, Settled, TableMeasured
@@ -63,7 +76,8 @@ class Upkeep:
         self._began = time.monotonic()
         self._spent = 0.0
         self._on_list: Sequence[Doomed] | None = None
-        self._deleting: Future[Sequence[str]] | None = None
+        self._deleting: Future[None] | None = None
+        self._listing = RLock()
         self._clock_is_right = False
         # What a look at the table's files has found, until it is reported.
         self._small: int | None = None
@@ -98,8 +112,13 @@ class Upkeep:
         table = self._claimed.table
         self._active = self._spec.looks_after(table.properties, table.location)
         if self._active:
+            require_z_order(table.schema, self._spec.z_order)
             self._claimed.retention = self._spec.retention
             self._new_files = table.history.snapshots_since(MERGED, self._spec.small_files)
+
+    @property
+    def _care(self) -> TableCare:
+        return self._claimed.table.care
 
     @property
     def _in_time(self) -> bool:
@@ -119,14 +138,13 @@ class Upkeep:
         if MaintenanceTask.STATISTICS in tasks:
             self._count_values()
         claimed.retention = self._spec.retention
-        if MaintenanceTask.EXPIRE in tasks and claimed.table.care.expirable(self._spec.retention, now_ms()):
+        if MaintenanceTask.EXPIRE in tasks and self._care.expirable(self._spec.retention, now_ms()):
             claimed.run(claimed.intent())
             self._list_dead()
         if MaintenanceTask.DELETE in tasks:
             _attempted(claimed, self._delete_due)
             if self._deleting is not None:
-                wait([self._deleting])
-                _attempted(claimed, self._delete_due)
+                self._deleting.result()
 
     # Equality deletes
 
@@ -144,10 +162,10 @@ class Upkeep:
         table = self._claimed.table
         # What others delete after the files were found is seen by the commit, also when other files were merged in between.
         base, sequence = table.base, table.head_sequence
-        found = _attempted(self._claimed, table.care.small_files)
+        found = _attempted(self._claimed, self._care.small_files)
         if found is None:
             return
-        files, target = [one.files for one in found], table.care.target_bytes
+        files, target = [one.files for one in found], self._care.target_bytes
         merges = plan_merges(files, sequence, self._spec, target, finish=finish)
         self._small, self._surplus = sum(map(len, files)), too_many(files, target)
         left = self._spec.max_rewrite_mb * 1024 * 1024
@@ -159,12 +177,13 @@ class Upkeep:
         self._look()
 
     def _merged(self, partitions: Sequence[SmallFiles], job: Sequence[Merge], base: Base, sequence: int) -> bool:
-        claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
+        claimed, began = self._claimed, time.monotonic()
+        order = ZOrder(self._spec.z_order, job[0].files_after) if job[0].z_ordered else None
 
         def change() -> Change:
             files = [file for merge in job for file in partitions[merge.partition].live(merge.files)]
             summary = {"frazil.kind": MERGED, "frazil.merged-files": str(len(files))}
-            return Change(table.care.merge(files, sequence), base, summary=summary)
+            return Change(self._care.merge(files, sequence, order), base, summary=summary)
 
         prepared = _attempted(claimed, change)
         if prepared is None or not _committed(claimed, prepared):
@@ -179,12 +198,12 @@ class Upkeep:
     def _cluster(self, *, finish: bool = False) -> None:
         """Rewrites manifests by partition where scans gain by it. They are read again when some of them are new."""
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        found = _attempted(claimed, table.care.manifests_worth_reading) or {}
+        found = _attempted(claimed, self._care.manifests_worth_reading) or {}
         if len(found.keys() - self._manifests_seen) < (1 if finish else NEW_MANIFESTS):
             return
         self._manifests_seen = frozenset(found)
-        plans = _attempted(claimed, lambda: table.care.clusterings(list(found.values())))
-        if plans and _committed(claimed, Change(table.care.clustered(plans), table.base, summary={"frazil.kind": CLUSTERED})):
+        plans = _attempted(claimed, lambda: self._care.clusterings(list(found.values())))
+        if plans and _committed(claimed, Change(self._care.clustered(plans), table.base, summary={"frazil.kind": CLUSTERED})):
             count, size = sum(len(plan.paths) for plan in plans), sum(plan.bytes for plan in plans)
             self._report("rewrite_manifests", count, began, size)
 
@@ -193,17 +212,17 @@ class Upkeep:
     def _count_values(self) -> None:
         """Writes statistics of values when the table has grown enough since the last time; older ones are deleted later."""
         claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
-        rows, before = table.total("records"), table.care.statistics_paths
+        rows, before = table.total("records"), self._care.statistics_paths
         if not statistics_due(rows, table.property_text(STATISTICS_ROWS)):
             return
-        base, counted = table.base, _attempted(claimed, table.care.count_values)
+        base, counted = table.base, _attempted(claimed, self._care.count_values)
         if counted is None:
             return
         properties, summary = {STATISTICS_ROWS: str(rows)}, {"frazil.kind": COUNTED}
         if _committed(claimed, Change(Append(), base, properties=properties, summary=summary, statistics=counted)):
             due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
             if before:
-                _attempted(claimed, lambda: self._list([*self._doomed(), *(Doomed(path, due) for path in before)]))
+                _attempted(claimed, lambda: self._relist([Doomed(path, due) for path in before]))
             self._report("write_statistics", int(counted.blobMetadata().size()), began)
 
     # What is known of the table
@@ -211,7 +230,7 @@ class Upkeep:
     def _look(self) -> None:
         """Finds out how large the table's metadata is, not more often than every minute."""
         if time.monotonic() >= self._next_look:
-            self._sizes = _attempted(self._claimed, self._claimed.table.care.metadata_sizes)
+            self._sizes = _attempted(self._claimed, self._care.metadata_sizes)
             self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
 
     def _measure(self) -> None:
@@ -235,13 +254,12 @@ class Upkeep:
 
     def _list_dead(self) -> None:
         """Lists the files that only expired snapshots need. If it fails, they are left for a cleanup of orphan files."""
-        claimed, table, began = self._claimed, self._claimed.table, time.monotonic()
+        claimed, began = self._claimed, time.monotonic()
         gone, claimed.expired = claimed.expired, []
         due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
 
         def listed() -> None:
-            dead = [Doomed(path, due) for one in gone for path in table.care.dead_files(one)]
-            self._list([*self._doomed(), *dead])
+            self._relist([Doomed(path, due) for one in gone for path in self._care.dead_files(one)])
 
         _attempted(claimed, listed)
         self._report("expire_snapshots", sum(len(one.snapshots) for one in gone), began)
@@ -251,43 +269,49 @@ class Upkeep:
         if self._deleting is not None:
             if not self._deleting.done():
                 return
-            done, self._deleting = set(self._deleting.result()), None
-            if any(one.path in done for one in self._doomed()):
-                self._list([one for one in self._doomed() if one.path not in done])
-        now, listed = now_ms(), self._claimed.table.care.files_to_delete
+            self._deleting.result()
+        now = now_ms()
         due = [one.path for one in self._doomed() if one.due_ms <= now]
         unreferenced, self._claimed.unreferenced = self._claimed.unreferenced, []
         if due or unreferenced:
-            self._deleting = _DELETERS.submit(self._deleted, listed, due, unreferenced)
+            self._deleting = _DELETERS.submit(self._delete, self._care, due, unreferenced)
 
-    def _deleted(
-        self, listed: FilesToDelete, due: Sequence[str], unreferenced: Sequence[Callable[[], list[str]]]
-    ) -> Sequence[str]:
-        """Deletes files that are due, and those that nothing has ever named; the files that are gone then."""
+    def _delete(self, care: TableCare, due: Sequence[str], unreferenced: Sequence[Callable[[], list[str]]]) -> None:
+        """Deletes files that are due, and those that nothing has ever named. What the store refuses to delete is tried again."""
         began = time.monotonic()
+        found: list[str] = []
 
-        def delete() -> Sequence[str]:
+        def delete() -> bool:
             if not self._clock_is_right:
-                self._claimed.table.care.require_clock(now_ms())
+                care.require_clock(now_ms())
                 self._clock_is_right = True
-            paths = [*due, *(path for find in unreferenced for path in find())]
-            listed.delete(paths)
-            return paths
+            for find in unreferenced:
+                found.extend(find())
+            care.files_to_delete.delete([*due, *found])
+            return True
 
-        gone = _attempted(self._claimed, delete) or ()
-        if gone:
-            self._report("delete_files", len(gone), began)
-        return gone
+        if _attempted(self._claimed, delete):
+            _attempted(self._claimed, lambda: self._relist(gone=due))
+            self._report("delete_files", len(due) + len(found), began)
+        else:
+            _attempted(self._claimed, lambda: self._relist([Doomed(path, now_ms()) for path in found]))
 
     def _doomed(self) -> Sequence[Doomed]:
         """What is on the list of files to delete."""
-        if self._on_list is None:
-            self._on_list = self._claimed.table.care.files_to_delete.read()
-        return self._on_list
+        with self._listing:
+            if self._on_list is None:
+                self._on_list = self._care.files_to_delete.read()
+            return self._on_list
 
-    def _list(self, doomed: Sequence[Doomed]) -> None:
-        self._claimed.table.care.files_to_delete.write(doomed)
-        self._on_list = doomed
+    def _relist(self, more: Collection[Doomed] = (), gone: Collection[str] = ()) -> None:
+        """Changes the list of files to delete; the next batch and the files of the last one may be at it at once."""
+        if not more and not gone:
+            return
+        with self._listing:
+            left = set(gone)
+            listed = (*(one for one in self._doomed() if one.path not in left), *more)
+            self._care.files_to_delete.write(listed)
+            self._on_list = listed
 
     def _report(self, kind: str, count: int, began: float, size: int = 0) -> None:
         claimed = self._claimed

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.util import inheritable_thread_target
 
 from frazil.columns.schema import keys_from_source, schema_of
 from frazil.columns.table_columns import new_table_schema
@@ -54,10 +56,27 @@ class Prepared:
         assert self.staging is not None, "it was not committed yet"
         return self.staging.rejected
 
+    @property
+    def leaves_room(self) -> bool:
+        """Whether the next batch can be staged while this one is committed."""
+        return self.staging is not None and self.staging.written.change.leaves_room
+
     def let_go(self) -> None:
         """It will not be committed."""
         if self.staging is not None:
             self.staging.let_go()
+
+
+@dataclass(frozen=True)
+class Committing:
+    """A batch that is being committed."""
+
+    batch: Prepared
+    done: Future[Committed]
+
+
+# Each pipeline has at most one commit under way.
+_COMMITTERS = ThreadPoolExecutor(64, thread_name_prefix="commit")
 
 
 class SinkWriter:
@@ -68,6 +87,7 @@ class SinkWriter:
         self.claimed = ClaimedSink(session, sink, sink_id, name=name, retry=setup.retry, listen=setup.listen, sleep=setup.sleep)
         self.name, self.sink, self.sink_id, self.session = name, sink, sink_id, session
         self.unfinished: Position | None = None
+        self._before_commit: IcebergTable | None = None
         self._setup = setup
         self._transforms = setup.transforms
         self._stager = Stager(sink, sink_id, setup.transforms)
@@ -95,7 +115,7 @@ class SinkWriter:
     @property
     def source_columns(self) -> StructType | None:
         """The columns of the table under the names that they have in the source; None as long as there is none."""
-        schema = self.claimed.table.schema if self.ready else self.sink.declared_schema
+        schema = (self._before_commit or self.claimed.table).schema if self.ready else self.sink.declared_schema
         return None if schema is None else source_columns(schema, self.sink.change_format, self._transforms)
 
     @property
@@ -195,6 +215,31 @@ class SinkWriter:
 
         return self.claimed.until_it_fits(attempt)
 
+    def begin_commit(self, batch: Prepared) -> Committing:
+        """The second half in a thread of its own. Up to `end_commit` this writer may be asked for nothing but `stage_ahead`."""
+        staging, batch.staging = batch.staging, None
+        assert staging is not None, "it was staged"
+        self._before_commit = self.claimed.table.as_it_is()
+        commit = inheritable_thread_target(self.session)(self._commit_staged)
+        return Committing(batch, _COMMITTERS.submit(commit, batch, staging))
+
+    def stage_ahead(self, frame: DataFrame, part: Part, explain: Explain = lambda _: None) -> Prepared:
+        """The first half for the next batch, while one is committed: its files are those of the table before that commit."""
+        assert self._before_commit is not None, "a commit was begun"
+        self._stager.begin()
+        batch = Prepared(frame, part, explain, time.monotonic())
+        batch.staging = self._staged(batch, self._before_commit)
+        return batch
+
+    def end_commit(self, committing: Committing) -> Committed:
+        """Waits for a commit that was begun. A batch that no longer fits the table is staged and committed again."""
+        self._before_commit = None
+        try:
+            return committing.done.result()
+        except Restage:
+            self.claimed.retried(self.claimed.table.refresh)
+            return self.commit_batch(committing.batch)
+
     def write_each(self, frames: Sequence[DataFrame], part: Part, explain: Explain = lambda _: None) -> Committed:
         """Writes a batch of a multi-table source; this sink has one table, and so the batch has one data frame."""
         (frame,) = frames
@@ -207,9 +252,10 @@ class SinkWriter:
         self.unfinished = None
         return self.state.end if self.state is not None else None
 
-    def _staged(self, batch: Prepared) -> Staging:
-        table = self.claimed.table
-        self.claimed.retried(table.look)
+    def _staged(self, batch: Prepared, table: IcebergTable | None = None) -> Staging:
+        if table is None:
+            table = self.claimed.table
+            self.claimed.retried(table.look)
         staging = self._files_of(table, batch.frame, batch.part, batch.explain)
         counts, staged = staging.written.counts, staging.written.change.operation.staged
         try:

@@ -109,6 +109,6 @@ class Lake:
 
 def run(project: ProjectSpec, only: Iterable[str] = (), *, once: bool = True) -> list[Event]:
     """Runs pipelines once, or as the file says; what they said."""
-    told: list[Event] = []
-    run_project(project, once=once, listeners=[told.append], stop=threading.Event(), only=tuple(only))
-    return told
+    events: list[Event] = []
+    run_project(project, once=once, listeners=[events.append], stop=threading.Event(), only=tuple(only))
+    return events

@@ -68,9 +68,9 @@ class Shelf(AbstractSource):
 
     def _page(self, pagination, state):
         number = (pagination or {}).get("page", 0)
-        told = None if state is None else [state.last_run.isoformat(), state.state, state.cursor_field,
+        since = None if state is None else [state.last_run.isoformat(), state.state, state.cursor_field,
                                            state.run_started_at.isoformat()]
-        self._note(page=number, since=told)
+        self._note(page=number, since=since)
         shelf = json.loads((HERE / "pages.json").read_text())
         pages = shelf["pages"]
         records = [

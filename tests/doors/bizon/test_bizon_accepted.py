@@ -186,9 +186,9 @@ def test_topics_may_stand_in_streams() -> None:
     (pipeline,) = project.pipelines
     source: Any = pipeline.source
     assert (pipeline.name, source.topics) == ("floes", ("ice.floes",))
-    told = "\n".join(project.notices)
+    message = "\n".join(project.notices)
     for words in ("`record_schema` has no effect", "`clustering_keys` has no effect", "`other` has no effect: it names no topic"):
-        assert words in told
+        assert words in message
     project = loaded(KAFKA + DESTINATION + STREAMS)
     assert "`streams` has no effect: the source names its topics" in "\n".join(project.notices)
 

@@ -101,29 +101,29 @@ def test_a_table_that_is_not_declared_is_reported(folder: Path) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_mistake_is_told_where_it_stands(folder: Path, case: str) -> None:
     source, config, place, words = CASES[case]
-    told = problem(folder, source, config)
-    assert told.startswith(f"shelf.yaml:{place}: "), told
-    assert words in told
+    message = problem(folder, source, config)
+    assert message.startswith(f"shelf.yaml:{place}: "), message
+    assert words in message
 
 
 def test_a_stream_that_the_class_does_not_have(folder: Path) -> None:
-    told = problem(folder, **{"stream: books": "stream: boks"})
-    assert told.startswith("shelf.yaml:4:11: There is no stream `boks`")
-    assert "Did you mean `books`?" in told
+    message = problem(folder, **{"stream: books": "stream: boks"})
+    assert message.startswith("shelf.yaml:4:11: There is no stream `boks`")
+    assert "Did you mean `books`?" in message
 
 
 def test_a_file_that_does_not_exist(folder: Path) -> None:
-    told = problem(folder, **{"shelf.py": "shlef.py"})
-    assert told.startswith("shelf.yaml:5:21: The file ")
-    assert "does not exist" in told
+    message = problem(folder, **{"shelf.py": "shlef.py"})
+    assert message.startswith("shelf.yaml:5:21: The file ")
+    assert "does not exist" in message
 
 
 def test_a_source_that_bizon_does_not_have(folder: Path) -> None:
     gone = {f"  source_file_path: {folder}/shelf.py\n": "", "  name: shelf\n": "  name: pokeapy\n"}
-    told = problem(folder, **gone)
-    assert told.startswith("shelf.yaml:3:9: There is no source `pokeapy`")
-    assert "Did you mean `pokeapi`?" in told
-    assert "--custom-source" in told
+    message = problem(folder, **gone)
+    assert message.startswith("shelf.yaml:3:9: There is no source `pokeapy`")
+    assert "Did you mean `pokeapi`?" in message
+    assert "--custom-source" in message
 
 
 WRONG = {
@@ -186,8 +186,8 @@ def test_what_the_package_has() -> None:
 
 def test_a_source_on_the_command_line(frazil: Frazil, folder: Path) -> None:
     (folder / "b.yaml").write_text(text(folder).replace(f"  source_file_path: {folder}/shelf.py\n", ""))
-    told = frazil("validate", "b.yaml")
-    assert (told.code, "--custom-source" in told.err) == (78, True)
+    result = frazil("validate", "b.yaml")
+    assert (result.code, "--custom-source" in result.err) == (78, True)
     found = frazil("validate", "b.yaml", "--custom-source", "shelf.py", "--json")
     assert (found.code, found.json["pipelines"][0]["table"]) == (0, "ns.shelf_books")
     missing = frazil("run", "b.yaml", "--custom-source", "none.py")
@@ -217,6 +217,6 @@ def test_secrets_of_a_source_are_not_shown(frazil: Frazil, folder: Path) -> None
     )
     (folder / "shelf.py").write_text(wrong.replace("    def get(self, pagination=None):\n        \n", ""))
     (folder / "b.yaml").write_text(text(folder, f"  authentication: {{type: api_key, params: {{token: {secret}}}}}"))
-    told = frazil("validate", "b.yaml")
-    assert told.code == 78
-    assert secret not in told.text
+    result = frazil("validate", "b.yaml")
+    assert result.code == 78
+    assert secret not in result.text

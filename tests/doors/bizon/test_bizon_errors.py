@@ -77,7 +77,7 @@ CASES = {
     "an address of nothing": ("http://catalog", "catalog", "15:34", "Invalid REST catalog URI"),
     "a database that is none of the catalogs'": (
         'type: rest, uri: "http://catalog:8181"',
-        "type: sql, uri: 'mysql://h/d'",
+        "type: sql, uri: 'oracle://h/d'",
         "15:33",
         "Invalid SQL catalog URI",
     ),
@@ -166,9 +166,9 @@ def test_a_mistake_is_told_where_it_stands(case: str) -> None:
     assert before in GOOD
     with pytest.raises(ConfigErrors) as caught:
         load_text(GOOD.replace(before, after, 1), "theirs.yaml", {})
-    told = "\n".join(str(error) for error in caught.value.errors)
-    assert f"theirs.yaml:{place}: " in told, told
-    assert words.replace("which cannot be applied", "cannot be applied") in told, told
+    message = "\n".join(str(error) for error in caught.value.errors)
+    assert f"theirs.yaml:{place}: " in message, message
+    assert words.replace("which cannot be applied", "cannot be applied") in message, message
 
 
 AT_ONE_PLACE = ("a catalog", "an address", "a database", "a dot", "a limit")

@@ -59,8 +59,8 @@ def test_the_basic_example_and_big_query_is_current(bizon: Lake, postgres: Postg
     project = load_text(text, "example.iceberg.yaml", {})
     (pipeline,) = project.pipelines
     bigquery.failures = [503, 503]  # a call that may succeed later is made again
-    told = run(project)
-    assert [type(event) for event in told if isinstance(event, Committed | Published)][-1] is Published
+    result = run(project)
+    assert [type(event) for event in result if isinstance(event, Committed | Published)][-1] is Published
     found = table(bizon, pipeline).select("floe", "sea", "measured_at", "thickness").collect()
     assert sorted(map(tuple, found)) == [
         (7, "Barents Sea", dt.datetime(2026, 1, 31, 12), 1.7), (8, "Barents Sea", dt.datetime(2026, 1, 31, 12), 1.7),
@@ -128,8 +128,8 @@ def test_a_catalog_that_refuses_is_asked_again_as_often_as_the_file_says(
     project = load_text(text.replace("iceberg_namespace: ns", f"iceberg_namespace: {bizon.catalog}"), "b.yaml", {})
     faulty_rest.script([refused(500)] * faults)
     if faults < attempts:
-        told = run(project)
-        assert [event.will_retry for event in told if isinstance(event, CommitFailed)] == [True, True]
+        result = run(project)
+        assert [event.will_retry for event in result if isinstance(event, CommitFailed)] == [True, True]
         assert table(bizon, project.pipelines[0]).count() == 1
     else:
         with pytest.raises(Retryable):

@@ -180,8 +180,8 @@ def test_the_log_level_and_settings_of_the_run() -> None:
 
 
 def test_what_has_no_use_is_said() -> None:
-    told = project(top="engine: {backend: {type: sqlite}, queue: {type: python_queue}}").notices
-    assert [notice.partition(" ")[2][:14] for notice in told] == ["engine.backend", "engine.queue i"]
+    notices = project(top="engine: {backend: {type: sqlite}, queue: {type: python_queue}}").notices
+    assert [notice.partition(" ")[2][:14] for notice in notices] == ["engine.backend", "engine.queue i"]
 
 
 def test_kafka_settings() -> None:
@@ -344,7 +344,7 @@ def test_whose_ids_messages_have(url: str, kind: str, api: str) -> None:
 CATALOGS: dict[str, tuple[CatalogType, dict[str, Any]]] = {
     '{type: sql, uri: "postgresql+psycopg2://u:p@h/d", init_catalog_tables: false}': (
         CatalogType.SQL,
-        {"warehouse": "gs://bucket/iceberg", "properties": {"jdbc.init-catalog-tables": "false"}},
+        {"warehouse": "gs://bucket/iceberg", "init_catalog_tables": False},
     ),
     '{type: rest, uri: "http://c", rest.credential: a:b, header.X: y}': (CatalogType.REST, {"properties": {"header.X": "y"}}),
     "{type: hive, hive.metastore.uris: 'thrift://h:9083'}": (CatalogType.HIVE, {"uri": "thrift://h:9083"}),

@@ -71,8 +71,8 @@ def asking(shelf: Shelf, tmp_path: Path) -> Shelf:
 @pytest.mark.parametrize("answers", [[500, 503], [429], [CUT_OFF]], ids=["down", "too many", "cut off"])
 def test_what_may_pass_is_asked_for_again(asking: Shelf, service: Service, answers: list[int]) -> None:
     service.before_the_second += answers
-    told = asking.run(f"sync_mode: incremental\nshelf: {service.address}", CONFIG)
-    assert [event.will_retry for event in told if isinstance(event, SourceFailed)] == [True] * len(answers)
+    result = asking.run(f"sync_mode: incremental\nshelf: {service.address}", CONFIG)
+    assert [event.will_retry for event in result if isinstance(event, SourceFailed)] == [True] * len(answers)
     assert service.asked == [0, 1, *[1] * len(answers), 2]
     assert asking.rows("books", "id") == [(0,), (1,), (2,)]
 

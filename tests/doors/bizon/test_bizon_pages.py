@@ -26,10 +26,10 @@ def test_a_full_refresh_takes_the_place_of_all_rows_in_one_commit(shelf: Shelf) 
     assert shelf.rows() == [(1, "t1"), (2, "t2"), (3, "t3")]
     assert shelf.calls() == [(0, None), (1, None)]
     shelf.put(books(3), books(4))
-    told = shelf.run()
+    result = shelf.run()
     assert shelf.rows() == [(3, "t3"), (4, "t4")]
     assert shelf.data_snapshots() == 2
-    assert [event.counts.written for event in told if isinstance(event, Committed)] == [2]
+    assert [event.counts.written for event in result if isinstance(event, Committed)] == [2]
     shelf.put([])
     shelf.run()
     assert shelf.rows() == [], "nothing is what the source has now"
@@ -184,9 +184,9 @@ def test_a_source_that_raises_is_told_with_the_line_of_its_file(shelf: Shelf) ->
 def test_a_source_that_is_away_is_asked_again(shelf: Shelf) -> None:
     shelf.put(books(1))
     (shelf.folder / "away").touch()
-    told: list[object] = []
+    events: list[object] = []
     with pytest.raises(Retryable) as caught:
-        told += shelf.run("", f"max_retry_attempts: 1\nretry_backoff_base: 0.001\n{COLUMNS}")
+        events += shelf.run("", f"max_retry_attempts: 1\nretry_backoff_base: 0.001\n{COLUMNS}")
     assert "the shelf is gone" in caught.value.message
 
 
@@ -220,8 +220,8 @@ def test_a_source_of_several_pages_is_retried_where_it_failed(shelf: Shelf, tmp_
         )
     )
     shelf.put(books(1), books(2))
-    told = shelf.run("", f"retry_backoff_base: 0.001\n{COLUMNS}")
-    assert [event.will_retry for event in told if isinstance(event, SourceFailed)] == [True]
+    result = shelf.run("", f"retry_backoff_base: 0.001\n{COLUMNS}")
+    assert [event.will_retry for event in result if isinstance(event, SourceFailed)] == [True]
     assert shelf.calls() == [(0, None), (1, None), (1, None)]
     assert shelf.rows() == [(1, "t1"), (2, "t2")]
 

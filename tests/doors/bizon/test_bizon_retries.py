@@ -70,23 +70,23 @@ def test_a_catalog_that_comes_up_late_is_waited_for(bizon: Lake, rest_catalog: R
     project = behind(f"http://{LOCALHOST}:{port}", rest_catalog, bizon, topic, SOON.replace("0.001", "0.2"))
     with pytest.raises(Retryable) as caught:
         run(project)
-    assert caught.value.code == "catalog-unreachable"
+    assert caught.value.code == "connection-refused"
     assert caught.value.location is not None
     assert "type: rest" in caught.value.location.text, "told at the catalog's place in the file"
-    told: list[Event] = []
+    events: list[Event] = []
     late = reached_at(port, rest_catalog)
 
     def listen(event: Event) -> None:
-        told.append(event)
-        if len(told) == 1:
+        events.append(event)
+        if len(events) == 1:
             late.__enter__()  # type: ignore[no-untyped-call]
 
     run_project(project, once=True, listeners=[listen], stop=threading.Event())
     late.__exit__(None, None, None)
-    first = told[0]
+    first = events[0]
     assert isinstance(first, CommitFailed)
     assert (first.kind, first.attempt, first.will_retry) == ("unreachable", 1, True)
-    assert [event.counts.written for event in told if isinstance(event, Committed)] == [1]
+    assert [event.counts.written for event in events if isinstance(event, Committed)] == [1]
 
 
 @pytest.mark.parametrize("faults", [4, 6])
@@ -101,9 +101,9 @@ def test_a_table_that_cannot_be_opened_is_asked_for_as_often_as_the_file_says(
         with pytest.raises(Retryable):
             run(project)
         assert not faulty_rest.commits, "nothing was done"
-    told = run(project)
-    assert [event.will_retry for event in told if isinstance(event, CommitFailed)] == [True] * (2 if faults == 4 else 0)
-    assert [event.counts.written for event in told if isinstance(event, Committed)] == [1]
+    result = run(project)
+    assert [event.will_retry for event in result if isinstance(event, CommitFailed)] == [True] * (2 if faults == 4 else 0)
+    assert [event.counts.written for event in result if isinstance(event, Committed)] == [1]
 
 
 @pytest.mark.slow
@@ -129,8 +129,8 @@ def test_files_that_the_store_did_not_take_are_written_again_and_committed_once(
             bizon.run(bizon.text(config, t=topic))
         assert caught.value.code == "batch-not-written"
         assert bizon.table("t").count() == 0
-    told = bizon.run(bizon.text(config, t=topic))
-    assert [event.attempt for event in told if isinstance(event, CommitFailed)] == ([1, 2] if faults == 2 else [])
+    result = bizon.run(bizon.text(config, t=topic))
+    assert [event.attempt for event in result if isinstance(event, CommitFailed)] == ([1, 2] if faults == 2 else [])
     assert bizon.rows("t", "id", "v") == [(1, "b"), (2, "c")]
     assert bizon.data_snapshots("t") == 1
 
@@ -138,12 +138,12 @@ def test_files_that_the_store_did_not_take_are_written_again_and_committed_once(
 def test_what_waiting_does_not_help_is_not_tried_again(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": "one"}])
-    told: list[Event] = []
+    events: list[Event] = []
     project = load_text(bizon.text(f"{SOON}\ndestination_table_config: [{{destination_id: t, {SCHEMA}}}]", t=topic), "b.yaml", {})
     with pytest.raises(FrazilError) as caught:
-        run_project(project, once=True, listeners=[told.append], stop=threading.Event())
+        run_project(project, once=True, listeners=[events.append], stop=threading.Event())
     assert caught.value.code == "value-not-convertible"
-    assert not [event for event in told if isinstance(event, CommitFailed)]
+    assert not [event for event in events if isinstance(event, CommitFailed)]
 
 
 def failed(text: str) -> FrazilError:

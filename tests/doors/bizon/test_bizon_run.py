@@ -121,11 +121,11 @@ def test_a_bad_value_stops_the_pipeline_or_is_kept_aside_and_never_lost(bizon: L
         run(load_text(stream, "b.yaml", {}), once=False)
     assert caught.value.code in ("json-malformed", "value-not-convertible"), "whichever Spark meets first"
     # Nothing was passed over meanwhile: the same file with another setting has all of it.
-    told = bizon.run(bizon.text(LONG.format(more="on_error: dead_letter"), t=topic))
+    result = bizon.run(bizon.text(LONG.format(more="on_error: dead_letter"), t=topic))
     assert bizon.rows("t", "id", "v") == [(1, "a"), (3, "c")]
     letters = {row.stage: bytes(row.raw) for row in bizon.table("t__dead_letters").collect()}
     assert letters == {"cast": b'{"id": "two", "v": "b"}', "decode": b"no json"}
-    (committed,) = [event for event in told if isinstance(event, Committed)]
+    (committed,) = [event for event in result if isinstance(event, Committed)]
     assert (committed.counts.read, committed.counts.written, committed.counts.dead_lettered) == (4, 2, 2)
 
 
@@ -216,8 +216,8 @@ def test_six_tables_are_made_and_written_side_by_side(bizon: Lake) -> None:
     more = json.dumps({"name": late, "destination_id": "t0"})
     text = text.replace('"destination_id": "t4"}]', f'"destination_id": "t4"}}, {more}]')
     assert load_text(text, "b.yaml", {}).settings.parallel == 4
-    told = bizon.run(text)
-    assert {event.pipeline for event in told if isinstance(event, Committed)} == set(topics)
+    result = bizon.run(text)
+    assert {event.pipeline for event in result if isinstance(event, Committed)} == set(topics)
     for name in topics:
         assert bizon.table(name).count() == (4 if name == "t0" else 3)
     assert {row.file_format for row in bizon.meta("t1", "files")} == {"AVRO"}

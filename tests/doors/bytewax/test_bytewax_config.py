@@ -110,6 +110,18 @@ def test_a_schema_of_pyiceberg_keeps_everything() -> None:
         ({"extra_options": {"header.X": "1"}}, "rest", {"properties": {"header.X": "1"}}),
         ({"catalog_type": "sql", "catalog_uri": "sqlite:///c.db"}, "sql", {"uri": "sqlite:///c.db"}),
         ({"catalog_type": "jdbc", "catalog_uri": "postgresql://h/db", "extra_options": {"user": "u"}}, "sql", {"user": "u"}),
+        (
+            {"catalog_type": "nessie", "catalog_uri": "http://n/api/v2", "extra_options": {"ref": "dev"}},
+            "nessie",
+            {"uri": "http://n/api/v2", "ref": "dev"},
+        ),
+        ({"catalog_type": "bigquery", "catalog_uri": "", "extra_options": {"project_id": "p"}}, "bigquery", {"project_id": "p"}),
+        (
+            {"catalog_type": "hadoop", "catalog_uri": "", "extra_options": {"s3.write.tags.team": "a"}},
+            "hadoop",
+            {"properties": {"s3.write.tags.team": "a"}},
+        ),
+        ({"catalog_type": "sql", "catalog_uri": "mysql+pymysql://h/d"}, "sql", {"uri": "mysql+pymysql://h/d"}),
         ({"catalog_type": "hive", "catalog_uri": "thrift://h:9083"}, "hive", {"uri": "thrift://h:9083"}),
         ({"catalog_type": "glue", "catalog_uri": "https://glue.eu-west-1.amazonaws.com"}, "glue", {"region": "eu-west-1"}),
         (
@@ -214,7 +226,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"table_name": "orders"}, "table_name: 'orders' is not namespace.table"),
     ({"catalog_type": "hvie"}, "catalog_type: there is no catalog of type 'hvie'.\nDid you mean 'hive'?"),
     ({"catalog_uri": "catalog:8181"}, "catalog_uri: Invalid REST catalog URI: catalog:8181"),
-    ({"catalog_type": "sql", "catalog_uri": "mysql://h/db"}, "catalog_uri: Invalid SQL catalog URI"),
+    ({"catalog_type": "sql", "catalog_uri": "oracle://h/db"}, "catalog_uri: Invalid SQL catalog URI"),
     ({"catalog_type": "hadoop"}, "catalog_uri: a catalog of type hadoop has no address"),
     ({"catalog_type": "glue", "catalog_uri": ""}, "catalog_uri: AWS region is required for Glue catalog type"),
     ({"file_format": "csv"}, "file_format: input should be 'parquet', 'orc' or 'avro'"),
@@ -262,7 +274,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
             ("s3.sse.typ", "Did you mean 's3.sse.type'?", {}),
             ("s3.signer", "Write 's3.remote-signing-enabled': 'true'.", {}),
             ("s3.unheard-of", "Known: s3.acceleration-enabled, ", {}),
-            ("s3.sse.type", "Known: s3.access-key-id, s3.endpoint, ", {"catalog_type": "hadoop", "catalog_uri": ""}),
             ("adls.acount-name", "Did you mean 'adls.account-name'?", {}),
             ("gcs.projectid", "Did you mean 'gcs.project-id'?", {}),
             ("glue.regoin", "Did you mean 'glue.region'?", {"catalog_type": "glue", "catalog_uri": ""}),
@@ -288,11 +299,11 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), MISTAKES, ids=[told.partition("\n")[0][:60] for _, told in MISTAKES])
-def test_a_mistake_is_told_with_its_argument(given: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("given", "message"), MISTAKES, ids=[message.partition("\n")[0][:60] for _, message in MISTAKES])
+def test_a_mistake_is_told_with_its_argument(given: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         config(**given)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_argument_and_a_wrong_one_are_told_together() -> None:

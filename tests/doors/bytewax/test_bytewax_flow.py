@@ -58,20 +58,20 @@ def test_enough_rows_are_flushed_before_the_epoch_ends(pond: Pond) -> None:
 
 
 def test_rows_do_not_wait_for_others_to_be_flushed(pond: Pond) -> None:
-    told = threading.Event()
-    sink = IcebergSink(pond.config(batch_interval_seconds=1), listeners=(lambda event: _tell(event, told),))
+    written = threading.Event()
+    sink = IcebergSink(pond.config(batch_interval_seconds=1), listeners=(lambda event: _tell(event, written),))
     waiting = sink.build_part("flow.lake", "part-0", None)
     waiting.write_batch(rows_of([1, 2]))
-    assert told.wait(60), "nothing else is written, and no snapshot is taken"
+    assert written.wait(60), "nothing else is written, and no snapshot is taken"
     assert pond.ids() == [1, 2]
     waiting.write_batch(rows_of([3]))
     wait_until(lambda: pond.ids() == [1, 2, 3], 60, "the second flush")
     waiting.close()
 
 
-def _tell(event: Event, told: threading.Event) -> None:
+def _tell(event: Event, written: threading.Event) -> None:
     if isinstance(event, Committed):
-        told.set()
+        written.set()
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -222,7 +222,7 @@ def test_a_table_that_is_there_needs_no_schema(pond: Pond) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"arrow_schema": pa.schema([("id", pa.string())])}, "'id' is declared as string, and the table has long"),
         ({"arrow_schema": pa.schema([("id", pa.int64()), ("nam", pa.string())])}, "'nam' is not in the table"),
@@ -233,11 +233,11 @@ def test_a_table_that_is_there_needs_no_schema(pond: Pond) -> None:
         ({"arrow_schema": None, "extra_options": {"error_column": "error"}}, "error_column: 'error' is not an optional string"),
     ],
 )
-def test_a_schema_that_is_not_the_tables_is_told_at_the_start(pond: Pond, given: dict[str, Any], told: str) -> None:
+def test_a_schema_that_is_not_the_tables_is_told_at_the_start(pond: Pond, given: dict[str, Any], message: str) -> None:
     pond.sink().list_parts()
     with pytest.raises(frazil.FrazilError) as caught:
         pond.sink(**given).list_parts()
-    assert told in caught.value.message
+    assert message in caught.value.message
     assert "partition_evolution" not in caught.value.fix
     assert "sort_by" not in caught.value.fix
     assert all(f"{name} out" in caught.value.fix for name in ("partition_spec", "sort_order") if name in given)

@@ -85,7 +85,7 @@ def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "message"),
     [
         ("boolean", 1, "neither True nor False"),
         ("int", 2**31, "too large for int"),
@@ -136,11 +136,11 @@ def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
         ("decimal(5, 2)", Decimal("1." + "0" * 450 + "1"), "does not fit into decimal(5, 2) without loss"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_its_field(kind: str, value: Any, told: str) -> None:
+def test_a_value_that_does_not_fit_is_told_with_its_field(kind: str, value: Any, message: str) -> None:
     with pytest.raises(DataError) as caught:
         one(kind, value)
     assert caught.value.message.startswith(f"The field 'x' ({parse_type(kind)}): ")
-    assert told in caught.value.message
+    assert message in caught.value.message
 
 
 def test_missing_fields_are_null_and_extra_ones_are_left_out_or_refused() -> None:
@@ -174,7 +174,7 @@ def test_a_wrong_value_in_a_required_field_is_told_as_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told", "raw"),
+    ("value", "message", "raw"),
     [
         ("\ud800", "x: '\\ud800' (str) has half a character in it, which a text cannot have", '{"id":1,"x":"\\ud800"}'),
         (
@@ -185,12 +185,12 @@ def test_a_wrong_value_in_a_required_field_is_told_as_what_it_is() -> None:
         ({"a": float("nan")}, "x: {'a': nan} (dict) cannot be JSON", '{"id":1,"x":"{\'a\': nan}"}'),
     ],
 )
-def test_a_row_that_cannot_be_a_text_is_kept_with_its_error(value: Any, told: str, raw: str) -> None:
+def test_a_row_that_cannot_be_a_text_is_kept_with_its_error(value: Any, message: str, raw: str) -> None:
     columns = maker(id="int", x="string", error="string", raw="string").columns
     made = RowMaker(columns, error_column="error", raw_column="raw").table([{"id": 1, "x": value}, {"id": 2, "x": "fine"}])
     wrong, right = made.to_pylist()
     assert (wrong["id"], wrong["x"], wrong["raw"]) == (1, None, raw)
-    assert wrong["error"].startswith(told)
+    assert wrong["error"].startswith(message)
     assert right == {"id": 2, "x": "fine", "error": None, "raw": None}
 
 
@@ -265,8 +265,8 @@ def test_a_message_that_cannot_be_read_keeps_what_it_was() -> None:
     assert (wrong["device_id"], wrong["event_timestamp"]) == ("d-1", None)
     assert wrong["error"].startswith("'yesterday' (str) is neither a datetime")
     assert json.loads(wrong["raw"]) == {"device_id": "d-1", "timestamp": "yesterday"}
-    told = uplink_row({"device_id": "d-1", "error": "low battery"})
-    assert (told["error"], json.loads(told["raw"])["device_id"]) == ("low battery", "d-1")
+    row = uplink_row({"device_id": "d-1", "error": "low battery"})
+    assert (row["error"], json.loads(row["raw"])["device_id"]) == ("low battery", "d-1")
 
 
 def test_helpers() -> None:

@@ -25,7 +25,10 @@ class Noted:
 
 
 class NotingCatalog:
-    """``uri`` is its address, ``requests`` are those of the catalog and ``logins`` those for tokens, in order of arrival."""
+    """``uri`` is its address, ``requests`` are those of the catalog and ``logins`` those for tokens, in order of arrival.
+
+    Whoever only looks whether somebody is there asks without a form, and is no login.
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -35,7 +38,8 @@ class NotingCatalog:
     def note(self, noted: Noted) -> dict[str, Any] | None:
         """The answer to a request."""
         if noted.path in (TOKENS, "/v1/oauth/tokens"):
-            self.logins.append(noted)
+            if noted.form:
+                self.logins.append(noted)
             kind = "urn:ietf:params:oauth:token-type:access_token"
             return {"access_token": FETCHED, "token_type": "bearer", "expires_in": 3600, "issued_token_type": kind}
         self.requests.append(noted)

@@ -30,7 +30,7 @@ def resolved(**options: Any) -> IcebergRestConfiguration:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"catalog_uri": "localhost:19120"}, "catalog_uri: 'localhost:19120' is no address of a catalog: write http://"),
         (SQLITE, "warehouse: a SQL catalog needs to know where new tables are put"),
@@ -79,8 +79,8 @@ def resolved(**options: Any) -> IcebergRestConfiguration:
         ),
     ],
 )
-def test_an_argument(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationValueError, match=told):
+def test_an_argument(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationValueError, match=message):
         resolved(**options)
 
 
@@ -94,20 +94,20 @@ def test_an_argument_that_is_not_known_or_missing() -> None:
 def test_the_credentials_that_dlt_has_for_every_destination_are_not_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = r"unknown option 'credentials'\.\nDid you mean 'credential'\?"
-    with pytest.raises(ConfigError, match=f"iceberg_rest: {told}"):
+    text = r"unknown option 'credentials'\.\nDid you mean 'credential'\?"
+    with pytest.raises(ConfigError, match=f"iceberg_rest: {text}"):
         iceberg_rest(**REST, credentials="id:secret")
-    with pytest.raises(PipelineStepFailed, match=f"run: {told}"):
+    with pytest.raises(PipelineStepFailed, match=f"run: {text}"):
         DltLake(tmp_path).pipeline().run(resource([ROW]), credentials="id:secret")
     monkeypatch.setenv("DESTINATION__ICEBERG_REST__CREDENTIALS", "id:secret")
-    with pytest.raises(ConfigError, match=f"the variable DESTINATION__ICEBERG_REST__CREDENTIALS: {told}"):
+    with pytest.raises(ConfigError, match=f"the variable DESTINATION__ICEBERG_REST__CREDENTIALS: {text}"):
         resolved(**REST)
 
 
 def test_a_setting_that_is_not_known_in_dlt_s_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESTINATION__ICEBERG_REST__TOKNE", "t")
-    told = r"the variable DESTINATION__ICEBERG_REST__TOKNE: unknown option 'tokne'\.\nDid you mean 'token'"
-    with pytest.raises(ConfigError, match=told):
+    text = r"the variable DESTINATION__ICEBERG_REST__TOKNE: unknown option 'tokne'\.\nDid you mean 'token'"
+    with pytest.raises(ConfigError, match=text):
         resolved(**REST)
     monkeypatch.delenv("DESTINATION__ICEBERG_REST__TOKNE")
     # dlt looks under the name of the pipeline first.
@@ -130,8 +130,8 @@ def test_a_setting_that_is_not_known_in_dlt_s_files_and_variables(tmp_path: Path
             resolved(**REST)
         (tmp_path / ".dlt" / "config.toml").write_text("[mine.destination.iceberg_rest]\nmax_retry = 3\n")
         project.reload(str(tmp_path))
-        told = r"config.toml, \[mine.destination.iceberg_rest\]: unknown option 'max_retry'"
-        with pytest.raises(ConfigError, match=told):
+        text = r"config.toml, \[mine.destination.iceberg_rest\]: unknown option 'max_retry'"
+        with pytest.raises(ConfigError, match=text):
             pipeline.destination_client()
         (tmp_path / ".dlt" / "config.toml").write_text("[destination.iceberg_rest]\nnamespace = 'n'\n")
         project.reload(str(tmp_path))
@@ -173,9 +173,9 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     config = resolved(**options)
     made = Destination.from_reference("frazil.dlt.iceberg_rest", **options)
     assert config.token == "t0ken"
-    told = f"{config} {config!r} {made} {made!r} {config.data_location()} {config.sink('t')!r} {config.spark_settings!r}"
+    text = f"{config} {config!r} {made} {made!r} {config.data_location()} {config.sink('t')!r} {config.spark_settings!r}"
     secrets = ("t0ken", "passw0rd", "cr3d", "oa0th", "acc3ss", "s3cret", "end0", "sp4rk")
-    assert not [secret for secret in secrets if secret in told], told
+    assert not [secret for secret in secrets if secret in text], text
 
 
 def test_no_secret_is_in_dlt_s_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,11 +189,11 @@ def test_no_secret_is_in_dlt_s_trace(tmp_path: Path, monkeypatch: pytest.MonkeyP
     pipeline = dlt.pipeline("p", destination=iceberg_rest(), pipelines_dir=str(tmp_path))
     pipeline.extract(resource([ROW]))
     trace = pipeline.last_trace
-    told = f"{trace.asstr(2)} {trace.asdict()} {trace.resolved_config_values}"
-    assert "iceberg_rest.namespace` = shown" in told
-    assert "iceberg_rest.catalog_uri` = https://user:**********@h/c" in told
+    text = f"{trace.asstr(2)} {trace.asdict()} {trace.resolved_config_values}"
+    assert "iceberg_rest.namespace` = shown" in text
+    assert "iceberg_rest.catalog_uri` = https://user:**********@h/c" in text
     secrets = ("passw0rd", "cr3d", "oa0th", "end0", "sp4rk", "hous3")
-    assert not [secret for secret in secrets if secret in told], told
+    assert not [secret for secret in secrets if secret in text], text
 
 
 def merge(**more: Any) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def partitioned(column: str, transform: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("hints", "told"),
+    ("hints", "message"),
     [
         (partitioned("name", "daily"), "column 'name': x-partition-transform: unknown transform 'daily'; did you mean 'day'"),
         (partitioned("name", "bucket"), "column 'name'.*bucket needs a width"),
@@ -225,11 +225,11 @@ def partitioned(column: str, transform: str, **more: Any) -> dict[str, Any]:
         ({"primary_key": "id", **merge(strategy="delete-insert", source_filter="id > 1")}, "does not support `source_filter`"),
     ],
 )
-def test_a_hint(tmp_path: Path, hints: dict[str, Any], told: str) -> None:
+def test_a_hint(tmp_path: Path, hints: dict[str, Any], message: str) -> None:
     pipeline = DltLake(tmp_path).pipeline()
     pipeline.extract(resource([ROW], **hints))
     pipeline.normalize()
-    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=told):
+    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=message):
         client.verify_schema()
 
 
@@ -237,17 +237,17 @@ def test_a_resource_that_has_the_name_of_one_of_dlt_s_own_tables(tmp_path: Path)
     pipeline = DltLake(tmp_path).pipeline(internal_table_prefix="dlt")
     pipeline.extract([resource([ROW], "dlt_users"), resource([ROW], "dlt_loads")])
     pipeline.normalize()
-    told = "Table 'dlt_loads': with internal_table_prefix='dlt' it has the name of dlt's own table '_dlt_loads'"
+    text = "Table 'dlt_loads': with internal_table_prefix='dlt' it has the name of dlt's own table '_dlt_loads'"
     with pipeline.destination_client() as client:
         client.verify_schema(only_tables=["dlt_users", "_dlt_loads"])
-        with pytest.raises(SchemaCorruptedException, match=told):
+        with pytest.raises(SchemaCorruptedException, match=text):
             client.verify_schema()
 
 
 def test_a_strategy_that_is_not_there(tmp_path: Path) -> None:
     pipeline = DltLake(tmp_path).pipeline()
-    told = "`scd2` merge strategy not supported for table `t`.*delete-insert"
-    with pytest.raises(PipelineStepFailed, match=told):
+    text = "`scd2` merge strategy not supported for table `t`.*delete-insert"
+    with pytest.raises(PipelineStepFailed, match=text):
         pipeline.extract(resource([ROW], **merge(strategy="scd2")))
 
 
@@ -258,8 +258,8 @@ def test_nested_rows_that_cannot_be_found(tmp_path: Path) -> None:
     pipeline.normalize()
     pipeline.extract(resource([{"id": 1}], primary_key="id", **merge()))
     pipeline.normalize()
-    told = "'t__parts__bits': it has no column that tells to which row of 't'.*drop_resources"
-    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=told):
+    text = "'t__parts__bits': it has no column that tells to which row of 't'.*drop_resources"
+    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=text):
         client.verify_schema(only_tables=["t"])
 
 

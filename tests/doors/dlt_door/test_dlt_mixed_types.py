@@ -78,8 +78,8 @@ def test_a_merge_of_such_files(lake: DltLake, strategy: str) -> None:
 @pytest.mark.usefixtures("apart")
 def test_files_that_no_type_is_wide_enough_for_are_told(lake: DltLake) -> None:
     several = [column(Decimal(1), pyarrow.decimal128(38, 0), 1), column(Decimal("0.5"), pyarrow.decimal128(10, 5), 2)]
-    told = r"column 'x' of analytics\.t has .*\n.*Cast the column in the resource.*\[types-mixed\]"
-    with pytest.raises(PipelineStepFailed, match=told) as failed:
+    text = r"column 'x' of analytics\.t has .*\n.*Cast the column in the resource.*\[types-mixed\]"
+    with pytest.raises(PipelineStepFailed, match=text) as failed:
         lake.pipeline().run(arrow(several))
     assert all(f"decimal({kind})" in str(failed.value) for kind in ("38,0", "10,5"))
     assert lake.rows("t", "id") == []

@@ -99,8 +99,8 @@ def test_rows_of_one_key_with_different_nested_rows_are_refused_where_these_shar
     lake: DltLake, hints: Any, twice: list[Any]
 ) -> None:
     pipeline = lake.pipeline()
-    told = r"several rows with one key \(id = 1\).*\n.*delete-insert.*\[versions-mixed\]"
-    with pytest.raises(PipelineStepFailed, match=told):
+    text = r"several rows with one key \(id = 1\).*\n.*delete-insert.*\[versions-mixed\]"
+    with pytest.raises(PipelineStepFailed, match=text):
         pipeline.run(resource([{"id": 2, "parts": [{"n": 5}]}, *twice], **hints))
     assert (lake.rows("t", "id"), lake.rows("t__parts", "n")) == ([], [])
 
@@ -140,6 +140,6 @@ def test_a_nested_table_is_written_as_its_root_is(lake: DltLake) -> None:
     rows = [{"id": 1, "parts": [{"n": 1}]}]
     pipeline.extract(resource(rows, write_disposition="replace", nested_hints={"parts": {"write_disposition": "append"}}))
     pipeline.normalize()
-    told = "Table 't__parts': its write_disposition is 'append', and that of 't'.* is 'replace'"
-    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=told):
+    text = "Table 't__parts': its write_disposition is 'append', and that of 't'.* is 'replace'"
+    with pipeline.destination_client() as client, pytest.raises(SchemaCorruptedException, match=text):
         client.verify_schema()

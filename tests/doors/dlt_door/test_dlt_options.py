@@ -274,16 +274,16 @@ def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) 
     assert (7,) in lake.rows("t", "n")
     with pytest.raises(PipelineStepFailed) as failed:
         lake.pipeline("d").run(resource([{"n": "seven"}], columns={"n": {"data_type": "text"}}))
-    told = caused(failed, CastingError)
-    assert "column 'n'" in told
-    assert "declare another data_type" in told
-    assert "on_error" not in told, "which this destination does not have"
+    message = caused(failed, CastingError)
+    assert "column 'n'" in message
+    assert "declare another data_type" in message
+    assert "on_error" not in message, "which this destination does not have"
     loaded(lake.pipeline("g").run(resource([{"at": dt.datetime(2026, 11, 1, tzinfo=dt.UTC)}], "times")))
     with pytest.raises(PipelineStepFailed) as failed:
         lake.pipeline("h").run(resource([{"at": 1_790_000_000}], "times"))
-    told = caused(failed, CastingError)
-    assert '"data_type": "timestamp"' in told
-    assert "epoch_unit" not in told, "which this destination does not have"
+    message = caused(failed, CastingError)
+    assert '"data_type": "timestamp"' in message
+    assert "epoch_unit" not in message, "which this destination does not have"
     with pytest.raises(PipelineStepFailed) as failed:
         lake.pipeline("e", strict_casting=True).run(resource([{"n": "7"}], columns={"n": {"data_type": "text"}}))
     assert "strict_casting refuses" in caused(failed, CastingError)
@@ -319,9 +319,9 @@ def test_merge_batch_size_makes_neither_tasks_nor_files_and_says_that_it_has_no_
     loaded(pipeline.run(resource([{"id": n, "v": 1} for n in range(32, 96)], **hints)))
     assert lake.rows("t", "id", "v") == sorted(((n, int(n >= 32)) for n in range(96)), key=repr)
     assert [int(summary["added-data-files"]) <= 3 for summary in lake.snapshots("t")] == [True, True]
-    told = [text for text in warned if "merge_batch_size" in text]
-    assert len(told) == 1
-    assert "merge_batch_size=1: it has no effect" in told[0]
+    messages = [text for text in warned if "merge_batch_size" in text]
+    assert len(messages) == 1
+    assert "merge_batch_size=1: it has no effect" in messages[0]
 
 
 def test_settings_of_a_spark_that_runs_already_are_set_or_refused(lake: DltLake) -> None:
@@ -330,8 +330,8 @@ def test_settings_of_a_spark_that_runs_already_are_set_or_refused(lake: DltLake)
         assert isinstance(made, IcebergRestClient)
         return made
 
-    told = r"already, with spark\.master=local\[2\], and local\[7\] is asked for\.\nGive all destinations .* spark_master"
-    with pytest.raises(LoadError, match=told):
+    text = r"already, with spark\.master=local\[2\], and local\[7\] is asked for\.\nGive all destinations .* spark_master"
+    with pytest.raises(LoadError, match=text):
         client(spark_master="local[7]").is_storage_initialized()
     with pytest.raises(LoadError, match=r"already, without spark\.executor\.cores, and 3 is asked for"):
         client(spark_conf={"spark.executor.cores": 3}).is_storage_initialized()
@@ -395,11 +395,11 @@ def test_signatures_name_the_service_whose_address_it_is(uri: str, given: dict[s
 def test_of_a_token_and_a_credential_the_one_that_is_not_used_is_told(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, str], unused: str
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(logger, "warning", told.append)
+    lines: list[str] = []
+    monkeypatch.setattr(logger, "warning", lines.append)
     given = {"catalog_uri": "https://h/c", "token": "t0ken", "credential": "id:secret", **more}
     iceberg_rest(**given).configuration(IcebergRestConfiguration()._bind_dataset_name("ds"))
-    assert [text.partition(".")[0] for text in told] == [f"{unused}: it is not used"]
+    assert [text.partition(".")[0] for text in lines] == [f"{unused}: it is not used"]
 
 
 @pytest.mark.parametrize(

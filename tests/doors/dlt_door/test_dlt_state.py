@@ -110,9 +110,9 @@ def test_dev_mode_in_a_namespace_that_runs_share_is_told(lake: DltLake, monkeypa
     pipeline = dlt.pipeline("p", destination=destination, dataset_name="ds", pipelines_dir=folder, dev_mode=True)
     loaded(pipeline.run(resource([{"id": 1}])))
     assert pipeline.dataset().t.df()["id"].to_list() == [1]
-    told = [text for text in warned if "dev_mode" in text]
-    assert len(told) == (namespace == "analytics")
-    assert all('With namespace="{dataset_name}" each has' in text for text in told)
+    messages = [text for text in warned if "dev_mode" in text]
+    assert len(messages) == (namespace == "analytics")
+    assert all('With namespace="{dataset_name}" each has' in text for text in messages)
 
 
 @pytest.mark.slow
@@ -182,8 +182,8 @@ def test_relations_of_a_dataset(lake: DltLake) -> None:
         assert asked.execute_sql("WITH orders AS (SELECT id FROM orders WHERE id > 3) SELECT id FROM Orders") == [(4,)]
         assert asked.execute_sql("WITH ORDERS AS (SELECT 7 AS id) SELECT id FROM orders") == [(7,)]
         # In texts and comments nothing stands for an argument.
-        told = asked.execute_sql("SELECT '%s', '5%%', id %% 3 FROM orders WHERE id = %s AND id < %s -- %s", 4, 5)
-        assert told == [("%s", "5%", 1)]
+        answer = asked.execute_sql("SELECT '%s', '5%%', id %% 3 FROM orders WHERE id = %s AND id < %s -- %s", 4, 5)
+        assert answer == [("%s", "5%", 1)]
 
 
 def test_chunks_are_read_a_part_at_a_time(spark: SparkSession) -> None:

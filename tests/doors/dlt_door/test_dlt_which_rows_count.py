@@ -69,11 +69,11 @@ def test_keys_in_several_files_are_told_unless_something_says_which_row_counts(
     monkeypatch.setenv("DATA_WRITER__BUFFER_MAX_ITEMS", "1")
     rows = [{"id": 1 + (n > 5), "v": n} for n in range(11)] + [{"id": 3, "v": 0}]
     loaded(lake.pipeline().run(resource(rows, write_disposition="merge", primary_key="id", **hints)))
-    told = [record.getMessage() for record in caplog.records if record.name == "frazil"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "frazil"]
     if hints:
         assert lake.rows("t", "id", "v") == [(1, 5), (2, 10), (3, 0)]
-        assert not told
+        assert not messages
     else:
         assert [row[0] for row in lake.rows("t", "id")] == [1, 2, 3]
-        assert len(told) == 1
-        assert all(part in told[0] for part in ("analytics.t", "for 2 keys", "dedup_sort"))
+        assert len(messages) == 1
+        assert all(part in messages[0] for part in ("analytics.t", "for 2 keys", "dedup_sort"))

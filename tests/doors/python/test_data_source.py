@@ -71,9 +71,9 @@ def test_an_overwrite_replaces_what_spark_s_own_would(lake: Lake) -> None:
 @pytest.mark.parametrize("call", ["read", "readStream"])
 def test_whoever_reads_by_the_format_learns_what_to_use(lake: Lake, call: str) -> None:
     reader = getattr(lake.spark, call).format("frazil")
-    told = rf'spark\.{call}\.format\("frazil"\): frazil writes .*\nWrite spark\.{call}\.table\("lake\.sales\.orders"\) instead'
+    text = rf'spark\.{call}\.format\("frazil"\): frazil writes .*\nWrite spark\.{call}\.table\("lake\.sales\.orders"\) instead'
     for asked in (reader, reader.schema("id long")):
-        with pytest.raises(IllegalArgumentException, match=told):
+        with pytest.raises(IllegalArgumentException, match=text):
             asked.option("table", "lake.db.t").load()
 
 
@@ -109,7 +109,7 @@ def test_a_named_batch_is_written_once(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "given", "told"),
+    ("mode", "given", "message"),
     [
         ("error", {}, r'cannot write with \.mode\("errorifexists"\)'),
         ("ignore", {}, r'cannot write with \.mode\("ignore"\)'),
@@ -135,8 +135,8 @@ def test_a_named_batch_is_written_once(lake: Lake) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], told: str) -> None:
-    with pytest.raises(IllegalArgumentException, match=told) as caught:
+def test_what_is_wrong_is_told_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], message: str) -> None:
+    with pytest.raises(IllegalArgumentException, match=message) as caught:
         writer(lake, "select 1L id", mode, **({"table": f"{lake.name}.db.t"} | given)).save()
     assert "Traceback" not in str(caught.value)
 

@@ -80,11 +80,11 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "told"), MISTAKES, ids=[told.splitlines()[0] for _, told in MISTAKES])
-def test_a_mistake_is_refused_where_it_is_made(call: Callable[[], Any], told: str) -> None:
+@pytest.mark.parametrize(("call", "message"), MISTAKES, ids=[message.splitlines()[0] for _, message in MISTAKES])
+def test_a_mistake_is_refused_where_it_is_made(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         call()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     place = caught.value.location
     assert place is not None
     assert str(caught.value).startswith(f"{place}: ")

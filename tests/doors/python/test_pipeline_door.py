@@ -112,7 +112,7 @@ def test_entries_of_a_file_and_values_of_the_model_are_taken_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"source": {"connector": "kafak"}}, "source.connector: there is no connector 'kafak'.\nDid you mean 'kafka'?"),
         ({"source": {"rows": 5}}, "source.connector: it is required"),
@@ -140,10 +140,10 @@ def test_entries_of_a_file_and_values_of_the_model_are_taken_too() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_the_path_of_its_argument(given: dict[str, Any], told: str) -> None:
+def test_a_mistake_is_told_with_the_path_of_its_argument(given: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         frazil.Pipeline(**({"source": GENERATOR, "sink": MEMORY} | given))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_topic_for_dead_letters_asks_for_them() -> None:
@@ -235,5 +235,5 @@ def test_settings_of_spark_that_come_too_late_are_told(lake: Lake, caplog: pytes
     settings = {"spark": {"conf": {"spark.driver.memory": "77m"}}}
     pipeline = frazil.Pipeline(GENERATOR, {"catalog": lake.catalog, "namespace": "db", "table": "t"}, settings=settings)
     pipeline.run(once=True)
-    (told,) = [record.getMessage() for record in caplog.records if "Spark runs in this process already" in record.getMessage()]
-    assert "77m is asked for. It stays as it is." in told
+    (message,) = [record.getMessage() for record in caplog.records if "Spark runs in this process already" in record.getMessage()]
+    assert "77m is asked for. It stays as it is." in message

@@ -82,9 +82,9 @@ def test_a_write_with_a_name_counts_once(lake: Lake, caplog: pytest.LogCaptureFi
     late = lake.sink("select 1 id").write(batch="monday")
     assert [done.skipped for done in (first, again, late)] == [False, True, True]
     assert (again.counts.written, late.counts.written) == (0, 0)
-    told = [record.getMessage() for record in caplog.records if record.name == "frazil.python"]
-    assert len(told) == 2
-    assert told[0].startswith("db.t has the batch 'monday' of 'python/db.t' already: nothing was written.")
+    messages = [record.getMessage() for record in caplog.records if record.name == "frazil.python"]
+    assert len(messages) == 2
+    assert messages[0].startswith("db.t has the batch 'monday' of 'python/db.t' already: nothing was written.")
     assert lake.rows() == [(1,), (2,)]
 
 
@@ -204,7 +204,7 @@ def test_wrong_calls_say_what_to_call_instead(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"batch_sise": 5}, "batch_sise"),
         ({"batch_size": 0}, "batch_size"),
@@ -218,10 +218,10 @@ def test_wrong_calls_say_what_to_call_instead(lake: Lake) -> None:
         ({"partition_by": ["weekly(ts)"]}, "unknown transform 'weekly'"),
     ],
 )
-def test_a_wrong_option_is_told_before_anything_is_done(lake: Lake, options: dict[str, Any], told: str) -> None:
+def test_a_wrong_option_is_told_before_anything_is_done(lake: Lake, options: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         lake.sink("select 1 id", **options).write()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert lake.nothing_written()
 
 
@@ -245,13 +245,15 @@ def refused(sink: Any) -> None:
 
 
 def test_retries_are_those_that_were_asked_for(rest_catalog: RestCatalog, faulty_rest: FaultyRest, spark: SparkSession) -> None:
-    told: list[Event] = []
-    sink = frazil.sink(spark.range(1)).catalog(type="rest", rest={"uri": faulty_rest.uri}).to("lake.tries.t").listen(told.append)
+    events: list[Event] = []
+    sink = (
+        frazil.sink(spark.range(1)).catalog(type="rest", rest={"uri": faulty_rest.uri}).to("lake.tries.t").listen(events.append)
+    )
     sink.write()
     faulty_rest.script([refused_by_catalog(503)] * 10)
     with pytest.raises(frazil.Retryable):
         sink.retry(max_retries=2, initial_backoff_ms=1).write()
-    assert len([event for event in told if isinstance(event, CommitFailed)]) == 3
+    assert len([event for event in events if isinstance(event, CommitFailed)]) == 3
 
 
 def test_a_session_that_runs_takes_the_settings_that_it_can_and_refuses_others(spark: SparkSession) -> None:

@@ -46,6 +46,8 @@ def token(place: SourceLocation | None) -> str:
         ("of_kafka", "kafka-messages-expired", "<source avro> TOPIC", "sql.db of_kafka --to-offset nearest."),
         ("of_kafka", "avro-malformed", "<sink of_kafka> of_kafka", "ALTER SINK of_kafka SET (ON ERROR = 'dead_letter')"),
         ("of_kafka", "catalog-unreachable", "<connection lake> lake", "as it was"),
+        ("of_kafka", "connection-refused", "<connection lake> lake", "as it was"),
+        ("of_kafka", "warehouse-missing", "<connection lake> WAREHOUSE", "Correct WAREHOUSE"),
         ("of_kafka", "not-authorized", "<connection lake> lake", "Check USER and PASSWORD"),
         ("of_pg", "database-tls", "<connection pg> pg", "Check SSL MODE"),
         ("of_pg", "slot-in-use", "<source shop> SLOT", "leave SLOT out of the source"),

@@ -508,7 +508,7 @@ def test_a_script_with_a_mistake_does_nothing_at_all(tmp_path: Path, last: str, 
 
 def test_statements_see_what_those_before_them_change(tmp_path: Path) -> None:
     here = session(tmp_path)
-    told = run(
+    result = run(
         here,
         f"""CREATE SECRET p AS 'first-password'; {LAKE}
         CREATE CONNECTION pg TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u', PASSWORD SECRET p);
@@ -516,7 +516,7 @@ def test_statements_see_what_those_before_them_change(tmp_path: Path) -> None:
         {SINK.format("items")}; SHOW SINKS; ALTER SINK s SET (COMMIT INTERVAL = '5s'); ALTER SECRET p AS 'second-password';
         SHOW SINKS; DROP SINK s; CREATE SECRET IF NOT EXISTS p AS 'third-password'; {SINK.format("orders")};""",
     )
-    shown = [one.rows[0][5] for one in told if one.statement == "SHOW SINKS"]
+    shown = [one.rows[0][5] for one in result if one.statement == "SHOW SINKS"]
     assert shown == ["every 1 s", "every 5 s"]
     source = here.project().pipelines[0].source.model_dump()
     assert source["password"].get_secret_value() == "second-password"

@@ -54,12 +54,12 @@ def test_show_create_gives_a_script_that_creates_the_same_and_holds_no_secret(tm
     world = here.world
     for name, statement in world.objects.items():
         (answer,) = run(here, f'SHOW CREATE {statement.kind} "{name}"')
-        (told,) = answer.rows
-        assert told[0] == name
+        (row,) = answer.rows
+        assert row[0] == name
         if statement.kind not in (Kind.SECRET,) and name != "s3":
-            assert parse(told[1]) == (statement,)
-        assert "hunter2" not in told[1]
-        assert "inline" not in told[1]
+            assert parse(row[1]) == (statement,)
+        assert "hunter2" not in row[1]
+        assert "inline" not in row[1]
 
 
 def test_secrets_are_in_no_answer_and_in_a_file_of_the_owner_alone(tmp_path: Path) -> None:
@@ -269,8 +269,8 @@ def test_each_of_several_failures_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("frazil.runtime.runner.run_pipeline", running)
     with pytest.raises(DataError) as caught:
         run_sinks(here, once=True)
-    told = {caught.value.message, *(error.message for error in caught.value.beside)}
-    assert told == {"sink a: a is wrong.", "sink b: b is wrong.", "KeyError('c is broken')"}
+    messages = {caught.value.message, *(error.message for error in caught.value.beside)}
+    assert messages == {"sink a: a is wrong.", "sink b: b is wrong.", "KeyError('c is broken')"}
 
 
 def test_a_table_goes_on_with_what_it_has(tmp_path: Path) -> None:
@@ -395,29 +395,29 @@ def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
 TOPICS = """
 CREATE CONNECTION kafka TO KAFKA (BROKER 'k:9092');
 CREATE SOURCE clicks (id bigint, at timestamptz) FROM KAFKA CONNECTION kafka (TOPIC 'clicks') FORMAT JSON;
-CREATE SOURCE told (id bigint) FROM KAFKA CONNECTION kafka (TOPIC 'told') FORMAT JSON ENVELOPE DEBEZIUM;
+CREATE SOURCE message (id bigint) FROM KAFKA CONNECTION kafka (TOPIC 'message') FORMAT JSON ENVELOPE DEBEZIUM;
 CREATE SOURCE files (id bigint) FROM FILES (PATH = '/data', FORMAT = 'json');
 CREATE VIEW counts AS SELECT id, count(*) AS n FROM clicks GROUP BY id;
 """
 
 
 @pytest.mark.parametrize(
-    ("item", "more", "told"),
+    ("item", "more", "message"),
     [
         ("clicks", "", "the latest message counts"),
         ("clicks", "WITH (LATEST BY = 'at')", "the last one counts, by LATEST BY (at)"),
-        ("told", "", "the last one counts, by the database's log"),
+        ("message", "", "the last one counts, by the database's log"),
         ("orders", "", "the last one counts, by the database's log"),
         ("files", "", "none counts: different ones stop the sink, unless LATEST BY tells which is the last"),
         ("counts", "", "all are added up"),
     ],
 )
-def test_which_of_several_rows_of_a_key_counts_is_told(tmp_path: Path, item: str, more: str, told: str) -> None:
+def test_which_of_several_rows_of_a_key_counts_is_told(tmp_path: Path, item: str, more: str, message: str) -> None:
     here = session(tmp_path)
     run(here, SCRIPT + TOPICS)
     into = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k')"
     (answer,) = run(here, f"CREATE SINK k FROM {item} {into} KEY (id) NOT ENFORCED {more}")
-    assert answer.notes[0].endswith(f"and of several rows with the same one {told}")
+    assert answer.notes[0].endswith(f"and of several rows with the same one {message}")
 
 
 @pytest.mark.parametrize("names", [("MAXIMUM PERIOD", "COMMIT INTERVAL"), ("COMMIT INTERVAL", "MAXIMUM PERIOD")])
@@ -445,14 +445,14 @@ def test_an_option_with_two_names_is_altered_by_either(tmp_path: Path, names: tu
     assert error.fix == "Keep one of them."
 
 
-@pytest.mark.parametrize(("size", "told"), [("1GB", ""), ("2GB", "where a row takes 22 bytes or more")])
-def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_told(tmp_path: Path, size: str, told: str) -> None:
+@pytest.mark.parametrize(("size", "message"), [("1GB", ""), ("2GB", "where a row takes 22 bytes or more")])
+def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_told(tmp_path: Path, size: str, message: str) -> None:
     here = session(tmp_path)
     run(here, SCRIPT)
     sink = "CREATE SINK k FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k')"
     for statement in (f"{sink} WITH (MINIMUM SIZE = '{size}')", f"ALTER SINK odds SET (MINIMUM SIZE = '{size}')"):
         (answer,) = run(here, statement)
-        assert ["100,000,000 rows at most" in note and told in note for note in answer.notes] == ([True] if told else [])
+        assert ["100,000,000 rows at most" in note and message in note for note in answer.notes] == ([True] if message else [])
 
 
 @pytest.mark.parametrize(

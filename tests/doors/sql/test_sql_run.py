@@ -48,9 +48,9 @@ class Door:
 
     def run(self, *only: str, listen: Callable[[Event], None] = lambda _: None) -> list[Committed]:
         """Runs what is there to its end, and tells of the commits."""
-        told: list[Event] = []
-        run(self.session, once=True, only=only, listeners=[told.append, listen])
-        return [event for event in told if isinstance(event, Committed)]
+        events: list[Event] = []
+        run(self.session, once=True, only=only, listeners=[events.append, listen])
+        return [event for event in events if isinstance(event, Committed)]
 
     def write(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Puts a file of JSON lines into the folder `in`."""
@@ -60,20 +60,20 @@ class Door:
     @contextmanager
     def running(self) -> Iterator[list[Event]]:
         """Runs until the block ends, and tells of everything that happens."""
-        told: list[Event] = []
+        events: list[Event] = []
         stop = threading.Event()
         failed: list[BaseException] = []
 
         def work() -> None:
             try:
-                run(self.session, listeners=[told.append], stop=stop)
+                run(self.session, listeners=[events.append], stop=stop)
             except BaseException as error:
                 failed.append(error)
 
         thread = threading.Thread(target=work)
         thread.start()
         try:
-            yield told
+            yield events
         finally:
             stop.set()
             thread.join()
@@ -185,24 +185,24 @@ def test_alter_create_and_drop_take_effect_in_a_run_that_is_under_way(door: Door
     door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms');
                  CREATE SINK slow FROM ticks {into("slow", "WITH (COMMIT INTERVAL = '1h')")};
                  CREATE SINK sized FROM ticks {into("sized", "WITH (MINIMUM SIZE = '20kB')")};""")
-    with door.running() as told:
-        wait_until(lambda: any(isinstance(event, Started) for event in told), 120, "the run")
+    with door.running() as events:
+        wait_until(lambda: any(isinstance(event, Started) for event in events), 120, "the run")
         door.sql(f"""CREATE SINK quick FROM ticks {into("quick", "WITH (COMMIT INTERVAL = '1s')")}""")
-        wait_until(lambda: commits_of(told, "quick"), 120, "the run")
-        assert commits_of(told, "slow") == []
+        wait_until(lambda: commits_of(events, "quick"), 120, "the run")
+        assert commits_of(events, "slow") == []
         door.sql("ALTER SINK slow SET (COMMIT INTERVAL = '1s')")
-        wait_until(lambda: commits_of(told, "slow"), 120, "the run")
-        wait_until(lambda: commits_of(told, "sized"), 120, "the run")
+        wait_until(lambda: commits_of(events, "slow"), 120, "the run")
+        wait_until(lambda: commits_of(events, "sized"), 120, "the run")
         door.sql("DROP SINK quick")
-        wait_until(lambda: any(isinstance(event, Stopped) and event.pipeline == "quick" for event in told), 120, "the run")
+        wait_until(lambda: any(isinstance(event, Stopped) and event.pipeline == "quick" for event in events), 120, "the run")
     counts, least, most = door.rows("SELECT count(*), min(counter), max(counter) FROM slow")[0]
     assert (least, most) == (1, counts)
     # As long as no commit has told, a row is taken for a hundred bytes.
-    assert commits_of(told, "sized")[0].counts.read >= 205
+    assert commits_of(events, "sized")[0].counts.read >= 205
 
 
-def commits_of(told: list[Event], name: str) -> list[Committed]:
-    return [event for event in told if isinstance(event, Committed) and event.pipeline == name]
+def commits_of(events: list[Event], name: str) -> list[Committed]:
+    return [event for event in events if isinstance(event, Committed) and event.pipeline == name]
 
 
 @pytest.mark.slow
@@ -268,8 +268,8 @@ def test_a_run_that_was_killed_goes_on_where_its_tables_end(door: Door) -> None:
     finally:
         child.process.kill()
         child.process.wait()
-    with door.running() as told:
-        wait_until(lambda: commits_of(told, "plain") and commits_of(told, "sums"), 120, "the run")
+    with door.running() as events:
+        wait_until(lambda: commits_of(events, "plain") and commits_of(events, "sums"), 120, "the run")
     ((count, least, most),) = door.rows("SELECT count(DISTINCT counter), min(counter), max(counter) FROM plain")
     assert (least, most) == (1, count)
     assert door.rows("SELECT count(*) FROM plain") == [(count,)]
@@ -310,9 +310,9 @@ def test_queries_read_tables_as_they_are_and_as_they_were(door: Door) -> None:
     assert described.rows == (("id", "long", "", ""),)
     assert described.notes == ("partitioned by bucket(4, id)",)
     (explained,) = door.sql("EXPLAIN SINK ids")
-    told = dict(explained.rows)
-    assert (told["reads"], told["table"], told["mode"]) == ("lines", "keep shop.ids", "append")
-    assert (told["partitioned by"], told["commits"]) == ("bucket(4, id)", "every 1 s")
+    facts = dict(explained.rows)
+    assert (facts["reads"], facts["table"], facts["mode"]) == ("lines", "keep shop.ids", "append")
+    assert (facts["partitioned by"], facts["commits"]) == ("bucket(4, id)", "every 1 s")
     (validated,) = door.sql("VALIDATE CONNECTION lake")
     assert "connected to the sql catalog" in validated.message
     assert "it has 1 namespaces" in validated.message
@@ -469,19 +469,19 @@ def test_what_is_included_under_another_name_leaves_a_column_of_its_own_name_alo
 
 @pytest.mark.slow
 def test_a_sink_that_was_dropped_and_created_again_is_started_again(door: Door) -> None:
-    def started(told: list[Event], name: str) -> int:
-        return sum(isinstance(event, Started) and event.pipeline == name for event in told)
+    def started(events: list[Event], name: str) -> int:
+        return sum(isinstance(event, Started) and event.pipeline == name for event in events)
 
     again = f"CREATE SINK again FROM few {into('again')}"
     door.sql(f"""CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms');
                  CREATE SOURCE few FROM LOAD GENERATOR COUNTER (UP TO 3);
                  CREATE SINK on_and_on FROM ticks {into("ticks")}; {again};""")
-    with door.running() as told:
-        wait_until(lambda: any(isinstance(e, Stopped) and e.pipeline == "again" for e in told), 120, "the end of the source")
+    with door.running() as events:
+        wait_until(lambda: any(isinstance(e, Stopped) and e.pipeline == "again" for e in events), 120, "the end of the source")
         door.sql(f"DROP SINK again; CREATE SINK beside FROM few {into('beside')}")
-        wait_until(lambda: started(told, "beside"), 120, "the run to have seen the drop")
+        wait_until(lambda: started(events, "beside"), 120, "the run to have seen the drop")
         door.sql(again)
-        wait_until(lambda: started(told, "again") == 2, 120, "the second start")
+        wait_until(lambda: started(events, "again") == 2, 120, "the second start")
     assert door.rows("SELECT count(*) FROM again") == [(3,)]
 
 

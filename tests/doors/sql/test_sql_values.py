@@ -191,8 +191,8 @@ KINDS = {
 @pytest.mark.parametrize(
     ("kind", "own"),
     [
-        *((kind, True) for kind in ["rest", "sql", "hive", "glue"]),
-        *((kind, False) for kind in ["rest", "sql", "hive", "s3table"]),
+        *((kind, True) for kind in ["rest", "sql", "hive", "glue", "s3table", "hadoop"]),
+        *((kind, False) for kind in ["rest", "sql", "hive", "s3table", "hadoop"]),
     ],
 )
 def test_files_are_reached_with_the_role_of_their_connection(tmp_path: Path, kind: str, own: bool) -> None:
@@ -210,24 +210,9 @@ def test_a_sink_with_keys_of_its_own_does_not_assume_the_role_of_its_catalog(tmp
     assert "client.factory" not in found
 
 
-@pytest.mark.parametrize(("kind", "said"), [("hadoop", "a hadoop catalog cannot be used"), ("s3table", "cannot be signed")])
-def test_a_role_that_a_catalog_cannot_assume_is_refused(tmp_path: Path, kind: str, said: str) -> None:
-    here = session(tmp_path)
-    run(here, ROLE + AWS)
-    error = refused(here, REST.format(KINDS[kind].format("role")))
-    assert said in error.message
-    assert "AWS_PROFILE" in error.fix
-    assert error.location is not None
-    assert error.location.text.startswith("AWS CONNECTION", error.location.column - 1)
-    run(here, REST.format(KINDS[kind].format("aws")))
-    alter = "ALTER CONNECTION aws RESET (ACCESS KEY ID, SECRET ACCESS KEY)"
-    assert said in refused(here, f"{alter}; ALTER CONNECTION aws SET (ASSUME ROLE ARN = 'arn:aws:iam::1:role/r')").message
-
-
 @pytest.mark.parametrize(
     ("kind", "using", "said"),
     [
-        ("hadoop", "role", "cannot be used with an ASSUME ROLE ARN"),
         ("glue", "role", "have one ASSUME ROLE ARN"),
         ("glue", "far", "have one REGION"),
     ],
@@ -242,12 +227,42 @@ def test_a_sink_cannot_reach_files_as_its_catalog_cannot(tmp_path: Path, kind: s
     assert error.location.text.startswith(using, error.location.column - 1)
 
 
-def test_glue_is_called_in_the_first_region_when_none_is_given_and_never_without_its_token(tmp_path: Path) -> None:
-    nowhere = "CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'AKIA', SECRET ACCESS KEY = 'aws-secret');"
-    assert catalog(tmp_path, KINDS["glue"].format("aws"), nowhere)["client.region"] == "us-east-1"
-    here = session(tmp_path)
-    error = refused(here, "ALTER CONNECTION aws SET (SESSION TOKEN = 'aws-session-token')")
-    assert "Glue's own calls cannot have a SESSION TOKEN" in error.message
+def test_glue_is_called_in_the_first_region_when_none_is_given_and_with_all_its_keys(tmp_path: Path) -> None:
+    nowhere = (
+        """CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'AKIA', SECRET ACCESS KEY = 'aws-secret', SESSION TOKEN = 'tok');"""
+    )
+    found = catalog(tmp_path, KINDS["glue"].format("aws"), nowhere)
+    assert (found["client.region"], found["glue.session-token"]) == ("us-east-1", "tok")
+
+
+def test_a_role_with_what_it_asks_for_and_encryption_by_the_store(tmp_path: Path) -> None:
+    role = """CREATE CONNECTION aws TO AWS (ASSUME ROLE ARN = 'arn:aws:iam::1:role/r', EXTERNAL ID = 'x1',
+              ASSUME ROLE SESSION NAME = 'frazil', SSE TYPE = 'kms', KMS KEY = 'alias/lake', PROFILE = 'writer');"""
+    found = catalog(tmp_path, KINDS["rest"].format("aws"), role)
+    assert (found["client.assume-role.external-id"], found["client.assume-role.session-name"]) == ("x1", "frazil")
+    assert (found["s3.sse.type"], found["s3.sse.key"]) == ("kms", "alias/lake")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said", "at"),
+    [
+        ("AWS (EXTERNAL ID = 'x')", "external_id has no meaning without role_arn", "EXTERNAL ID"),
+        ("AWS (SSE TYPE = 'aes')", "SSE TYPE cannot be 'aes'; there are: s3, kms, dsse-kms, custom", "SSE TYPE"),
+        ("AWS (KMS KEY = 'k')", "kms_key has no meaning without sse_type: kms or dsse-kms", "KMS KEY"),
+        ("AZURE (ACCOUNT 'a', CLIENT ID 'c', ACCESS KEY 'k')", "CLIENT ID has no meaning beside ACCESS KEY", "CLIENT ID"),
+        ("AZURE (ACCOUNT 'a', TENANT ID 't')", "tenant_id and client_secret belong together", "TENANT ID"),
+        (
+            "GCS (SERVICE ACCOUNT FILE 'f', ACCESS TOKEN 't')",
+            "ACCESS TOKEN has no meaning beside SERVICE ACCOUNT FILE",
+            "ACCESS TOKEN",
+        ),
+    ],
+)
+def test_a_store_with_options_that_do_not_fit_together(tmp_path: Path, statement: str, said: str, at: str) -> None:
+    error = refused(session(tmp_path), f"CREATE CONNECTION c TO {statement}")
+    assert said in error.message
+    assert error.location is not None
+    assert error.location.text.startswith(at, error.location.column - 1)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +272,11 @@ def test_glue_is_called_in_the_first_region_when_none_is_given_and_never_without
         ("TYPE = 's3table', WAREHOUSE = 'w', AWS CONNECTION aws", AWS, "is the ARN of the table bucket"),
         ("TYPE = 's3table', WAREHOUSE = 'arn:x', AWS CONNECTION aws, USER 'u'", AWS, "USER has no meaning with S3 Tables"),
         ("TYPE = 'hadoop', WAREHOUSE = 'w', SCOPE = 's'", "", "SCOPE has no meaning in a catalog of type hadoop"),
+        ("TYPE = 'sql', REF = 'r'", "", "REF has no meaning in a catalog of type sql"),
+        ("TYPE = 'nessie', URI = 'http://n/iceberg', WAREHOUSE = 's3://b/w'", "", "for its Iceberg REST endpoint"),
+        ("TYPE = 'bigquery', WAREHOUSE = 'gs://b/w'", "", "Project is required"),
+        ("TYPE = 'rest', URI = 'https://c', ACCESS DELEGATION = 'x'", "", "ACCESS DELEGATION cannot be"),
+        ("TYPE = 'rest', URI = 'https://c', SSL KEY = '/k.pem'", "", "cert_path and key_path belong together"),
         ("TYPE = 'hive'", "", "Hive metastore URI is required"),
         ("TYPE = 'glue'", "", "AWS region is required"),
         ("TYPE = 'sql', URI = 'sqlite:///x.db'", "", "Warehouse is required"),
@@ -277,6 +297,18 @@ def test_catalogs_that_lack_something(tmp_path: Path, options: str, before: str,
         ("TYPE = 'hive', URI = 'thrift://h:9083', WAREHOUSE = 's3://b/w'", {"type": "hive", "uri": "thrift://h:9083"}),
         ("TYPE = 'glue', AWS CONNECTION = aws, WAREHOUSE = 's3://b/w'", {"type": "glue", "client.region": "eu-west-1"}),
         ("TYPE = 'hadoop', WAREHOUSE = 'file:///w'", {"type": "hadoop", "warehouse": "file:///w"}),
+        (
+            "TYPE = 'nessie', URI = 'http://n/api/v2', WAREHOUSE = 's3://b/w', REF = 'dev', TOKEN = 'tok-tok'",
+            {"type": "nessie", "ref": "dev", "authentication.token": "tok-tok", "warehouse": "s3://b/w"},
+        ),
+        (
+            "TYPE = 'bigquery', PROJECT = 'p', WAREHOUSE = 'gs://b/w'",
+            {"type": "bigquery", "gcp.bigquery.project-id": "p", "warehouse": "gs://b/w"},
+        ),
+        (
+            "TYPE = 'rest', URI = 'https://c', ACCESS DELEGATION = 'vended-credentials', SSL CERTIFICATE AUTHORITY = '/ca.pem'",
+            {"header.X-Iceberg-Access-Delegation": "vended-credentials", "frazil.tls.ca-path": "/ca.pem"},
+        ),
         (
             "TYPE = 'sql', URI = 'postgresql://h/d', USER 'u', PASSWORD 'sql-password', WAREHOUSE = 'file:///w'",
             {"jdbc.user": "u", "jdbc.password": "sql-password"},
@@ -461,11 +493,15 @@ def test_every_block_of_the_document_is_accepted(tmp_path: Path, kind: str) -> N
     assert (made.batch_bytes, made.flush_interval_secs) == (1 << 20, 10)
     assert made.s3 is not None
     assert made.s3.region == "eu-west-1"
-    rest = made.catalog.rest
-    assert rest is not None
     if kind == "rest":
+        rest = made.catalog.rest
+        assert rest is not None
         assert rest.uri == "https://my.awesome.cat:8081/api/catalog"
         assert rest.credential is not None
         assert rest.credential.get_secret_value() == "materialize:of-the-catalog"
     else:
-        assert rest.properties["rest.sigv4-enabled"] == "true"
+        assert (made.catalog.type, made.catalog.location) == ("s3tables", "arn:aws:s3tables:x")
+        signed = made.catalog.as_rest
+        assert signed is not None
+        assert signed.sigv4 is not None
+        assert (signed.sigv4.name, signed.sigv4.region) == ("s3tables", "eu-west-1")

@@ -150,7 +150,7 @@ def test_a_key_that_belongs_into_config() -> None:
 
 def test_a_key_like_no_other() -> None:
     found = problem(file_text(NAMED + "s3: {zzzzzz: 1}\n"))
-    assert found.fix.startswith("Known keys: access_key_id, endpoint, ")
+    assert found.fix.startswith("Known keys: access_key_id, encryption_key, endpoint, ")
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_wrong_values_in_plain_words(config: str, code: str, message: str) -> No
 
 def assert_plain(error: ConfigError) -> None:
     """Nothing of the machinery is in the message."""
-    told = f"{error.message} {error.fix}"
+    text = f"{error.message} {error.fix}"
     for word in ("Input should", "pydantic", "_type", "<class", "NoneType", "dict", "validation error", "Literal", "Enum"):
-        assert word not in told, told
+        assert word not in text, text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def assert_plain(error: ConfigError) -> None:
         ("type: glue", "AWS region is required for Glue catalog type", "catalog:"),
         ("type: hadoop", "Warehouse is required for Hadoop catalog type", "catalog:"),
         ("type: sql\n  warehouse: w", "SQL catalog URI is required for SQL catalog type", "catalog:"),
-        ("type: jdbc\n  jdbc: {uri: 'mysql://x', warehouse: w}", "Invalid SQL catalog URI: it must start with sqlite:", "uri:"),
+        ("type: jdbc\n  jdbc: {uri: 'oracle://x', warehouse: w}", "Invalid SQL catalog URI: it must start with sqlite:", "uri:"),
         ("type: sql\n  sql: {uri: 'sqlite:///x'}", "Warehouse is required for SQL catalog type", "sql: {"),
         ("type: memory\n  glue: {region: r}", "the section glue has no meaning in a catalog of type memory", "glue:"),
         ("type: rst", "`type` cannot be `rst`", "rst"),
@@ -232,7 +232,9 @@ def test_catalogs(catalog: str, message: str, place: str) -> None:
 
 def test_an_unknown_catalog_names_the_nearest_and_all() -> None:
     found = problem(file_text(NAMED).replace("type: sql", "type: hiev"))
-    assert found.fix.startswith("Did you mean `hive`? Known values: rest, sql, hive, glue, hadoop, memory")
+    assert found.fix.startswith(
+        "Did you mean `hive`? Known values: rest, sql, hive, glue, s3tables, nessie, bigquery, hadoop, memory"
+    )
 
 
 def test_a_missing_catalog_or_connector() -> None:
@@ -256,15 +258,15 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_lines() ->
     )
     with pytest.raises(ConfigErrors) as caught:
         load_text(text, "p.yaml", {})
-    told = caught.value
-    assert [each.code for each in told.errors] == [
+    error = caught.value
+    assert [each.code for each in error.errors] == [
         "out-of-range", "unknown-key", "out-of-range", "unset-variable", "unknown-value",
     ]  # fmt: skip
-    lines = [stands_at(each)[0] for each in told.errors]
+    lines = [stands_at(each)[0] for each in error.errors]
     assert lines == sorted(lines)
-    assert told.code == "several-problems"
-    assert told.message == "5 problems in the configuration"
-    assert all(str(each) in str(told) for each in told.errors)
+    assert error.code == "several-problems"
+    assert error.message == "5 problems in the configuration"
+    assert all(str(each) in str(error) for each in error.errors)
 
 
 def test_one_problem_is_itself() -> None:
@@ -313,7 +315,7 @@ class TestSecrets:
             file_text(source="config: {pasword: hunter2-is-secret}\n"),
             file_text(source="config: {pw: hunter2-is-secret}\n"),
             file_text(NAMED).replace("type: sql", "type: sql\n        password: hunter2-is-secret"),
-            file_text(NAMED).replace("sqlite:///lake/catalog.db", "mysql://me:hunter2-is-secret@host/db"),
+            file_text(NAMED).replace("sqlite:///lake/catalog.db", "oracle://me:hunter2-is-secret@host/db"),
             'sinks: {a: {password: "hunter2-is-secret\n',
             "sinks: {a: {token: hunter2-is-secret, x: [}}\n",
             "s: {password: hunter2-is-secret, x: !foo y}\n",

@@ -269,7 +269,7 @@ def test_a_topic_for_dead_letters_is_in_the_cluster_of_the_file_or_of_the_source
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (file_text(entry="dead_letter_topic: dead\n"), "dead_letter_topic needs a Kafka cluster"),
         (
@@ -280,9 +280,9 @@ def test_a_topic_for_dead_letters_is_in_the_cluster_of_the_file_or_of_the_source
         ),
     ],
 )
-def test_a_topic_for_dead_letters_that_cannot_be(text: str, told: str) -> None:
+def test_a_topic_for_dead_letters_that_cannot_be(text: str, message: str) -> None:
     found = problem(text)
-    assert told in found.message
+    assert message in found.message
     assert stands_at(found) == place_of(text, "dead_letter_topic")
 
 

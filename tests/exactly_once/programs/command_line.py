@@ -1,6 +1,7 @@
 """frazil's command line, with something that happens to it on the way: ``command_line.py MOMENT NTH ACT FOLDER ARGUMENTS...``.
 
-Runs in the folder, and prints its metrics when it ends.
+Runs in the folder, and prints its metrics when it ends. Every catalog counts as a slow one here: while a batch is committed, the
+files of the next one are written.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ if __name__ == "__main__":
         act_at(moment, int(nth), act)
     os.chdir(folder)
     import frazil.observe.metrics
+    from frazil.runtime import pump
 
+    pump.SLOW_COMMIT_SECONDS = 0.0
     frazil.observe.metrics.Metrics = RecordingMetrics  # type: ignore[misc]
     code = main(arguments)
     for metrics in RecordingMetrics.made:

@@ -102,7 +102,9 @@ MOMENTS = {
     "expired": Moment(Upkeep, "_list_dead", before),
     "listed": Moment(Upkeep, "_list_dead", after),
     "deleting": Moment(FilesToDelete, "delete", half_way),
-    "acknowledged": Moment(SinkWriter, "write", after),
+    "acknowledged": Moment(SinkWriter, "commit_batch", after),
+    "ahead-staged": Moment(SinkWriter, "stage_ahead", after),
+    "ahead-acknowledged": Moment(SinkWriter, "end_commit", after),
     "before-sparks-own-log": Moment(Sink, "__call__", after),
 }
 

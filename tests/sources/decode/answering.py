@@ -56,8 +56,8 @@ def passed_on(registry: SchemaRegistry) -> Answer:
 
     def answer(path: str) -> tuple[int, Any]:
         try:
-            with urlopen(registry.url + path, timeout=30) as told:
-                return told.status, json.load(told)
+            with urlopen(registry.url + path, timeout=30) as answer:
+                return answer.status, json.load(answer)
         except HTTPError as error:
             with error:
                 return error.code, json.load(error)

@@ -37,9 +37,9 @@ def _bytes(value: Value) -> bytearray | None:
     return None if value is None else bytearray(value.encode() if isinstance(value, str) else value)
 
 
-def decoder_of(spark: SparkSession, told: Any, **options: Any) -> Decoder:
+def decoder_of(spark: SparkSession, given: Any, **options: Any) -> Decoder:
     """From what a user writes."""
-    return decoder(MessageOptions.model_validate({"format": told, **options}), spark)
+    return decoder(MessageOptions.model_validate({"format": given, **options}), spark)
 
 
 class Decoded:
@@ -54,12 +54,12 @@ class Decoded:
         self.faults = [
             row["__frazil_error"] and f"{row['__frazil_error'].code}: {row['__frazil_error'].text}" for row in self.all
         ]
-        for row, told in zip(self.rows, self.faults, strict=True):
-            assert told is None or not any(value is not None for value in row.values()), "a bad record has no data"
+        for row, fault in zip(self.rows, self.faults, strict=True):
+            assert fault is None or not any(value is not None for value in row.values()), "a bad record has no data"
 
     @property
     def codes(self) -> list[str | None]:
-        return [told and told.partition(":")[0] for told in self.faults]
+        return [fault and fault.partition(":")[0] for fault in self.faults]
 
     @property
     def ops(self) -> list[str]:
@@ -70,7 +70,7 @@ class Decoded:
 
 
 def decoded(
-    spark: SparkSession, told: Any, values: Iterable[Value], keys: Sequence[Value] | None = None, **options: Any
+    spark: SparkSession, given: Any, values: Iterable[Value], keys: Sequence[Value] | None = None, **options: Any
 ) -> Decoded:
     """What becomes of records in one batch."""
-    return Decoded(decoder_of(spark, told, **options).decode(records(spark, values, keys)))
+    return Decoded(decoder_of(spark, given, **options).decode(records(spark, values, keys)))

@@ -208,9 +208,9 @@ def test_a_schema_that_is_no_record_is_one_column(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("schema", ["{", '{"type": "odd"}', record("R", next=["null", "R"])])
 def test_a_schema_that_cannot_be_used(spark: SparkSession, schema: Any) -> None:
-    with pytest.raises(ConfigError, match="schema") as told:
+    with pytest.raises(ConfigError, match="schema") as caught:
         decoder_of(spark, {"type": "avro", "schema": schema})
-    assert "\n" not in told.value.message
+    assert "\n" not in caught.value.message
 
 
 def test_a_schema_is_asked_for_once(spark: SparkSession) -> None:

@@ -61,12 +61,12 @@ OTHERS: list[Any] = [
 DECLARED = {**PLAIN, "schema": {"id": "long", "name": "string", "text": "string"}}
 
 
-@pytest.mark.parametrize("told", [PLAIN, DECLARED], ids=["found", "declared"])
+@pytest.mark.parametrize("options", [PLAIN, DECLARED], ids=["found", "declared"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "in a payload"])
-def test_changes(spark: SparkSession, told: dict[str, Any], wrapped: bool) -> None:
+def test_changes(spark: SparkSession, options: dict[str, Any], wrapped: bool) -> None:
     messages = [*CHANGES, *OTHERS, {"foo": 1}]
     values = [json.dumps({"schema": None, "payload": message} if wrapped else message) for message in messages]
-    found = decoded(spark, {**told, "unwrap": wrapped, "truncates": "ignore"}, [*values, None, "x"])
+    found = decoded(spark, {**options, "unwrap": wrapped, "truncates": "ignore"}, [*values, None, "x"])
     assert found.columns == ["before", "after", "op", "source", "ts_ms"]
     assert found.codes == [None] * 10 + ["debezium-envelope", None, "json-malformed"]
     assert [row["op"] for row in found.rows[:5]] == ["r", "c", "u", "u", "d"]
@@ -81,8 +81,8 @@ def test_changes(spark: SparkSession, told: dict[str, Any], wrapped: bool) -> No
 @pytest.mark.slow
 def test_the_engine_takes_over(spark: SparkSession) -> None:
     """The frame is what `change_format: debezium` asks for: a key that moved is deleted under its old value."""
-    told = {**PLAIN, "truncates": "ignore"}
-    frame = decoder_of(spark, told).decode(records(spark, [*map(json.dumps, [*CHANGES, *OTHERS]), None]))
+    options = {**PLAIN, "truncates": "ignore"}
+    frame = decoder_of(spark, options).decode(records(spark, [*map(json.dumps, [*CHANGES, *OTHERS]), None]))
     sink = SinkSpec.model_validate(
         {
             "catalog": CATALOG,
@@ -130,10 +130,10 @@ ANY_SCALE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal", 
 
 
 def typed(name: str, kind: str, schema: str = "", **parameters: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"field": name, "type": kind, "optional": True}
+    options: dict[str, Any] = {"field": name, "type": kind, "optional": True}
     if schema:
-        told |= {"name": schema, "version": 1}
-    return told | ({"parameters": parameters} if parameters else {})
+        options |= {"name": schema, "version": 1}
+    return options | ({"parameters": parameters} if parameters else {})
 
 
 COLUMNS = [
@@ -208,7 +208,7 @@ def with_schema(columns: list[dict[str, Any]], message: Any) -> str:
 
 @pytest.mark.slow
 def test_the_embedded_schema_says_what_values_mean(spark: SparkSession) -> None:
-    told = {**PLAIN, "infer": "embedded"}
+    options = {**PLAIN, "infer": "embedded"}
     more = [*COLUMNS, typed("new", "string")]
     values = [
         with_schema(COLUMNS, envelope("c", None, VALUES, 7)),
@@ -219,7 +219,7 @@ def test_the_embedded_schema_says_what_values_mean(spark: SparkSession) -> None:
         with_schema(COLUMNS, None),
         None,
     ]
-    found = decoded(spark, told, values)
+    found = decoded(spark, options, values)
     assert found.codes == [None, None, None, "json-type", "json-type", None, None]
     assert "'after.micro'" in (found.faults[3] or "")
     assert "'after.price'" in (found.faults[4] or "")
@@ -231,7 +231,7 @@ def test_the_embedded_schema_says_what_values_mean(spark: SparkSession) -> None:
     assert found.ops[:3] == ["insert"] * 3
     assert found.ops[5:] == ["ignore", "ignore"]
     assert [row["__frazil_order"].lsn for row in found.all[:3]] == [7, 8, 9]
-    cut = decoded(spark, {**told, "nanoseconds": "truncate"}, values[:1])
+    cut = decoded(spark, {**options, "nanoseconds": "truncate"}, values[:1])
     assert cut.rows[0]["after"].nano == datetime(2026, 1, 2, 3, 0, 0, 123456)
 
 
@@ -301,10 +301,10 @@ def test_avro(spark: SparkSession, schema_registry: SchemaRegistry) -> None:
     image = {"id": 1, "price": Decimal("12.34"), "any": {"scale": 1, "value": decimal_bytes(15)}, "day": 20455,
              "micro": 1_767_322_800_123_456, "milli": 1_767_322_800_123, "zoned": "2026-01-02T03:00:00Z", "text": UNAVAILABLE,
              "blob": UNAVAILABLE.encode()}  # fmt: skip
-    told = {"source": {"lsn": 5, "schema": "public", "table": "orders"}, "ts_ms": 1}
-    message = framed(number, schema, {"op": "u", "before": None, "after": image, **told})
-    gone = framed(number, schema, {"op": "d", "before": image, "after": None, **told})
-    strange = framed(number, schema, {"op": "u", "before": None, "after": {**image, "micro": 2**62}, **told})
+    origin = {"source": {"lsn": 5, "schema": "public", "table": "orders"}, "ts_ms": 1}
+    message = framed(number, schema, {"op": "u", "before": None, "after": image, **origin})
+    gone = framed(number, schema, {"op": "d", "before": image, "after": None, **origin})
+    strange = framed(number, schema, {"op": "u", "before": None, "after": {**image, "micro": 2**62}, **origin})
     written = {"type": "avro", "envelope": "debezium", "schema_registry": {"url": schema_registry.url}}
     found = decoded(spark, written, [message, gone, message[:-1], strange, None])
     assert found.codes == [None, None, "avro-malformed", "avro-value", None]

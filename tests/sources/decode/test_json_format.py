@@ -168,8 +168,8 @@ def test_hidden_columns_are_kept(spark: SparkSession) -> None:
 
 
 def test_required_columns(spark: SparkSession) -> None:
-    told = {"type": "json", "schema": [{"name": "id", "type": "long", "required": True}, {"name": "n", "type": "int"}]}
-    found = decoded(spark, told, ['{"id": 1}', '{"n": 1}', '{"id": null}', None])
+    options = {"type": "json", "schema": [{"name": "id", "type": "long", "required": True}, {"name": "n", "type": "int"}]}
+    found = decoded(spark, options, ['{"id": 1}', '{"n": 1}', '{"id": null}', None])
     assert found.codes == [None, "json-type", "json-type", None]
     assert "required" in (found.faults[1] or "")
 
@@ -191,9 +191,9 @@ def test_a_message_of_10_megabytes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_decimal_keeps_all_its_digits(spark: SparkSession) -> None:
-    told = {"type": "json", "schema": {"d": "decimal(38, 18)"}}
+    options = {"type": "json", "schema": {"d": "decimal(38, 18)"}}
     digits = "12345678901234567890.123456789012345678"
-    found = decoded(spark, told, [f'{{"d": {digits}}}', f'{{"d": "{digits}"}}', f'{{"d": {digits}9}}', '{"d": 1.5e3}'])
+    found = decoded(spark, options, [f'{{"d": {digits}}}', f'{{"d": "{digits}"}}', f'{{"d": {digits}9}}', '{"d": 1.5e3}'])
     assert [row["d"] for row in found.rows] == [Decimal(digits), Decimal(digits), None, Decimal(1500)]
     assert found.codes == [None, None, "json-type", None]
 
@@ -263,8 +263,8 @@ def test_unwrap(spark: SparkSession) -> None:
         '{"payload": {"id": "x"}}',
         '{"payload": 3}',
     ]
-    for told in ({"schema": {"id": "long"}}, {}):
-        found = decoded(spark, {"type": "json", "unwrap": True, **told}, values[: 5 if told else 3])
+    for more in ({"schema": {"id": "long"}}, {}):
+        found = decoded(spark, {"type": "json", "unwrap": True, **more}, values[: 5 if more else 3])
         assert found.codes == [None, None, "json-envelope", "json-type", "json-type"][: len(found.codes)]
         assert found.rows[0] == {"id": 1}
         assert found.ops[:2] == ["update", "ignore"]
@@ -310,8 +310,8 @@ FEW = settings(max_examples=6, deadline=None, suppress_health_check=[*HealthChec
 @FEW
 def test_what_goes_in_comes_out_or_is_told(spark: SparkSession, messages: list[dict[str, Any]]) -> None:
     found = decoded(spark, "json", [json.dumps(message) for message in messages])
-    for message, row, told in zip(messages, found.rows, found.faults, strict=True):
-        if told is None:
+    for message, row, fault in zip(messages, found.rows, found.faults, strict=True):
+        if fault is None:
             for name, value in message.items():
                 assert same(row.get(name), value), (name, value, row)
 
@@ -365,8 +365,8 @@ WRITTEN = (
 @settings(FEW, max_examples=3)
 def test_a_declared_number_is_right_or_told(spark: SparkSession, kind: str, written: list[str]) -> None:
     found = decoded(spark, {"type": "json", "schema": {"v": kind}}, [f'{{"v": {text}}}' for text in written])
-    for text, row, told in zip(written, found.rows, found.faults, strict=True):
-        if told is None:
+    for text, row, fault in zip(written, found.rows, found.faults, strict=True):
+        if fault is None:
             exact = Decimal(text.strip('"'))
             assert row["v"] == (float(exact) if kind == "double" else exact), (kind, text)
 

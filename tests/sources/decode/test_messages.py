@@ -60,8 +60,8 @@ def test_csv(spark: SparkSession) -> None:
 
 
 def test_csv_options(spark: SparkSession) -> None:
-    told = {"type": "csv", "schema": {"a": "string", "b": "string"}, "separator": ";", "quote": "'", "null_value": "\\N"}
-    found = decoded(spark, told, ["\\N;'x;y'", ";''"])
+    options = {"type": "csv", "schema": {"a": "string", "b": "string"}, "separator": ";", "quote": "'", "null_value": "\\N"}
+    found = decoded(spark, options, ["\\N;'x;y'", ";''"])
     assert found.rows == [{"a": None, "b": "x;y"}, {"a": None, "b": ""}]
 
 
@@ -157,15 +157,15 @@ def test_a_key_that_is_no_value_of_the_type_is_told_where_it_is_needed(spark: Sp
 
 @pytest.mark.slow
 def test_key_prefix_and_what_a_null_value_means(spark: SparkSession) -> None:
-    told = {"type": "json", "schema": {"id": "long"}}
-    keyed = decoded(spark, told, ['{"id": 1}', None], ["k", "k"], key_format="string", key_prefix="key_")
+    options = {"type": "json", "schema": {"id": "long"}}
+    keyed = decoded(spark, options, ['{"id": 1}', None], ["k", "k"], key_format="string", key_prefix="key_")
     assert keyed.rows == [{"id": 1, "key_value": "k"}, {"id": None, "key_value": "k"}]
     assert keyed.ops == ["update", "delete"]
-    ignored = decoded(spark, told, ['{"id": 1}', None], ["k", "k"], key_format="bytes", tombstones="ignore")
+    ignored = decoded(spark, options, ['{"id": 1}', None], ["k", "k"], key_format="bytes", tombstones="ignore")
     assert ignored.ops == ["update", "ignore"]
-    assert decoded(spark, told, [None], tombstones="error").codes == ["message-empty"]
-    assert decoded(spark, told, [b""], ["k"], key_format="bytes").codes == ["json-empty"]
-    emptied = decoded(spark, told, ['{"id": 1}', b""], ["k", "k"], key_format="bytes", empty_is_none=True)
+    assert decoded(spark, options, [None], tombstones="error").codes == ["message-empty"]
+    assert decoded(spark, options, [b""], ["k"], key_format="bytes").codes == ["json-empty"]
+    emptied = decoded(spark, options, ['{"id": 1}', b""], ["k", "k"], key_format="bytes", empty_is_none=True)
     assert (emptied.ops, emptied.codes) == (["update", "delete"], [None, None])
     assert decoded(spark, "string", ["a", b""], empty_is_none=True).ops == ["update", "ignore"]
     with pytest.raises(ConfigError, match="'k_value'"):
@@ -188,11 +188,11 @@ def test_a_key_that_is_one_value_is_not_lost_behind_a_value(spark: SparkSession,
 def test_a_filter_knows_changes_of_rows_from_events(spark: SparkSession) -> None:
     values = ['{"id": 1, "status": "paid"}', '{"id": 1, "status": "open"}', '{"id": 2}', None, "x"]
     keys = ['{"id": 1}', '{"id": 1}', '{"id": 2}', '{"id": 3}', '{"id": 4}']
-    told = {"type": "json", "schema": {"id": "long", "status": "string"}}
+    given = {"type": "json", "schema": {"id": "long", "status": "string"}}
     paid = TypeAdapter(list[TransformSpec]).validate_python([{"type": "filter", "field": "status", "equals": "paid"}])
 
     def kept(**options: Any) -> list[tuple[int, str]]:
-        found = Decoded(source_rows(decoder_of(spark, told, **options).decode(records(spark, values, keys)), SINK, paid))
+        found = Decoded(source_rows(decoder_of(spark, given, **options).decode(records(spark, values, keys)), SINK, paid))
         return [(row["id"], op) for row, op in zip(found.rows, found.ops, strict=True)]
 
     changes = [(1, "update"), (1, "delete"), (2, "delete"), (3, "delete"), (None, "update")]
@@ -249,10 +249,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "words"), WRONG, ids=[words for _, words in WRONG])
-def test_options_that_do_not_fit(told: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("options", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_options_that_do_not_fit(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
-        MessageOptions.model_validate(told)
+        MessageOptions.model_validate(options)
 
 
 def test_secrets_do_not_show() -> None:

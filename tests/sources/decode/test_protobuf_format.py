@@ -102,15 +102,15 @@ def test_a_message(spark: SparkSession, descriptors: Path, whole: bytes) -> None
 
 
 def test_framing(spark: SparkSession, descriptors: Path, whole: bytes) -> None:
-    told = {"type": "protobuf", "descriptor_file": str(descriptors), "framing": "confluent"}
+    options = {"type": "protobuf", "descriptor_file": str(descriptors), "framing": "confluent"}
     head = b"\0\0\0\0\x01"
     second, first = b"\x02\x02", b"\0"
     values = [head + second + whole, head + first + whole, whole, head, head + b"\xff" * 12, b""]
-    found = decoded(spark, {**told, "message": "shop.v1.Order"}, values)
+    found = decoded(spark, {**options, "message": "shop.v1.Order"}, values)
     assert found.codes == [None, "protobuf-message", *["protobuf-frame"] * 4]
     assert found.rows[0]["id"] == 2**62
     nested = decoded(
-        spark, {**told, "message": "shop.v1.Order.Line"}, [head + b"\x04\x02\x00" + b"\x0a\x01a", head + second + whole]
+        spark, {**options, "message": "shop.v1.Order.Line"}, [head + b"\x04\x02\x00" + b"\x0a\x01a", head + second + whole]
     )
     assert (nested.rows[0], nested.codes) == ({"sku": "a", "count": 0}, [None, "protobuf-message"])
 
@@ -118,9 +118,9 @@ def test_framing(spark: SparkSession, descriptors: Path, whole: bytes) -> None:
 def test_what_is_wrong_with_descriptors(spark: SparkSession, descriptors: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         decoder_of(spark, {"type": "protobuf", "descriptor_file": str(tmp_path / "none"), "message": "m"})
-    with pytest.raises(ConfigError, match=r"no message 'shop\.v1\.Oder'") as told:
+    with pytest.raises(ConfigError, match=r"no message 'shop\.v1\.Oder'") as caught:
         decoder_of(spark, {"type": "protobuf", "descriptor_file": str(descriptors), "message": "shop.v1.Oder"})
-    assert "shop.v1.Order" in told.value.fix
+    assert "shop.v1.Order" in caught.value.fix
     broken = tmp_path / "broken"
     broken.write_bytes(b"\xff\xff")
     with pytest.raises(ConfigError, match="cannot be used"):

@@ -74,7 +74,7 @@ def test_both_readers_agree(spark: SparkSession, tmp_path: Path, monkeypatch: py
     assert together.schema == careful.schema
     quick, slow = ({row.n: row for row in one.select("n", "it", "it_fault").collect()} for one in (together, careful))
     # As text, which tells a zero from a negative one.
-    differing = [(told, quick[n], slow[n]) for n, told in enumerate(messages) if repr(quick[n]) != repr(slow[n])]
+    differing = [(message, quick[n], slow[n]) for n, message in enumerate(messages) if repr(quick[n]) != repr(slow[n])]
     assert differing[:3] == []
     bad = [row.it_fault.code for row in slow.values() if row.it_fault is not None]
     assert 0.1 < len(bad) / len(slow) < 0.9
@@ -86,7 +86,7 @@ def test_plain_messages_take_the_quick_way(spark: SparkSession, tmp_path: Path, 
     how, author = reading(case), Author(2)
     messages: list[bytes | None] = [author.plain(whole(how)) for _ in range(300)]
     if how.root:
-        messages = [told for told in messages if isinstance(json.loads(told or b"").get(how.root), dict)]
+        messages = [message for message in messages if isinstance(json.loads(message or b"").get(how.root), dict)]
     assert len(messages) > 100
     column = plain_rows(spark, "value", how)
     assert column is not None
@@ -96,7 +96,7 @@ def test_plain_messages_take_the_quick_way(spark: SparkSession, tmp_path: Path, 
 def test_a_session_without_the_quick_reader_reads_with_care(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "READER", "frazil.NotThere")
     assert plain_rows(spark, "value", reading("values")) is None
-    told = {"type": "json", "schema": {"id": "long", "price": "decimal(10, 2)"}}
-    found = decoded(spark, told, ['{"id": 1, "price": 2.50}', '{"id": 2, "id": 3}', '{"id": "x"}', None])
+    options = {"type": "json", "schema": {"id": "long", "price": "decimal(10, 2)"}}
+    found = decoded(spark, options, ['{"id": 1, "price": 2.50}', '{"id": 2, "id": 3}', '{"id": "x"}', None])
     assert [(row["id"], row["price"]) for row in found.rows] == [(1, Decimal("2.50")), (3, None), (None, None), (None, None)]
     assert found.codes == [None, None, "json-type", None]

@@ -50,9 +50,9 @@ def shown(certificates: Path, name: str = "server", *, mutual: bool = False) -> 
 def test_passwords_and_tokens() -> None:
     with answering(lambda _: (200, []), "Basic dTpzZWNyZXRwYXNz") as server:
         for wrong in ({"user": "u", "password": "wrongpass"}, {"token": "wrongpass"}, {}):
-            with pytest.raises(ConfigError, match="refuses the credentials") as told:
+            with pytest.raises(ConfigError, match="refuses the credentials") as caught:
                 client(server.url, **wrong).check()
-            assert "wrongpass" not in str(told.value)
+            assert "wrongpass" not in str(caught.value)
         client(server.url, user="u", password="secretpass").check()
     with answering(lambda _: (200, []), "Bearer tok-123") as server:
         client(server.url, token="tok-123").check()
@@ -99,8 +99,8 @@ def test_an_encrypted_connection(spark: SparkSession, schema_registry: SchemaReg
     ca = {"ca_path": str(certificates / "ca.pem")}
     own = {"cert_path": str(certificates / "client.pem"), "key_path": str(certificates / "client.key")}
     with answering(passed_on(schema_registry), "Basic dTpzZWNyZXRwYXNz", shown(certificates, mutual=True)) as server:
-        told = {"url": server.url, **ca, **own, "user": "u", "password": "secretpass"}
-        found = decoded(spark, {"type": "avro", "schema_registry": told}, [message])
+        options = {"url": server.url, **ca, **own, "user": "u", "password": "secretpass"}
+        found = decoded(spark, {"type": "avro", "schema_registry": options}, [message])
         assert (found.codes, found.rows[0]["id"]) == ([None], 1)
         together = {**ca, "cert_path": str(certificates / "client.both"), "user": "u", "password": "secretpass"}
         client(server.url, **together).check()

@@ -29,9 +29,9 @@ def catalog(folder: Path) -> dict[str, object]:
 
 def pipeline_of(folder: Path, spec: Path) -> PipelineSpec:
     """The pipeline that a file describes."""
-    told = json.loads(spec.read_text())
-    sink = {"namespace": "db", **told["sink"], "catalog": catalog(folder)}
-    given = {"name": "p", "source_name": "db", "source": told["source"], "sink_name": "lake", "sink": sink}
+    answer = json.loads(spec.read_text())
+    sink = {"namespace": "db", **answer["sink"], "catalog": catalog(folder)}
+    given = {"name": "p", "source_name": "db", "source": answer["source"], "sink_name": "lake", "sink": sink}
     return PipelineSpec.model_validate(given)
 
 

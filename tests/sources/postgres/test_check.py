@@ -304,10 +304,10 @@ def test_a_position_of_an_earlier_version_goes_on(orders: Database, watch: Watch
     reader.changes()
     reader.source.close()
     assert reader.ledger is not None
-    told = json.loads(reader.ledger)
-    assert told.pop("timeline") == 1
+    answer = json.loads(reader.ledger)
+    assert answer.pop("timeline") == 1
     orders.run("insert into orders values (1, 'x')")
-    later = watch("orders", ledger=json.dumps(told))
+    later = watch("orders", ledger=json.dumps(answer))
     assert later.changes() == [("insert", 1, "x")]
     assert later.ledger is not None
     assert json.loads(later.ledger)["timeline"] == 1

@@ -75,7 +75,7 @@ def follow(
             made.lakes["own"] = lake("own")
             made.pipelines["own"] = made.lakes["own"].pipeline(described(database, *tables), **OPTIONS)
             run(made.pipelines["own"], once=True)
-            for name, (converters, told) in formats.items():
+            for name, (converters, message_format) in formats.items():
                 connector = debezium.following(database.server, database.name, [*tables, "marks"], converters)
                 prefix = opened.enter_context(connector)
                 made.slots.append(prefix)
@@ -85,8 +85,8 @@ def follow(
                     "bootstrap_servers": debezium.kafka.address(),
                     "topics": [f"{prefix}.public.{table}" for table in tables],
                     "start_offset": "earliest",
-                    "format": {**told, "envelope": "debezium"},
-                    "key_format": told,
+                    "format": {**message_format, "envelope": "debezium"},
+                    "key_format": message_format,
                 }
                 made.pipelines[name] = made.lakes[name].pipeline(source, **OPTIONS, change_format="debezium")
             return made
@@ -168,10 +168,10 @@ def test_every_type_and_schemas_that_change(database: Database, follow: Callable
     database.run("update things set id = 100 where id = 12", "delete from things where id = 11")
     followed.brought()
     rows = {name: rows_of(lake) for name, lake in followed.lakes.items()}
-    told = database.rows("select id, md5(large), size, new from things")
+    there = database.rows("select id, md5(large), size, new from things")
     for name, found in rows.items():
         shown = [(row["id"], md5(row["large"]), row["size"], row["new"]) for row in found.values()]
-        assert sorted(shown) == sorted(told), name
+        assert sorted(shown) == sorted(there), name
     kinds = followed.types("things")
     assert kinds["avro"] == kinds["json"]
     assert rows["avro"] == rows["json"]

@@ -259,8 +259,8 @@ def test_a_key_that_moves_is_one_record_of_a_filter(
     table = "db.public_orders" if "route" in sink else "db.t"
     assert [row[0] for row in lake.rows("id", table)] == ([2, 4, 7] if "upsert" in sink.values() else [1, 2, 3, 4, 7])
     summary = lake.data_snapshots("db.frazil__ledger" if "route" in sink else "db.t")[-1].summary
-    told = {name: int(summary[f"frazil.rows-{name}"]) for name in ("in", "out", "filtered", "dead-lettered")}
-    assert told == {"in": 6, "out": 3, "filtered": expected.filtered, "dead-lettered": 0}
+    counted = {name: int(summary[f"frazil.rows-{name}"]) for name in ("in", "out", "filtered", "dead-lettered")}
+    assert counted == {"in": 6, "out": 3, "filtered": expected.filtered, "dead-lettered": 0}
 
 
 @pytest.mark.slow

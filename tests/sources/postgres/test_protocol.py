@@ -108,8 +108,8 @@ def test_copied_rows() -> None:
 
 
 def test_messages_about_transactions_and_tables() -> None:
-    told = begin(b"B" + struct.pack(">QqI", 0x1_0000_0010, 86_400_000_000, 42))
-    assert (lsn_text(told.lsn), told.at_us, told.xid) == ("1/10", (946_684_800 + 86_400) * 1_000_000, 42)
+    begun = begin(b"B" + struct.pack(">QqI", 0x1_0000_0010, 86_400_000_000, 42))
+    assert (lsn_text(begun.lsn), begun.at_us, begun.xid) == ("1/10", (946_684_800 + 86_400) * 1_000_000, 42)
     assert commit_end(b"C" + struct.pack(">BQQq", 0, 1, 99, 5)) == 99
     columns = b"\x01id\x00" + struct.pack(">Ii", 23, -1) + b"\x00v\x00" + struct.pack(">Ii", 25, -1)
     assert relation(b"R" + struct.pack(">I", 7) + b"public\x00t\x00d" + struct.pack(">H", 2) + columns) == TABLE

@@ -236,8 +236,8 @@ def test_a_large_table_is_read_in_parts_as_of_one_moment(database: Database, fol
     frame = reader.source.read(part)
     assert frame.rdd.getNumPartitions() == 3
     database.run("insert into t select i, 'new' from generate_series(20000, 21000) i", "update t set filler = 'y' where id < 100")
-    told = frame.selectExpr("count(*) n", "count(distinct id) d", "sum(id) s", "min(length(filler)) f").first()
-    assert tuple(told or ()) == (12000, 12000, 12000 * 12001 // 2, 500)
+    sums = frame.selectExpr("count(*) n", "count(distinct id) d", "sum(id) s", "min(length(filler)) f").first()
+    assert tuple(sums or ()) == (12000, 12000, 12000 * 12001 // 2, 500)
 
 
 def test_pages_are_dealt_without_gap_or_overlap() -> None:

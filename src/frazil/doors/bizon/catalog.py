@@ -39,7 +39,7 @@ _KNOWN = {
 _STORES = ("s3.", "gcs.", "adls.", "client.", "io-impl")
 _FAMILIES = {
     "sql": (*_STORES, "jdbc."),
-    "rest": (*_STORES, "rest.", "header.", "oauth2", "auth", "view-"),
+    "rest": (*_STORES, "rest.", "header.", "oauth2", "auth", "view-", "token-", "audience", "resource"),
     "hive": (*_STORES, "hive.", "hive2"),
 }
 
@@ -76,13 +76,11 @@ def catalog_of(document: Document, base: Path, config: DestinationConfig) -> tup
     spark_name = _spark_name(document, path, kind)
     if spark_name is None or len(document.problems) > before:
         return {}, []
-    made, notes = _made(document, path, spark_name, section, warehouse_of(config))
+    made, notes = _made(path, spark_name, section, warehouse_of(config))
     return (made if _is_whole(document, path, made) else {}), notes
 
 
-def _made(
-    document: Document, path: Path, name: str, section: dict[str, Any], warehouse: str | None
-) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
+def _made(path: Path, name: str, section: dict[str, Any], warehouse: str | None) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
     kind = section["type"]
     own = {key: value for key, value in section.items() if key not in ("type", _INIT, _METASTORE)}
     own = {_RENAMED.get(key, key): value for key, value in own.items()}
@@ -91,10 +89,10 @@ def _made(
     if kind == "hive":
         uri = section.get("uri") or section.get(_METASTORE)
         if uri is None:
-            return _folder(name, warehouse, path, properties, document)
+            return _folder(name, warehouse, path, properties)
         own["uri"] = uri
     if kind == "sql" and str(section.get(_INIT, "true")).lower() == "false":
-        properties["jdbc.init-catalog-tables"] = "false"
+        own["init_catalog_tables"] = False
     if warehouse is not None:
         own["warehouse"] = warehouse
     return {"type": kind, "name": name, kind: own | {"properties": properties}}, []
@@ -149,16 +147,13 @@ _NONE = "catalog_config is required: it says who knows where the tables are"
 
 
 def _folder(
-    name: str, warehouse: str | None, path: Path, properties: dict[str, Any], document: Document
+    name: str, warehouse: str | None, path: Path, properties: dict[str, Any]
 ) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
     """`hive` without a metastore is a folder of tables."""
-    for key in properties:
-        message = f"`{key}` has no meaning for a catalog that is a folder: it has neither `uri` nor `{_METASTORE}`"
-        document.problems.append(ConfigError("invalid-value", message, location=document.key_place((*path, key))))
     words = "a catalog without a metastore is a folder: it has room for one writer at a time"
     if warehouse is not None and warehouse.startswith("gs://"):
         words += "; on gs:// Spark needs Hadoop's own connector for it (settings.spark.conf: spark.jars)"
-    return {"type": "hadoop", "name": name, "hadoop": {"warehouse": warehouse}}, [(path, words)]
+    return {"type": "hadoop", "name": name, "hadoop": {"warehouse": warehouse, "properties": properties}}, [(path, words)]
 
 
 def _require_known(document: Document, path: Path, kind: str, section: dict[str, Any]) -> None:

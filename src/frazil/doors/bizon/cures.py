@@ -50,6 +50,8 @@ _CATALOG = (
     "storage-failed",
     "warehouse-not-writable",
     "s3-access-denied",
+    *("host-not-found", "connection", "tls", "warehouse-missing", "no-compare-and-swap"),
+    *("s3-keys-refused", "no-such-bucket", "wrong-region", "path-style-needed"),
 )
 
 _CURES = {
@@ -64,6 +66,10 @@ _CURES = {
     "namespace-missing": "Create it.",
     "s3-access-denied": "Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO add "
     "s3.path-style-access: true to the catalog.",
+    "s3-keys-refused": "Check s3.access-key-id, s3.secret-access-key and, for temporary keys, s3.session-token.",
+    "wrong-region": "Set client.region in the catalog to the region of the bucket.",
+    "path-style-needed": "Add s3.path-style-access: true to the catalog.",
+    "warehouse-missing": "Correct warehouse: most REST catalogs want the name of a warehouse or catalog there, not a bucket.",
     "rolled-back": "Decide what the table should hold: set the branch back to that snapshot, or give the document another name "
     "to begin anew.",
     "batch-differs": "Two writers used one name without knowing of each other. Give the document another name to begin anew.",

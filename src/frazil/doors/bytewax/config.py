@@ -21,7 +21,17 @@ from frazil.doors.bytewax.schema import CODE, Declared
 from frazil.errors import ConfigError
 from frazil.model.arguments import argument_errors, located_at_caller, unknown
 from frazil.model.base import Model
-from frazil.model.catalog import CatalogType, GlueCatalog, HiveCatalog, RestCatalog, SqlCatalog
+from frazil.model.catalog import CatalogType, is_nessie_own
+from frazil.model.catalog_kinds import (
+    BigQueryCatalog,
+    GlueCatalog,
+    HadoopCatalog,
+    HiveCatalog,
+    NessieCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    SqlCatalog,
+)
 from frazil.model.coercion import EpochUnit
 from frazil.model.partition import transform_problem
 from frazil.model.secrets import MASK, is_secret_name, mask_uri, remember, secret_values
@@ -30,8 +40,13 @@ from frazil.model.sink import FileFormat, SinkSpec
 from frazil.model.types import StructType
 
 # Other names of catalogs, as PyIceberg and the services themselves have them.
-_CATALOG_TYPES = {"jdbc": "sql", "in-memory": "memory", "nessie": "rest", "polaris": "rest"}
-_SECTIONS: dict[str, type[BaseModel]] = {"rest": RestCatalog, "sql": SqlCatalog, "hive": HiveCatalog, "glue": GlueCatalog}
+_CATALOG_TYPES = {"jdbc": "sql", "in-memory": "memory", "polaris": "rest"}
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "rest": RestCatalog, "sql": SqlCatalog, "hive": HiveCatalog, "glue": GlueCatalog, "s3tables": S3TablesCatalog,
+    "nessie": NessieCatalog, "bigquery": BigQueryCatalog, "hadoop": HadoopCatalog,
+}  # fmt: skip
+# Catalogs that are found without an address.
+_WITHOUT_ADDRESS = ("bigquery", "hadoop", "memory")
 
 # Options of a sink that make sense here: rows are appended, the schema is static, and the rest has arguments of its own.
 _SINK_OPTIONS = (
@@ -59,7 +74,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
     catalog_uri: str = Field(description="Address of the catalog: http://..., thrift://..., sqlite:///..., postgresql://...")
     table_name: str = Field(description="`namespace.table`.")
     warehouse_path: str = Field(description="Where new tables are put; for a REST catalog the warehouse that it knows.")
-    catalog_type: str = Field(description="rest, sql, hive, glue, hadoop or memory.")
+    catalog_type: str = Field(description="rest, sql, hive, glue, s3tables, nessie, bigquery, hadoop or memory.")
 
     batch_size: int = Field(1000, ge=1, le=100_000, description="Rows of a part that are flushed at once.")
     batch_interval_seconds: float = Field(15, ge=1, le=300, description="Longest time that a row waits for a flush.")
@@ -254,23 +269,24 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
         if kind not in known:
             found = unknown(self.catalog_type, [*known, *_CATALOG_TYPES], code=CODE)
             raise ConfigError(CODE, f"catalog_type: there is no catalog of type {self.catalog_type!r}.", fix=found.fix)
+        if kind == "nessie" and not is_nessie_own(self.catalog_uri):
+            kind = "rest"  # of the two protocols that Nessie speaks
         section, stores = self._sorted_options(kind)
         name = self.extra_options.get(_CATALOG_NAME)
         catalog: dict[str, Any] = {"type": kind, "warehouse": self.warehouse_path} | ({"name": name} if name is not None else {})
-        if kind in ("hadoop", "memory"):
+        if kind in _WITHOUT_ADDRESS:
             if self.catalog_uri not in ("", self.warehouse_path):
                 raise ConfigError(
                     CODE, f"catalog_uri: a catalog of type {kind} has no address.", fix="Give the same as warehouse_path, or ''."
                 )
-            return catalog, stores
-        address = _glue(self.catalog_uri) if kind == "glue" else {"uri": self.catalog_uri}
+            return catalog | ({kind: section} if kind in _SECTIONS else section), stores
+        address = _glue(self.catalog_uri) if kind == "glue" else {"uri": self.catalog_uri or None}
         return catalog | {kind: address | section}, stores
 
     def _sorted_options(self, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Splits `extra_options` into the catalog's and those of each store; PyIceberg's names and frazil's are both accepted."""
         model = _SECTIONS.get(kind)
         fields = model.model_fields if model is not None else {}
-        passed_on = PROPERTIES in fields
         own = {*_SINK_OPTIONS, *_SETTINGS, _CATALOG_NAME, *RowOptions.model_fields}
         section: dict[str, Any] = {}
         properties: dict[str, Any] = {}
@@ -282,11 +298,11 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
                 stores.setdefault(store, {})
             if plain in fields and plain not in _NOT_OPTIONS:
                 section[plain] = value
-            elif (place := place_of(name, kind, passed_on=passed_on, code=CODE)) is not None:
+            elif (place := place_of(name, kind, code=CODE)) is not None:
                 where, key = place
                 found = {CATALOG: section, PROPERTIES: properties}.get(where)
                 (found if found is not None else stores.setdefault(where, {}))[key] = value
-            elif "." in name and passed_on:
+            elif "." in name:
                 properties[name] = value
             else:
                 raise unknown(name, {*own, *fields} - _NOT_OPTIONS, code=CODE, prefix=("extra_options",))

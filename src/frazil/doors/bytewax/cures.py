@@ -20,6 +20,10 @@ _CURES = {
     "namespace-missing": "Create it.",
     "s3-access-denied": "Check the keys, and the permissions s3:GetObject, s3:PutObject, s3:DeleteObject. For MinIO set "
     "extra_options={'s3.path-style-access': 'true'}.",
+    "s3-keys-refused": "Check s3.access-key-id, s3.secret-access-key and, for temporary keys, s3.session-token in extra_options.",
+    "wrong-region": "Set client.region in extra_options to the region of the bucket.",
+    "path-style-needed": "Set extra_options={'s3.path-style-access': 'true'}.",
+    "warehouse-missing": "Correct warehouse_path: most REST catalogs want a name that they know there, not a bucket.",
     "required-missing": _TABLE_CHANGED,
     "required-null": _TABLE_CHANGED,
     "schema-strict": _TABLE_CHANGED,

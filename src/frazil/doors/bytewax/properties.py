@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from frazil.errors import ConfigError
 from frazil.model.arguments import unknown
+from frazil.model.catalog_kinds import S3TablesCatalog
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 
 CATALOG, PROPERTIES = "catalog", "properties"
@@ -31,6 +32,13 @@ _OTHER_NAMES: dict[str, tuple[str, str]] = {
     "adls.account-key": ("azure", "access_key"),
     "adls.auth.shared-key.account.name": ("azure", "storage_account"),
     "adls.auth.shared-key.account.key": ("azure", "access_key"),
+    "s3.profile-name": ("s3", "profile"),
+    "s3.retry.num-retries": ("s3", "max_retries"),
+    "s3.retry.min-wait-ms": ("s3", "retry_min_wait_ms"),
+    "s3.retry.max-wait-ms": ("s3", "retry_max_wait_ms"),
+    "gcs.oauth2.token": ("gcs", "token"),
+    "gcs.oauth2.token-expires-at": ("gcs", "expires_at_ms"),
+    "gcs.impersonate.service-account": ("gcs", "impersonate_service_account"),
     "s3.proxy-uri": (PROPERTIES, "http-client.proxy-endpoint"),
     "s3.sse-kms-key-id": (PROPERTIES, "s3.sse.key"),
     "s3.signer.uri": (PROPERTIES, "signer.uri"),
@@ -48,6 +56,11 @@ _GLUE: dict[str, tuple[str, str]] = {
     "glue.profile-name": (CATALOG, "profile"),
     "glue.access-key-id": (CATALOG, "access_key_id"),
     "glue.secret-access-key": (CATALOG, "secret_access_key"),
+    "client.session-token": (CATALOG, "session_token"),
+    "glue.session-token": (CATALOG, "session_token"),
+}
+_S3_TABLES = {
+    name: place for name, place in _GLUE.items() if name.startswith("client.") and place[1] in S3TablesCatalog.model_fields
 }
 
 # What else the Java library (1.12) knows of stores; one with a star is the beginning of many.
@@ -57,16 +70,16 @@ _JAVA = (
     "s3.cross-region-access-enabled", "s3.crt.enabled", "s3.crt.max-concurrency", "s3.delete-enabled", "s3.delete.batch-size",
     "s3.delete.num-threads", "s3.delete.tags.*", "s3.directory-bucket.list-prefix-as-directory", "s3.dualstack-enabled",
     "s3.multipart.num-threads", "s3.multipart.part-size-bytes", "s3.multipart.threshold", "s3.preload-client-enabled",
-    "s3.remote-signing-enabled", "s3.retry.max-wait-ms", "s3.retry.min-wait-ms", "s3.retry.num-retries",
+    "s3.remote-signing-enabled",
     "s3.session-token-expires-at-ms", "s3.sse.key", "s3.sse.md5", "s3.sse.type",
     "s3.staging-dir", "s3.use-arn-region-enabled", "s3.write.namespace-tag-enabled", "s3.write.storage-class",
     "s3.write.table-tag-enabled", "s3.write.tags.*", "gcs.analytics-core.enabled", "gcs.channel.read.chunk-size-bytes",
     "gcs.channel.write.chunk-size-bytes", "gcs.client-lib-token", "gcs.decryption-key", "gcs.delete.batch-size",
     "gcs.encryption-key", "gcs.impersonate.delegates", "gcs.impersonate.lifetime-seconds", "gcs.impersonate.scopes",
-    "gcs.impersonate.service-account", "gcs.oauth2.refresh-credentials-enabled", "gcs.oauth2.refresh-credentials-endpoint",
-    "gcs.oauth2.token", "gcs.oauth2.token-expires-at", "gcs.user-project", "adls.connection-string.*",
+    "gcs.oauth2.refresh-credentials-enabled", "gcs.oauth2.refresh-credentials-endpoint",
+    "adls.connection-string.*",
     "adls.read.block-size-bytes", "adls.refresh-credentials-enabled", "adls.refresh-credentials-endpoint",
-    "adls.sas-token-expires-at-ms.*", "adls.sas-token.*", "adls.token", "adls.token-credential-provider",
+    "adls.sas-token-expires-at-ms.*", "adls.sas-token.*", "adls.token-credential-provider",
     "adls.token-credential-provider.*", "adls.write.block-size-bytes",
 )  # fmt: skip
 
@@ -77,7 +90,6 @@ _OTHERWISE = {
     "s3.request-timeout": "Write 'http-client.apache.socket-timeout-ms', in milliseconds.",
     "s3.server-side-encryption": "Write 's3.sse.type': 's3' or 'kms'.",
     "s3.signer": "Write 's3.remote-signing-enabled': 'true'.",
-    "s3.profile-name": "Set AWS_PROFILE in the environment.",
 }
 
 
@@ -86,13 +98,12 @@ def store_of(name: str) -> str | None:
     return next((section for family, (section, _) in _STORES.items() if name.startswith(family)), None)
 
 
-def place_of(name: str, catalog_type: str, *, passed_on: bool, code: str) -> tuple[str, str] | None:
+def place_of(name: str, catalog_type: str, *, code: str) -> tuple[str, str] | None:
     """The section that a property belongs to, and its name there; None when it concerns no store.
 
-    ``passed_on``: the catalog takes properties as they are written. A property of a store that nobody knows is an error.
+    A property of a store that nobody knows is an error.
     """
-    others = _OTHER_NAMES | (_GLUE if catalog_type == "glue" else {})
-    others = {other: place for other, place in others.items() if passed_on or place[0] != PROPERTIES}
+    others = _OTHER_NAMES | {"glue": _GLUE, "s3tables": _S3_TABLES}.get(catalog_type, {})
     if name in others:
         return others[name]
     if catalog_type == "glue" and name.startswith("glue."):
@@ -104,10 +115,10 @@ def place_of(name: str, catalog_type: str, *, passed_on: bool, code: str) -> tup
     field = name.removeprefix(family).replace("-", "_")
     if field in model.model_fields:
         return section, field
-    if passed_on and (name in _JAVA or any(name.startswith(one[:-1]) for one in _JAVA if one.endswith("*"))):
+    if name in _JAVA or any(name.startswith(one[:-1]) for one in _JAVA if one.endswith("*")):
         return PROPERTIES, name
-    if passed_on and name in _OTHERWISE:
+    if name in _OTHERWISE:
         raise ConfigError(code, f"extra_options.{name}: there is no option of this name.", fix=_OTHERWISE[name])
     known = {f"{family}{field.replace('_', '-')}" for field in model.model_fields}
-    known |= {one for one in (*others, *(_JAVA if passed_on else ())) if one.startswith(family)}
+    known |= {one for one in (*others, *_JAVA) if one.startswith(family)}
     raise unknown(name, known, code=code, prefix=("extra_options",))

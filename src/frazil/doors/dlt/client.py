@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow.parquet
 from dlt.common import json, logger
 from dlt.common.configuration.container import Container
 from dlt.common.destination import DestinationCapabilitiesContext
@@ -26,9 +25,7 @@ from dlt.common.destination.exceptions import DestinationUndefinedEntity
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.pipeline import PipelineContext
 from dlt.common.schema import Schema, TSchemaTables
-from dlt.common.schema.exceptions import SchemaCorruptedException
 from dlt.common.schema.typing import TLoaderReplaceStrategy, TTableSchemaColumns
-from dlt.common.schema.utils import get_nested_tables, get_root_table, has_table_seen_data
 from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
 from dlt.destinations.job_impl import ReferenceFollowupJobRequest
 from dlt.destinations.sql_client import SqlClientBase, WithSqlClient
@@ -43,12 +40,12 @@ from frazil.doors.dlt.configuration import IcebergRestConfiguration, warn_once
 from frazil.doors.dlt.errors import dlt_errors
 from frazil.doors.dlt.jobs import CommitJob, FileJob
 from frazil.doors.dlt.opened import OpenTables
+from frazil.doors.dlt.planner import LoadPlanner
 from frazil.doors.dlt.quick_look import QuickLook, quick_look
 from frazil.doors.dlt.reading import SparkSqlClient, answer, quoted, text
 from frazil.doors.dlt.storage import newest_metadata
 from frazil.doors.dlt.stored import columns_of
 from frazil.model.events import CommitFailed, Event
-from frazil.model.load import DeleteMark, Disposition, Load, TableLoad
 from frazil.model.sink import SinkSpec
 from frazil.runtime.loads import Loader, is_starting, load_lake
 
@@ -96,7 +93,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
                 self._register_new_tables()
         for name in truncate_tables or ():
             with dlt_errors(f"table {name}"):
-                self._loader.remove(self._sink(name), self._sink_id, "true")
+                self._loader.remove(self._sink(name), self._planner.sink_id, "true")
 
     def is_storage_initialized(self) -> bool:
         """Whether the namespace is there, and the dataset in it has not been dropped.
@@ -126,7 +123,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         if delete_schema:
             condition = f"{quoted(self._named('schema_name'))} = {text(self.schema.name)}"
             with dlt_errors(f"table {self.schema.version_table_name}"):
-                self._loader.remove(self._sink(self.schema.version_table_name), self._sink_id, condition)
+                self._loader.remove(self._sink(self.schema.version_table_name), self._planner.sink_id, condition)
 
     def get_storage_tables(self, table_names: Iterable[str]) -> Iterator[tuple[str, TTableSchemaColumns]]:
         """The columns of tables as they are in the catalog; none of a table that is not there."""
@@ -156,13 +153,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         if problems:
             raise problems[0]
         for table in tables:
-            hints.require_precisions(self.schema.name, table)
-            hints.partition_fields(self.schema.name, table, self.capabilities)
-            hints.table_properties(self.schema.name, table)
-            self._require_keys(table)
-            self._require_root_keys(table)
-            self._require_one_disposition(table)
-            self._require_name_of_its_own(table)
+            self._planner.require_loadable(table)
         return tables
 
     def update_stored_schema(
@@ -177,7 +168,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
             table = self.prepare_load_table(name)
             if table["columns"]:
                 with dlt_errors(f"table {name}"):
-                    self._loader.create(self._sink_as_loaded(name))
+                    self._loader.create(self._planner.sink_as_loaded(name))
         if known is None:
             self._store_schema()
         return applied
@@ -210,20 +201,12 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     def chain_of(self, table_name: str) -> list[PreparedTableSchema]:
         """A table's root and all tables nested in that, as far as they have ever had data."""
-        root = table_name
-        while parent := self.schema.tables[root].get("parent"):
-            root = parent
-        nested = get_nested_tables(self.schema.tables, root)
-        return [
-            self.prepare_load_table(str(table["name"]))
-            for table in nested
-            if table["name"] in (root, table_name) or has_table_seen_data(table)
-        ]
+        return self._planner.chain_of(table_name)
 
     def commit(self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]) -> None:
         """Commits the files of a chain of tables."""
         with dlt_errors(f"table {chain[0]['name']}"):
-            load = self._load(load_id, chain, files)
+            load = self._planner.load(load_id, chain, files)
             for done in self._loader.commit(load):
                 logger.info(f"{done.table}: {'was there' if done.skipped else f'snapshot {done.snapshot}'}, {done.counts}")
 
@@ -311,9 +294,11 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         self._append(self.schema.version_table_name, row)
 
     def _append(self, name: str, row: Mapping[str, Any], key: str | None = None) -> None:
-        sink = self._sink_as_loaded(name)
+        sink = self._planner.sink_as_loaded(name)
         with dlt_errors(f"table {name}"):
-            self._loader.append_rows(sink, self._sink_id, [{self._named(column): value for column, value in row.items()}], key)
+            self._loader.append_rows(
+                sink, self._planner.sink_id, [{self._named(column): value for column, value in row.items()}], key
+            )
 
     # Reading.
 
@@ -358,122 +343,14 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
         return Loader(load_lake(self._sink("any"), self.config.spark_settings, retry, _tell), retry, _tell)
 
     @property
-    def _sink_id(self) -> str:
-        """Packages of one schema are loaded one after the other, so that its last load is the one that may be repeated."""
-        return f"dlt/{self.schema.name}"
+    def _planner(self) -> LoadPlanner:
+        return LoadPlanner(self.schema, self.config, self.capabilities, self.prepare_load_table)
 
     def _sink(self, name: str) -> SinkSpec:
         return self.config.sink(name)
 
     def _named(self, column: str) -> str:
         return self.schema.naming.normalize_identifier(column)
-
-    def _sink_as_loaded(self, name: str) -> SinkSpec:
-        """The sink of a table as a load writes it, with its columns and keys."""
-        chain = self.chain_of(name)
-        load = self._load("", chain, {})
-        return load.sink_of(next(table for table, given in zip(load.tables, chain, strict=True) if given["name"] == name))
-
-    def _load(self, load_id: str, chain: Sequence[PreparedTableSchema], files: Mapping[str, Sequence[Path]]) -> Load:
-        root = chain[0]
-        disposition = hints.disposition_of(self.schema.tables, root, self.capabilities)
-        merges = disposition.merges
-        return Load(
-            key=load_id,
-            sink_id=self._sink_id,
-            disposition=disposition,
-            tables=tuple(self._table_load(chain, table, files.get(hints.name_of(table), ())) for table in chain),
-            primary_key=hints.keys_of(root, "primary_key") if merges else (),
-            merge_key=hints.keys_of(root, "merge_key") if disposition is Disposition.DELETE_INSERT else (),
-            newest=hints.newest_of(root) if merges else None,
-            delete_mark=self._delete_mark(root, merges=merges),
-            deduplicated=bool(root.get("x-stage-data-deduplicated", False)),
-        )
-
-    def _delete_mark(self, root: PreparedTableSchema, *, merges: bool) -> DeleteMark | None:
-        """The column that marks rows which are gone. Where a merge has no keys and appends, only a hint makes it one."""
-        if merges:
-            return hints.delete_mark(root, self.config.hard_delete_column)
-        return hints.delete_mark(root, None) if root["write_disposition"] == "merge" else None
-
-    def _table_load(self, chain: Sequence[PreparedTableSchema], table: PreparedTableSchema, files: Sequence[Path]) -> TableLoad:
-        schemas = [pyarrow.parquet.read_schema(path) for path in files]
-        options: dict[str, Any] = {"columns": hints.declared_columns(table, self.capabilities, schemas)}
-        if fields := hints.partition_fields(self.schema.name, table, self.capabilities):
-            options["partition_by"] = fields
-        if by := hints.sorted_by(table):
-            options["sort_by"] = by
-        if properties := hints.table_properties(self.schema.name, table):
-            options["write_properties"] = properties
-        return TableLoad(
-            sink=self.config.sink(hints.name_of(table), **options),
-            files=tuple(str(path) for path in files),
-            row_key=hints.first_with(table, "row_key"),
-            root_key=hints.root_key(chain, table) if hints.is_nested(table) else None,
-            parent_key=hints.first_with(table, "parent_key"),
-            parent=next((place for place, one in enumerate(chain) if one["name"] == table.get("parent")), 0),
-        )
-
-    def _require_keys(self, table: PreparedTableSchema) -> None:
-        """A merge must be able to find the rows that it replaces or takes away."""
-        if table["write_disposition"] != "merge" or hints.is_nested(table):
-            return
-        named = [(hint, name) for hint in ("primary_key", "merge_key") for name in hints.keys_of(table, hint)]
-        deletes = hints.first_with(table, "hard_delete")
-        if deletes is not None and not named:
-            warn_once(
-                f"Table {table['name']!r}: without a primary_key or a merge_key nothing tells which rows are gone. Rows that the "
-                f"hard_delete hint of column {deletes!r} marks are left out, and those that they mean stay in the table."
-            )
-        for hint, name in named:
-            if table["columns"][name]["data_type"] == "double":
-                raise SchemaCorruptedException(
-                    self.schema.name,
-                    f"Table {table['name']!r}: the {hint} {name!r} is a double, which Iceberg does not find rows by. Make it a "
-                    "decimal, a bigint or a text.",
-                )
-
-    def _require_root_keys(self, table: PreparedTableSchema) -> None:
-        """The rows of nested tables must tell to which row of the root they belong, to be replaced together with it."""
-        if hints.is_nested(table):
-            return
-        disposition = hints.disposition_of(self.schema.tables, table, self.capabilities)
-        if disposition not in (Disposition.DELETE_INSERT, Disposition.UPSERT):
-            return
-        chain = self.chain_of(hints.name_of(table))
-        for nested in chain[1:]:
-            if hints.root_key(chain, nested) is None:
-                raise SchemaCorruptedException(
-                    self.schema.name,
-                    f"Table {nested['name']!r}: it has no column that tells to which row of {table['name']!r} its rows belong, "
-                    'because they were not merged from the beginning. Load the resource anew, with refresh="drop_resources"; '
-                    "`source.root_key = True` before the first load adds the column in any case.",
-                )
-
-    def _require_one_disposition(self, table: PreparedTableSchema) -> None:
-        """A nested table is written together with its root, and in the same way."""
-        name = hints.name_of(table)
-        own = self.schema.tables[name].get("write_disposition")
-        root = get_root_table(self.schema.tables, name)
-        whole = root.get("write_disposition")
-        if own is not None and own != whole:
-            raise SchemaCorruptedException(
-                self.schema.name,
-                f"Table {name!r}: its write_disposition is {own!r}, and that of {root['name']!r}, in which it is nested, is "
-                f"{whole!r}. Nested tables are written as their root is: leave it out of nested_hints, or give the nested table "
-                "a primary_key there, which makes it a table of its own.",
-            )
-
-    def _require_name_of_its_own(self, table: PreparedTableSchema) -> None:
-        """With a prefix of its own, the name of one of dlt's tables may be that of somebody's."""
-        name = self.config.physical_name(hints.name_of(table))
-        for own in (self.schema.version_table_name, self.schema.loads_table_name, self.schema.state_table_name):
-            if table["name"] != own and name.casefold() == self.config.physical_name(own).casefold():
-                raise SchemaCorruptedException(
-                    self.schema.name,
-                    f"Table {table['name']!r}: with internal_table_prefix={self.config.internal_table_prefix!r} it has the name "
-                    f"of dlt's own table {own!r} in the catalog. Rename the resource, or choose another prefix.",
-                )
 
     def _warn_of_shared_namespace(self) -> None:
         """With `dev_mode` each run has a dataset of its own, which is empty: so its users believe."""

@@ -32,6 +32,8 @@ _CURES = {
     "namespace-missing": "Run the pipeline again: it makes the namespace.",
     "s3-access-denied": "Check s3_access_key_id and s3_secret_access_key, and the permissions s3:GetObject, s3:PutObject, "
     "s3:DeleteObject.",
+    "s3-keys-refused": "Check s3_access_key_id and s3_secret_access_key.",
+    "wrong-region": "Set s3_region to the region of the bucket.",
     "spark-runs-already": "Give all destinations of a process the same spark_master and spark_conf, or leave them out.",
 }
 

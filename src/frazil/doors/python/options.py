@@ -22,7 +22,11 @@ class CatalogOptions(TypedDict, total=False):
     jdbc: Section | None
     hive: Section | None
     glue: Section | None
+    s3tables: Section | None
+    nessie: Section | None
+    bigquery: Section | None
     hadoop: Section | None
+    properties: Mapping[str, Any]
 
 
 class RetryOptions(TypedDict, total=False):

@@ -9,6 +9,7 @@ from frazil.doors.sql.grammar import Target
 from frazil.doors.sql.statements import CreateConnection, Reference
 from frazil.model.base import Model
 from frazil.model.catalog import CatalogName, CatalogSpec, CatalogType
+from frazil.model.catalog_kinds import AccessDelegation
 from frazil.model.format import RegistrySpec
 from frazil.model.secrets import mask_uri
 from frazil.model.sink import SinkSpec
@@ -19,10 +20,14 @@ from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 DEFAULT_REGION = "us-east-1"
 
 _S3_TABLES = ("s3table", "s3tables", "s3tablesrest", "s3tablerest")
-_TYPES = ("rest", *_S3_TABLES, "sql", "hive", "glue", "hadoop")
-_ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
-_NO_ROLE = "a hadoop catalog cannot be used with an ASSUME ROLE ARN"
-_BY_PROFILE = "Leave it out, and name a profile with that role_arn in AWS_PROFILE: AWS's default chain then assumes it."
+_TYPES = ("rest", *_S3_TABLES, "sql", "hive", "glue", "nessie", "bigquery", "hadoop")
+_CERTIFICATES = ("SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE", "SSL KEY")
+# The kinds of catalogs that take an option, where it is not for all of them.
+_ONLY_IN = {
+    "CREDENTIAL": ("rest", *_S3_TABLES), "SCOPE": ("rest", *_S3_TABLES), "OAUTH2 SERVER URI": ("rest", *_S3_TABLES),
+    "TOKEN": ("rest", "nessie", *_S3_TABLES), "ACCESS DELEGATION": ("rest",), "REF": ("nessie",), "PROJECT": ("bigquery",),
+    **dict.fromkeys(_CERTIFICATES, ("rest",)),
+}  # fmt: skip
 
 
 class CatalogAndStores(Model):
@@ -84,17 +89,25 @@ def lake(world: World, connection: CreateConnection, files: CreateConnection | N
         raise given.wrong("AWS CONNECTION", why_not, fix="Leave it out, or write a WAREHOUSE that begins with s3://.")
     if kind in (*_S3_TABLES, "glue"):
         given.refuse(f"in a catalog of type {kind}", "GCS CONNECTION", "AZURE CONNECTION")
-    if kind not in ("rest", *_S3_TABLES):
-        given.refuse(f"in a catalog of type {kind}", "CREDENTIAL", "TOKEN", "SCOPE", "OAUTH2 SERVER URI")
+    given.refuse(f"in a catalog of type {kind}", *(name for name, kinds in _ONLY_IN.items() if kind not in kinds))
     name = given.text("NAME") or connection.name.text
     where = {"name": given.place("NAME")}
     given.built(_Name, {"name": name}, where)  # the name that queries use; refused before anything else is built
     values: dict[str, Any] = {"name": name}
     if kind in _S3_TABLES:
-        values |= _s3_tables(given, aws, files)
+        values |= _s3_tables(given, aws)
     else:
-        values |= _section(kind, given, aws, files)
-    places = {"uri": given.place("URI"), "warehouse": given.place("WAREHOUSE"), kind: given.place("URI"), **where}
+        values |= _section(kind, given, aws)
+    places = {
+        "uri": given.place("URI"),
+        "warehouse": given.place("WAREHOUSE"),
+        "tls": given.place(_CERTIFICATES[0]),
+        "cert_path": given.place("SSL CERTIFICATE"),
+        "key_path": given.place("SSL KEY"),
+        "region": given.place("AWS CONNECTION"),
+        kind: given.place("URI"),
+        **where,
+    }
     catalog = given.built(CatalogSpec, values, places)
     return CatalogAndStores(
         catalog=catalog,
@@ -110,8 +123,6 @@ def why_not_for_files(world: World, connection: CreateConnection, files: CreateC
     kind = (given.text("TYPE") or "").lower()
     if why_not := _not_in_s3(kind, given):
         return why_not
-    if kind == "hadoop" and "ASSUME ROLE ARN" in other:
-        return _NO_ROLE
     if kind != "glue":
         return ""
     own = _used(world, given, "AWS CONNECTION", Target.AWS)
@@ -127,7 +138,7 @@ def _not_in_s3(kind: str, given: Given) -> str:
     """Why an AWS connection cannot lead to the files of a catalog; empty when it may."""
     warehouse = given.text("WAREHOUSE") or ""
     # That of other catalogs may be a mere name.
-    is_place = kind in ("sql", "hive", "hadoop") or warehouse.startswith(("file:", "/"))
+    is_place = kind in ("sql", "hive", "nessie", "bigquery", "hadoop") or warehouse.startswith(("file:", "/"))
     if not warehouse or not is_place or warehouse.lower().startswith(("s3://", "s3a://", "s3n://")):
         return ""
     return f"an AWS connection leads to files in S3, and the WAREHOUSE {mask_uri(warehouse)} is not there"
@@ -142,28 +153,30 @@ def _used(world: World, given: Given, option: str, to: Target) -> CreateConnecti
     return world.connection(given.statement, value.name, to)
 
 
-def _section(kind: str, given: Given, aws: CreateConnection | None, files: CreateConnection | None) -> dict[str, Any]:
+def _section(kind: str, given: Given, aws: CreateConnection | None) -> dict[str, Any]:
     uri, warehouse = given.text("URI"), given.text("WAREHOUSE")
     match kind:
         case "rest":
-            return {
-                "type": kind,
-                "rest": _present(uri=uri, warehouse=warehouse, properties=_role_of(given.world, files), **_login(given)),
-            }
+            delegation, tls = given.choice("ACCESS DELEGATION", *AccessDelegation), _certificates(given)
+            own = _present(uri=uri, warehouse=warehouse, access_delegation=delegation, tls=tls or None, **_login(given))
         case "sql":
-            login = _present(user=given.text("USER"), password=given.text("PASSWORD"))
-            return {"type": kind, "sql": _present(uri=uri, warehouse=warehouse, properties=_role_of(given.world, files), **login)}
+            own = _present(uri=uri, warehouse=warehouse, user=given.text("USER"), password=given.text("PASSWORD"))
+        case "nessie":
+            given.refuse("in a catalog of type nessie", "USER", "PASSWORD")
+            own = _present(uri=uri, warehouse=warehouse, ref=given.text("REF"), token=given.text("TOKEN"))
         case "hive":
             given.refuse("in a catalog of type hive", "USER", "PASSWORD")
-            return {"type": kind, "hive": _present(uri=uri, warehouse=warehouse, properties=_role_of(given.world, files))}
+            own = _present(uri=uri, warehouse=warehouse)
         case "glue":
             given.refuse("in a catalog of type glue", "USER", "PASSWORD", "URI")
             return {"type": kind, "warehouse": warehouse, "glue": _glue(given, aws)}
+        case "bigquery":
+            given.refuse("in a catalog of type bigquery", "USER", "PASSWORD", "URI")
+            own = _present(warehouse=warehouse, project_id=given.text("PROJECT"))
         case _:
             given.refuse("in a catalog of type hadoop", "USER", "PASSWORD", "URI")
-            if aws is not None and "ASSUME ROLE ARN" in given_of(given.world, aws):
-                raise given.wrong("AWS CONNECTION", _NO_ROLE, fix=_BY_PROFILE)
-            return {"type": kind, "hadoop": _present(warehouse=warehouse)}
+            own = _present(warehouse=warehouse)
+    return {"type": kind, kind: own}
 
 
 def _glue(given: Given, aws: CreateConnection | None) -> dict[str, str]:
@@ -171,13 +184,12 @@ def _glue(given: Given, aws: CreateConnection | None) -> dict[str, str]:
     if aws is None:
         return {}
     keys = given_of(given.world, aws)
-    if "SESSION TOKEN" in keys:
-        words = "Glue's own calls cannot have a SESSION TOKEN"
-        raise given.wrong("AWS CONNECTION", words, fix="Give AWS_SESSION_TOKEN and its keys to the process, and none here.")
     return _present(
         region=_region(keys),
         access_key_id=keys.text("ACCESS KEY ID"),
         secret_access_key=keys.text("SECRET ACCESS KEY"),
+        session_token=keys.text("SESSION TOKEN"),
+        profile=keys.text("PROFILE"),
         role_arn=keys.text("ASSUME ROLE ARN"),
         endpoint=keys.text("ENDPOINT"),
     )
@@ -198,7 +210,7 @@ def _login(given: Given) -> dict[str, str]:
     )
 
 
-def _s3_tables(given: Given, aws: CreateConnection | None, files: CreateConnection | None) -> dict[str, Any]:
+def _s3_tables(given: Given, aws: CreateConnection | None) -> dict[str, Any]:
     """Amazon S3 Tables: a REST catalog whose requests are signed with the keys of the AWS connection."""
     given.refuse("with S3 Tables, which use an AWS CONNECTION", "USER", "PASSWORD", "CREDENTIAL", "TOKEN", "SCOPE",
                  "OAUTH2 SERVER URI")  # fmt: skip
@@ -210,38 +222,15 @@ def _s3_tables(given: Given, aws: CreateConnection | None, files: CreateConnecti
             "WAREHOUSE", "WAREHOUSE of S3 Tables is the ARN of the table bucket", fix="Write 'arn:aws:s3tables:...'."
         )
     keys = given_of(given.world, aws)
-    if "ASSUME ROLE ARN" in keys:
-        # Iceberg's client factory, which assumes roles, is for files; requests to a REST catalog are signed without it.
-        words = "requests to S3 Tables cannot be signed with an ASSUME ROLE ARN"
-        raise given.wrong("AWS CONNECTION", words, fix=_BY_PROFILE)
-    region = _region(keys)
-    properties = {
-        "rest.sigv4-enabled": "true",
-        "rest.signing-name": "s3tables",
-        "rest.signing-region": region,
-        **_present(**{
-            "rest.access-key-id": keys.text("ACCESS KEY ID"),
-            "rest.secret-access-key": keys.text("SECRET ACCESS KEY"),
-            "rest.session-token": keys.text("SESSION TOKEN"),
-        }),
-        **_role_of(given.world, files),
-    }  # fmt: skip
-    uri = given.text("URI") or f"https://s3tables.{region}.amazonaws.com/iceberg"
-    return {"type": CatalogType.REST.value, "rest": {"uri": uri, "warehouse": warehouse, "properties": properties}}
-
-
-def _role_of(world: World, files: CreateConnection | None) -> dict[str, str]:
-    """The properties by which Iceberg assumes a role for files; the last is PyIceberg's, which looks at tables."""
-    keys = given_of(world, files) if files is not None else None
-    role = keys.text("ASSUME ROLE ARN") if keys is not None else None
-    if keys is None or role is None:
-        return {}
-    return {
-        "client.factory": _ASSUME_ROLE,
-        "client.assume-role.arn": role,
-        "client.assume-role.region": _region(keys),
-        "s3.role-arn": role,
-    }
+    section = _present(
+        uri=given.text("URI"),
+        warehouse=warehouse,
+        region=_region(keys),
+        access_key_id=keys.text("ACCESS KEY ID"),
+        secret_access_key=keys.text("SECRET ACCESS KEY"),
+        session_token=keys.text("SESSION TOKEN"),
+    )
+    return {"type": CatalogType.S3TABLES.value, "s3tables": section}
 
 
 def _region(keys: Given) -> str:
@@ -266,19 +255,30 @@ def storage(world: World, connection: CreateConnection) -> S3Storage:
         "access_key_id": given.text("ACCESS KEY ID"),
         "secret_access_key": given.text("SECRET ACCESS KEY"),
         "session_token": given.text("SESSION TOKEN"),
+        "profile": given.text("PROFILE"),
+        "role_arn": given.text("ASSUME ROLE ARN"),
+        "role_session_name": given.text("ASSUME ROLE SESSION NAME"),
+        "external_id": given.text("EXTERNAL ID"),
+        "sse_type": given.text("SSE TYPE"),
+        "kms_key": given.text("KMS KEY"),
     }
-    return given.built(S3Storage, values)
+    options = {"role_session_name": "ASSUME ROLE SESSION NAME", "external_id": "EXTERNAL ID", "profile": "PROFILE"}
+    options |= {"sse_type": "SSE TYPE", "kms_key": "KMS KEY"}
+    return given.built(S3Storage, values, {field: given.place(option) for field, option in options.items()})
 
 
 def google_storage(world: World, connection: CreateConnection) -> GcsStorage:
     """The store that a connection to GCS gives access to. Without a key Google's default credentials are used."""
     given = given_of(world, connection)
     if "SERVICE ACCOUNT KEY" in given:
-        given.refuse("beside SERVICE ACCOUNT KEY", "SERVICE ACCOUNT FILE")
+        given.refuse("beside SERVICE ACCOUNT KEY", "SERVICE ACCOUNT FILE", "ACCESS TOKEN")
+    if "SERVICE ACCOUNT FILE" in given:
+        given.refuse("beside SERVICE ACCOUNT FILE", "ACCESS TOKEN")
     values = {
         "project_id": given.text("PROJECT"),
         "service_account_path": given.text("SERVICE ACCOUNT FILE"),
         "service_account_key": given.text("SERVICE ACCOUNT KEY"),
+        "token": given.text("ACCESS TOKEN"),
         "endpoint": given.text("ENDPOINT"),
     }
     return given.built(GcsStorage, values)
@@ -288,13 +288,18 @@ def azure_storage(world: World, connection: CreateConnection) -> AzureStorage:
     """The store that a connection to Azure gives access to. Without a key Azure's default credentials are used."""
     given = given_of(world, connection)
     if "ACCESS KEY" in given:
-        given.refuse("beside ACCESS KEY", "SAS TOKEN")
+        given.refuse("beside ACCESS KEY", "SAS TOKEN", "ACCESS TOKEN", "CLIENT ID")
     values = {
         "storage_account": given.text("ACCOUNT"),
         "access_key": given.text("ACCESS KEY"),
         "sas_token": given.text("SAS TOKEN"),
+        "token": given.text("ACCESS TOKEN"),
+        "client_id": given.text("CLIENT ID"),
+        "tenant_id": given.text("TENANT ID"),
+        "client_secret": given.text("CLIENT SECRET"),
     }
-    return given.built(AzureStorage, values)
+    options = {"token": "ACCESS TOKEN", "client_id": "CLIENT ID", "tenant_id": "TENANT ID", "client_secret": "CLIENT SECRET"}
+    return given.built(AzureStorage, values, {field: given.place(option) for field, option in options.items()})
 
 
 def cluster(world: World, connection: CreateConnection) -> KafkaCluster:

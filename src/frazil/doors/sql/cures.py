@@ -68,6 +68,17 @@ _CONNECTIONS: Mapping[Target, _Cures] = {
         "catalog": ("", ""),
         "not-authorized": ("USER", "Check USER and PASSWORD, CREDENTIAL or TOKEN."),
         "refused-by-catalog": ("URI", "Check URI."),
+        **dict.fromkeys(("host-not-found", "connection", "tls", "no-compare-and-swap"), ("", "")),
+        "warehouse-missing": (
+            "WAREHOUSE",
+            "Correct WAREHOUSE: most catalogs want a name there, not a bucket.",
+        ),
+        "no-such-bucket": ("WAREHOUSE", "Create it, or correct WAREHOUSE."),
+        "s3-keys-refused": (
+            "AWS CONNECTION",
+            "Check the keys of the AWS CONNECTION, and SESSION TOKEN.",
+        ),
+        "wrong-region": ("AWS CONNECTION", "Set REGION of the AWS CONNECTION to the region of the bucket."),
         "storage-failed": ("WAREHOUSE", ""),
         "warehouse-not-writable": ("WAREHOUSE", ""),
         "s3-access-denied": (

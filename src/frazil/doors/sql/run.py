@@ -85,7 +85,8 @@ class _Supervisor:
         self._errors: dict[str, BaseException] = {}
 
     def run(self) -> None:
-        from frazil.runtime.runner import SharedSpark, components_of
+        from frazil.runtime.runner import SharedSpark
+        from frazil.spark.components import components_of
 
         self._version = self._session.definitions.version
         project = self._session.project()
@@ -131,7 +132,7 @@ class _Supervisor:
         self._follow(project, named)
 
     def _follow(self, project: ProjectSpec, pipelines: Sequence[PipelineSpec]) -> None:
-        from frazil.runtime.runner import components_of
+        from frazil.spark.components import components_of
 
         wanted = {pipeline.name: pipeline for pipeline in pipelines}
         self._awaits_sinks = not wanted

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -41,6 +42,7 @@ class KafkaTopics:
     """
 
     poll_seconds = 0.5
+    reads_ahead: Literal[True] = True
 
     def __init__(
         self,

@@ -1,11 +1,10 @@
-"""Every kind of catalog that can run here: namespaces and table are made, batches are appended, Spark reads them back."""
+"""Catalogs of a Spark session: its own, several of one name, and empty ones that many open at once."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,70 +12,10 @@ from pyspark.sql import SparkSession
 import frazil
 from frazil import iceberg
 from frazil.model.catalog import CatalogSpec
-from frazil.model.events import Maintained
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import session_for
-from helpers.lakes import Lake, commits, fresh_name, run
-from services.postgres import Postgres
-from services.rest_catalog import RestCatalog
-
-Kinds = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(params=["sqlite", "postgres", "rest", "hadoop", "memory", "memory without a warehouse"])
-def some_lake(request: pytest.FixtureRequest, lake: Lake) -> Lake:
-    match request.param:
-        case "sqlite":
-            return lake
-        case "postgres":
-            return lake.with_catalog(on_postgres(request.getfixturevalue("postgres"), lake.folder))
-        case "rest":
-            server: RestCatalog = request.getfixturevalue("rest_catalog")
-            return lake.with_catalog({"type": "rest", "rest": {"uri": server.uri}})
-        case "hadoop":
-            return lake.with_catalog({"type": "hadoop", "hadoop": {"warehouse": str(lake.folder / "warehouse")}})
-        case "memory":
-            return lake.with_catalog({"type": "memory", "warehouse": str(lake.folder / "warehouse")})
-        case _:
-            return lake.with_catalog({"type": "memory"})
-
-
-def on_postgres(server: Postgres, folder: Path) -> dict[str, Any]:
-    address = server.create_database(fresh_name())
-    sql = {"uri": address, "user": server.user, "password": server.password, "warehouse": str(folder / "warehouse")}
-    return {"type": "sql", "sql": sql}
-
-
-def test_nested_namespaces_and_the_table_are_made_and_two_batches_appended(some_lake: Lake) -> None:
-    table = f"{fresh_name()}.eu.north.orders"
-    first = some_lake.sink("select 1 id, 'a' name", table).write()
-    second = some_lake.sink("select 2 id, 'b' name union all select 3, 'c'", table).write()
-    assert (first.batch, second.batch) == (1, 2)
-    assert some_lake.rows(table=table) == [(1, "a"), (2, "b"), (3, "c")]
-    assert some_lake.rows(table=table, at=first.snapshot) == [(1, "a")]
-
-
-def test_a_pipeline_of_several_batches_goes_on_where_it_ended(some_lake: Lake) -> None:
-    table = f"{fresh_name()}.events"
-    begun = run(some_lake.pipeline({"connector": "generator", "rows": 30}, table, batch_size=20), once=True)
-    ended = run(some_lake.pipeline({"connector": "generator", "rows": 50}, table, batch_size=20), once=True)
-    assert [commit.counts.written for commit in commits(begun) + commits(ended)] == [20, 10, 20]
-    assert some_lake.rows("event_number", table) == sorted([(number,) for number in range(50)], key=repr)
-
-
-def test_a_pipeline_keeps_its_table_healthy(some_lake: Lake) -> None:
-    table = f"{fresh_name()}.events"
-    eager = {"small_files": 4, "max_snapshots": 5, "reader_grace_minutes": 0, "max_time_share": 1}
-    events = run(some_lake.pipeline({"connector": "generator", "rows": 60}, table, batch_size=4, maintenance=eager), once=True)
-    assert len(commits(events)) == 15
-    kinds = {event.kind for event in events if isinstance(event, Maintained)}
-    assert kinds == {"merge_files", "expire_snapshots", "delete_files"}
-    assert len(some_lake.meta("snapshots", table)) <= 7
-    assert len(some_lake.meta("files", table)) <= 10
-    for row in some_lake.meta("snapshots", table):
-        assert some_lake.table(table, row.snapshot_id).count() == int(row.summary["total-records"])
-    assert some_lake.rows("event_number", table) == sorted([(number,) for number in range(60)], key=repr)
+from helpers.lakes import Lake, run
 
 
 def test_the_sessions_own_catalog_is_used_by_its_name(lake: Lake) -> None:

@@ -1,0 +1,29 @@
+"""PyIceberg's REST catalog with the authorities that the configuration names, whatever the environment names."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from pyiceberg.catalog.rest import RestCatalog
+from requests import Session
+
+
+class CertifiedCatalog(RestCatalog):
+    """Requests would prefer the authorities in REQUESTS_CA_BUNDLE to those that a session was given."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        if session.verify is not True:
+            _keep_own_authorities(session)
+        return session
+
+
+def _keep_own_authorities(session: Session) -> None:
+    merge = session.merge_environment_settings
+
+    def merged(url: str, proxies: Any, stream: Any, verify: Any, cert: Any) -> MutableMapping[str, Any]:
+        found: MutableMapping[str, Any] = merge(url, proxies, stream, session.verify if verify is None else verify, cert)
+        return found
+
+    session.merge_environment_settings = merged  # type: ignore[method-assign, assignment]

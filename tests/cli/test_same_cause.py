@@ -1,0 +1,169 @@
+"""What `frazil check` says of a wrong setting is what a run says when it meets it: the same code and exit code.
+
+Check asks in Python, and a run in Java: neither shows secrets, or a trace of Java.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cli.answering import answering
+from cli.commands import Frazil, Outcome
+from frazil.spark.session import give_components
+from services.between import Made, between, s3_error
+from services.certificates import HERE, make_certificates
+from services.processes import free_port
+from services.s3proxy import KEY, SECRET, S3Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
+
+CANARY = "c4nary-in-the-mine"
+
+PIPELINE = """\
+version: "1.0"
+sources:
+  numbers: {{connector: generator, config: {{rows: 10, rows_per_second: 1000}}}}
+sinks:
+  lake:
+    connector: iceberg
+    config:
+      catalog: {catalog}
+      namespace: shop
+      table: events
+{more}
+pipelines:
+  load: {{source: numbers, sink: lake}}
+settings:
+  retry: {{max_retries: 0, initial_backoff_ms: 1}}
+  restart: {{max_restarts: 0}}
+"""
+
+
+def write(folder: Path, catalog: str, more: str = "") -> None:
+    (folder / "frazil.yaml").write_text(PIPELINE.format(catalog=catalog, more=more))
+
+
+def rest(folder: Path, uri: str, more: str = "") -> None:
+    write(folder, f"{{type: rest, rest: {{uri: '{uri}', token: {CANARY}{more}}}}}")
+
+
+def s3_pipeline(folder: Path, endpoint: str, bucket: str = "shop", *, secret: str = SECRET, style: str = "true") -> None:
+    keys = f"access_key_id: '{KEY}', secret_access_key: '{secret}'"
+    store = f"      s3: {{endpoint: '{endpoint}', region: us-east-1, path_style_access: {style}, {keys}}}"
+    write(folder, f"{{type: sql, sql: {{uri: 'sqlite:///{folder}/catalog.db', warehouse: 's3://{bucket}/warehouse'}}}}", store)
+
+
+def must_agree(frazil: Frazil, code: str, exit_code: int) -> None:
+    """Both commands end so. Check comes first: it makes nothing."""
+    checked = frazil("check", "--json")
+    errors = [check["error"]["code"] for check in checked.json["checks"] if not check["ok"]]
+    assert (errors, checked.code) == ([code], exit_code), checked.text
+    ran = frazil("run", "--once")
+    assert (codes_in(ran), ran.code) == ({code}, exit_code), ran.text
+    for text in (CANARY, SECRET, "\tat ", "Traceback", "Caused by"):
+        assert text not in checked.text
+        assert text not in ran.text
+
+
+def codes_in(ran: Outcome) -> set[str]:
+    return set(re.findall(r"error \[([a-z0-9-]+)\]", ran.text))
+
+
+def test_the_catalogs_host_is_not_known(frazil: Frazil, tmp_path: Path) -> None:
+    rest(tmp_path, "http://no-such-host.invalid:8181")
+    must_agree(frazil, "host-not-found", 75)
+
+
+def test_nothing_listens_at_the_catalogs_port(frazil: Frazil, tmp_path: Path) -> None:
+    rest(tmp_path, f"http://127.0.0.1:{free_port()}")
+    must_agree(frazil, "connection-refused", 75)
+
+
+def test_nobody_trusts_the_catalogs_certificate(frazil: Frazil, tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path / "tls", {"here": HERE})
+    with answering(200, b"{}", certificate=certificates / "here.both") as uri:
+        rest(tmp_path, uri)
+        must_agree(frazil, "tls-untrusted", 78)
+
+
+def test_the_catalog_speaks_no_tls(frazil: Frazil, tmp_path: Path) -> None:
+    with answering(200, b"{}") as uri:
+        rest(tmp_path, uri.replace("http:", "https:"))
+        must_agree(frazil, "tls-not-spoken", 78)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code", "exit_code"),
+    [
+        (401, "NotAuthorizedException", "not-authorized", 78),
+        (403, "ForbiddenException", "no-permission", 1),
+        (404, "NoSuchWarehouseException", "warehouse-missing", 78),
+        (404, "NotFoundException", "warehouse-missing", 78),
+    ],
+)
+def test_the_catalog_refuses(frazil: Frazil, tmp_path: Path, status: int, kind: str, code: str, exit_code: int) -> None:
+    """Documented answers, given by a stand-in: the fixture has no users, and takes any warehouse."""
+    error = {"error": {"message": "Unable to find warehouse puddle", "type": kind, "code": status}}
+    with answering(status, json.dumps(error).encode()) as uri:
+        rest(tmp_path, uri, ", warehouse: puddle")
+        must_agree(frazil, code, exit_code)
+
+
+@pytest.fixture
+def with_aws(spark: SparkSession) -> None:
+    """The session has the jars for stores that speak S3."""
+    give_components(spark, ["aws"])
+
+
+@pytest.mark.usefixtures("with_aws")
+class TestStores:
+    """Through S3FileIO of Iceberg."""
+
+    def test_the_bucket_is_not_there(self, frazil: Frazil, tmp_path: Path, s3: S3Store) -> None:
+        before = s3.files
+        s3_pipeline(tmp_path, s3.endpoint, "no-such-bucket-here")
+        must_agree(frazil, "no-such-bucket", 78)
+        assert s3.files == before
+
+    def test_the_keys_are_wrong(self, frazil: Frazil, tmp_path: Path, s3: S3Store) -> None:
+        s3_pipeline(tmp_path, s3.endpoint, secret=CANARY)
+        must_agree(frazil, "s3-keys-refused", 78)
+
+    def test_nothing_listens_at_the_stores_port(self, frazil: Frazil, tmp_path: Path) -> None:
+        s3_pipeline(tmp_path, f"http://127.0.0.1:{free_port()}")
+        must_agree(frazil, "connection-refused", 75)
+
+    def test_the_bucket_belongs_into_the_path(self, frazil: Frazil, tmp_path: Path) -> None:
+        s3_pipeline(tmp_path, f"http://{socket.gethostname()}:9000", "shop-that-is-nowhere", style="false")
+        must_agree(frazil, "path-style-needed", 78)
+
+    @pytest.mark.parametrize(
+        ("made", "code", "exit_code"),
+        [
+            (s3_error(403, "AccessDenied", "Access Denied"), "s3-access-denied", 1),
+            (s3_error(403, "RequestTimeTooSkewed", "The difference is too large."), "clock-differs", 75),
+            (s3_error(301, "PermanentRedirect", "Use the endpoint of the bucket."), "wrong-region", 78),
+            (s3_error(400, "AuthorizationHeaderMalformed", "expecting 'eu-west-1'"), "wrong-region", 78),
+        ],
+        ids=["denied", "skewed", "301", "malformed"],
+    )
+    def test_the_store_refuses(self, frazil: Frazil, tmp_path: Path, s3: S3Store, made: Made, code: str, exit_code: int) -> None:
+        """Documented answers, given by a stand-in before s3proxy."""
+        with refusing(s3, made) as endpoint:
+            s3_pipeline(tmp_path, endpoint)
+            must_agree(frazil, code, exit_code)
+
+
+@contextmanager
+def refusing(s3: S3Store, made: Made) -> Iterator[str]:
+    """A stand-in that refuses every change."""
+    with between(s3.endpoint, lambda asked: made if asked.method in ("PUT", "POST", "DELETE") else asked) as endpoint:
+        yield endpoint
