@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from exactly_once.programs.moments import act_at
+from frazil import iceberg
 from frazil.errors import ConfigError, Fenced, Retryable
 from frazil.iceberg import IcebergTable
 from frazil.model.events import CommitFailed, Event, FencedOut, Maintained
@@ -129,6 +131,21 @@ def test_a_clock_that_is_far_off_deletes_nothing(lake: Lake, monkeypatch: pytest
         assert [event for event in events if isinstance(event, CommitFailed) and "none is deleted" in event.message]
         assert all(path.exists() for path in before if path.suffix in (".parquet", ".avro"))
     assert lake.rows()[:40] == expected(12 if hours > 0 else 4)[:40]
+
+
+def test_several_processes_may_ask_for_the_time_of_the_store_at_once(lake: Lake) -> None:
+    write(lake, range(1))
+    catalog = iceberg.Lake(lake.spark, lake.name, "here")
+
+    def ask(_: int) -> None:
+        table = catalog.load(("db",), "t")
+        assert table is not None
+        for _ in range(20):
+            table.care.require_clock(maintenance.now_ms())
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(ask, range(4)))
+    assert not list(lake.folder.rglob("*clock*"))
 
 
 def test_files_that_cannot_be_deleted_are_reported_and_the_pipeline_goes_on(lake: Lake) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+from uuid import uuid4
 
 from frazil.iceberg.jvm import Jvm
 
-# Written for a moment, to read the time of the store from it.
+# Written for a moment, to read the time of the store from it. Each has a name of its own: several processes may ask at once.
 _CLOCK = "frazil-clock"
 _METADATA = r"\.metadata\.json(\.gz)?$"
 
@@ -39,8 +40,8 @@ class Folder:
         """What time it is for the store."""
         if not self._can_list:
             return None
-        path = f"{self._location}/metadata/{_CLOCK}"
-        stream = self._io.newOutputFile(path).createOrOverwrite()
+        path = f"{self._location}/metadata/{_CLOCK}-{uuid4().hex}"
+        stream = self._io.newOutputFile(path).create()
         stream.write(b"0")
         stream.close()
         try:
