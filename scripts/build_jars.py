@@ -24,9 +24,13 @@ SOURCES = {
         "DeadRows.java",
         "JsonPass.java",
         "JsonRows.java",
+        "KeyIndex.java",
+        "KeyRun.java",
         "KeyTimes.java",
         "LocalFiles.java",
+        "PackedKeys.java",
         "PemTls.java",
+        "Places.java",
         "SinkProvider.java",
     ),
 }

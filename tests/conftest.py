@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 
@@ -33,6 +34,10 @@ LONG = (
 # For every Spark of a process that a test starts: it lives for seconds, beside another on few cores. To compile what is hot as
 # well as Java can, or to collect garbage in threads of its own, takes longer than it gains.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# What may be lost is not left on the machine.
+_STATE = tempfile.TemporaryDirectory(prefix="frazil-state-")
+os.environ["FRAZIL_STATE_DIR"] = _STATE.name
 
 pytest_plugins = [
     "tiers",

@@ -34,6 +34,7 @@ from tiers import few_or_all, first_or_all
 KEYS = {"commit_mode": "upsert", "key_fields": ["writer", "id"], "op_field": "op"}
 EQUALITY = KEYS | {"upsert_strategy": "equality_delete"}
 MERGE = KEYS | {"upsert_strategy": "merge"}
+POSITION = KEYS | {"upsert_strategy": "position"}
 FULL = {"schema_evolution": "full"}
 
 # The content of a file of deletes by key.
@@ -59,6 +60,8 @@ MODES = {
     "equality_delete-v3": Mode(3, EQUALITY, few_or_all(SOME_FAULTS, COMMIT_FAULTS[1::4])),
     "merge-v2": Mode(2, MERGE, few_or_all(SOME_FAULTS, COMMIT_FAULTS[2::4])),
     "merge-v3": Mode(3, MERGE, few_or_all(SOME_FAULTS, COMMIT_FAULTS[3::4])),
+    "position-v2": Mode(2, POSITION, few_or_all(SOME_FAULTS, COMMIT_FAULTS[1::4])),
+    "position-v3": Mode(3, POSITION, few_or_all(SOME_FAULTS, COMMIT_FAULTS[2::4])),
     "settlement-v2": Mode(2, SETTLED, SOME_FAULTS, "settle"),
     "settlement-v3": Mode(3, SETTLED, SOME_FAULTS, "settle"),
     "compaction": Mode(3, MERGE | {"max_delete_files": 0}, SOME_FAULTS[:3], "compact"),
@@ -197,6 +200,7 @@ def test_two_writers_that_merge_the_same_new_keys_leave_one_row_each(either: Gro
 MOMENTS = {
     "equality_delete": (("staged", 2), ("applied", 2)),
     "merge": (("applied", 2),),
+    "position": (("index-added", 1), ("index-saved", 1), ("applied", 2), ("index-begun", 1)),
     "settled": (("settlement-staged", 1), ("settlement-applied", 1)),
     "compacted": (("compaction-applied", 1),),
     EVOLVING: (("staged", 3), ("applied", 2)),

@@ -34,6 +34,7 @@ class Kind:
     version: int
     upsert: bool = False
     partitioned: bool = False
+    strategy: str = "equality_delete"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class Kind:
         if self.partitioned:
             found["partition_by"] = ["bucket(2, id)" if self.upsert else "p"]
         if self.upsert:
-            upsert = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": "equality_delete"}
+            upsert = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": self.strategy}
             found |= upsert | {"max_equality_deletes": 60}
         return found
 
@@ -87,6 +88,8 @@ KINDS = (
     Kind("upsert_v2_parts", 2, upsert=True, partitioned=True),
     Kind("upsert_v3", 3, upsert=True),
     Kind("upsert_v3_parts", 3, upsert=True, partitioned=True),
+    Kind("upsert_v2_positions", 2, upsert=True, strategy="position"),
+    Kind("upsert_v3_positions", 3, upsert=True, partitioned=True, strategy="position"),
 )
 
 

@@ -46,6 +46,15 @@ def upsert(lake: Lake, kind: str, value: str, numbers: list[int], version: int, 
     lake.sink(f"select * from values {rows} t(id, n, v)", commit_mode="upsert", **given | options).write()
 
 
+@pytest.mark.parametrize("kind", KEYS)
+def test_rows_are_found_by_the_key_index(lake: Lake, kind: str) -> None:
+    numbers = list(range(len(KEYS[kind])))
+    for value in "abc":
+        upsert(lake, kind, value, numbers if value != "c" else numbers[1:], 3, upsert_strategy="position")
+    assert lake.data_snapshots()[-1].summary["frazil.upsert-strategy"] == "position"
+    assert lake.rows("n, v") == [(n, "c" if n else "b") for n in numbers]
+
+
 # What becomes of deletes differs by version, and how keys are compared does not: of those that are compared alike one is enough.
 ALIKE = ("boolean", "int", "decimal(38, 2)", "date", "timestamp", "fixed[4]")
 

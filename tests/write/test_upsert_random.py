@@ -193,7 +193,14 @@ class Walk:
 
 @pytest.mark.parametrize(
     ("strategy", "version", "partition"),
-    [("equality_delete", 2, ["p"]), ("equality_delete", 3, ["bucket(2, id)"]), ("merge", 3, ["p"]), ("auto", 2, [])],
+    [
+        ("equality_delete", 2, ["p"]),
+        ("equality_delete", 3, ["bucket(2, id)"]),
+        ("merge", 3, ["p"]),
+        ("auto", 2, []),
+        ("position", 2, ["p"]),
+        ("position", 3, ["bucket(2, id)"]),
+    ],
     ids=str,
 )
 def test_a_walk(

@@ -31,6 +31,7 @@ from frazil.iceberg.disposal import Doomed, FilesToDelete
 from frazil.iceberg.expiry import Expired
 from frazil.iceberg.history import TAKEN_BACK_TO, Added
 from frazil.iceberg.jvm import active, fault_of
+from frazil.iceberg.key_index import DeletesWritten, IndexFailed, KeyIndex
 from frazil.iceberg.lake import Lake
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.table import IcebergTable
@@ -46,6 +47,7 @@ __all__ = [
     "DeadRows",
     "DeletedKeys",
     "Deletes",
+    "DeletesWritten",
     "Delta",
     "Digest",
     "Doomed",
@@ -55,6 +57,8 @@ __all__ = [
     "Fits",
     "IcebergPort",
     "IcebergTable",
+    "IndexFailed",
+    "KeyIndex",
     "Lake",
     "LiveFile",
     "ManifestsWithoutRemoved",

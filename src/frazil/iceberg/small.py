@@ -59,14 +59,20 @@ def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]
 
     The files are read in the order in which they are given.
     """
-    group = str(uuid.uuid4())
     tasks = jvm.root.java.util.ArrayList()
     for one in files:
         tasks.add(one.task)
+    with rows_of_tasks(jvm, spark, table, tasks, in_few_tasks(spark, len(files), target_bytes(table))) as rows:
+        yield rows
+
+
+@contextmanager
+def rows_of_tasks(jvm: Jvm, spark: SparkSession, table: Any, tasks: Any, options: Mapping[str, int]) -> Iterator[DataFrame]:
+    """Only the rows that Iceberg's tasks read, as above; ``options`` are those of the read."""
+    group = str(uuid.uuid4())
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, tasks)
     try:
-        options = in_few_tasks(spark, len(files), target_bytes(table))
         yield _placed(jvm, spark.read.format("iceberg").options(**options).load(group))
     finally:
         jvm.task_sets.removeTasks(table, group)

@@ -18,6 +18,7 @@ from frazil.iceberg.evolve import evolve
 from frazil.iceberg.faults import too_early
 from frazil.iceberg.history import History
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
+from frazil.iceberg.key_index import DeletesWritten, KeyIndex
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import WorkingCopy, scratch_of
@@ -329,6 +330,16 @@ class IcebergTable:
         staged = stage_files(self._jvm, frame, options, self._jvm.view(whole, builder.discardChanges().build()))
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
+
+    def delete_by_position(self, index: KeyIndex, keys: DataFrame, names: Sequence[str]) -> DeletesWritten:
+        """Writes files that delete the rows with some keys, which are found by an index that is brought up to date first."""
+        with java_errors(self._address):
+            return index.delete(self._jvm, self._seen, keys, names)
+
+    def can_open(self, index: KeyIndex) -> bool:
+        """Whether an index is opened by this process."""
+        with java_errors(self._address):
+            return index.open(self._jvm)
 
     @contextmanager
     def working_copy(

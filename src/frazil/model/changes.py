@@ -27,6 +27,7 @@ class UpsertStrategy(StrEnum):
     AUTO = "auto"
     EQUALITY_DELETE = "equality_delete"
     MERGE = "merge"
+    POSITION = "position"
 
 
 class Combine(StrEnum):

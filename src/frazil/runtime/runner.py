@@ -17,6 +17,7 @@ from frazil.model.source import SourceSpec
 from frazil.runtime.pump import Pump, Totals
 from frazil.sources import letter_topic, open_source
 from frazil.sources.base import OnceARun, Source
+from frazil.spark.cache import state_dir
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.components import components_of
 from frazil.spark.running_java import java_died, java_watched, require_java
@@ -260,6 +261,7 @@ def open_pipeline(
         sleep=stop.wait,  # asked to stop while a catalog is away: the remaining tries are made at once
         transforms=pipeline.transforms,
         post=None if pipeline.dead_letter_topic is None else letter_topic(pipeline.dead_letter_topic),
+        state_dir=state_dir(settings.state_dir),
     )
     writer = make(setup, pipeline.sink)
     if source is not None:

@@ -13,6 +13,12 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "frazil"
 
 
+def state_dir(given: str | None = None) -> Path:
+    """Where frazil keeps what may be lost: the folder that the settings name, ``FRAZIL_STATE_DIR``, or one of the cache."""
+    named = given or os.environ.get("FRAZIL_STATE_DIR")
+    return Path(named).expanduser().resolve() if named else cache_dir() / "state"
+
+
 def keep(path: Path, content: bytes, mode: int = 0o644) -> Path:
     """Writes a file of the cache whole or not at all: another process sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from pydantic import SecretStr
 from frazil.errors import ConfigError, EnvironmentFault
 from frazil.model.secrets import MASK, SECRET_NAME, SECRET_VALUE, is_secret, masked
 from frazil.model.settings import Settings, SparkSettings
+from frazil.spark.cache import state_dir
 from frazil.spark.catalogs import CatalogSettings
 from frazil.spark.class_archive import CLASS_PATH, USERS_OWN, class_path, sharing_options
 from frazil.spark.jars import needed_jars
@@ -182,7 +183,7 @@ def with_scratch(settings: Settings) -> SparkSettings:
     spark = settings.spark
     if settings.state_dir is None or SCRATCH in spark.conf or SUBMITTED in os.environ:
         return spark
-    folder = str(Path(settings.state_dir).expanduser().resolve())
+    folder = str(state_dir(settings.state_dir))
     return spark.model_copy(update={"conf": {**spark.conf, SCRATCH: folder}})
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, functions
 
 from frazil.columns.counting import Counted
 from frazil.errors import DataError, FrazilError, Halted
-from frazil.iceberg import Base, IcebergTable, fault_of
+from frazil.iceberg import Base, IcebergTable, KeyIndex, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.commit import RowCounts
@@ -63,8 +63,11 @@ def _explained(explain: Explain) -> Iterator[None]:
 class Stager:
     """Stages the batches of one sink, one after the other: it remembers how the last one fitted."""
 
-    def __init__(self, sink: SinkSpec, sink_id: str, transforms: tuple[TransformSpec, ...]) -> None:
+    def __init__(
+        self, sink: SinkSpec, sink_id: str, transforms: tuple[TransformSpec, ...], index: KeyIndex | None = None
+    ) -> None:
         self._sink = sink
+        self._index = index
         self._sink_id = sink_id
         self._transforms = transforms
         self._fit: Fit | None = None
@@ -115,7 +118,7 @@ class Stager:
         frame = self._filled(self.shaped(frame, tally), table)
         fit = fitted = self._fitted(table, frame)
         self._seen = self._seen or table.base
-        context = TableContext(table, self._sink, fit.schema, fit.partition, self._seen, part.rows, part.keys_differ)
+        context = TableContext(table, self._sink, fit.schema, fit.partition, self._seen, part.rows, part.keys_differ, self._index)
         wrong = None
         if fit.error is not None:
             applied = _together(fit.applied(frame)) if whole else fit.applied(frame)

@@ -17,7 +17,7 @@ from pyspark.util import inheritable_thread_target
 from frazil.columns.schema import keys_from_source, schema_of
 from frazil.columns.table_columns import new_table_schema
 from frazil.errors import ConfigError, DataError, Halted, SourceAway
-from frazil.iceberg import IcebergTable, Restage
+from frazil.iceberg import IcebergTable, KeyIndex, Restage
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
 from frazil.model.dead_letters import OnError
@@ -90,7 +90,8 @@ class SinkWriter:
         self._before_commit: IcebergTable | None = None
         self._setup = setup
         self._transforms = setup.transforms
-        self._stager = Stager(sink, sink_id, setup.transforms)
+        index = KeyIndex(setup.index_folder(sink), sink_id) if sink.commit_mode is CommitMode.UPSERT else None
+        self._stager = Stager(sink, sink_id, setup.transforms, index)
         self._upkeep = Upkeep(self.claimed)
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:

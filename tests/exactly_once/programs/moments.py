@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from frazil.doors.python.sink import Sink
-from frazil.iceberg import FilesToDelete, IcebergPort, TableCare
+from frazil.iceberg import FilesToDelete, IcebergPort, KeyIndex, TableCare
 from frazil.write.claim import ClaimedSink
 from frazil.write.maintenance import Upkeep
 from frazil.write.writer import SinkWriter
@@ -102,6 +102,9 @@ MOMENTS = {
     "expired": Moment(Upkeep, "_list_dead", before),
     "listed": Moment(Upkeep, "_list_dead", after),
     "deleting": Moment(FilesToDelete, "delete", half_way),
+    "index-begun": Moment(KeyIndex, "_add", before),
+    "index-added": Moment(KeyIndex, "_add", after),
+    "index-saved": Moment(KeyIndex, "_save", after),
     "acknowledged": Moment(SinkWriter, "commit_batch", after),
     "ahead-staged": Moment(SinkWriter, "stage_ahead", after),
     "ahead-acknowledged": Moment(SinkWriter, "end_commit", after),

@@ -29,6 +29,7 @@ EVOLVING, OVERWRITE = "evolving", "overwrite"
 WAYS = {
     "equality_delete": EQUALITY | {"format_version": 3},
     "merge": MERGE | {"format_version": 2},
+    "position": MERGE | {"upsert_strategy": "position", "format_version": 3},
     "settled": EQUALITY | {"format_version": 3, "max_equality_deletes": 20},
     "compacted": EQUALITY | {"format_version": 2, "max_delete_files": 0},
     EVOLVING: EQUALITY | {"format_version": 2, "schema_evolution": "full"},

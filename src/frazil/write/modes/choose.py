@@ -17,7 +17,7 @@ class Facts:
 
     ``disjoint``: no file of the table can hold a key of the batch. ``debt``: how many equality deletes the table holds.
     ``misread``: keys whose equality deletes are not read as they were written. ``unfit``: why a reader of the table's would not
-    find its rows by them.
+    find its rows by them. ``no_index``: why rows cannot be found by the key index, where that was asked for.
     """
 
     empty: bool = False
@@ -28,6 +28,7 @@ class Facts:
     lacks_columns: bool = False
     misread: tuple[str, ...] = ()
     unfit: str | None = None
+    no_index: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Choice:
 APPEND = "append"
 EQUALITY_DELETE = UpsertStrategy.EQUALITY_DELETE.value
 MERGE = UpsertStrategy.MERGE.value
+POSITION = UpsertStrategy.POSITION.value
 
 
 def choose(options: ChangeOptions, facts: Facts) -> Choice:
@@ -60,8 +62,15 @@ def choose(options: ChangeOptions, facts: Facts) -> Choice:
         return Choice(MERGE, why)
     if facts.empty and options.when_not_matched_insert_all:
         return Choice(APPEND, "the table is empty")
-    if options.upsert_strategy is not UpsertStrategy.AUTO:
-        return Choice(options.upsert_strategy.value, "asked for")
+    if options.upsert_strategy is UpsertStrategy.AUTO:
+        return _best(options, facts)
+    if options.upsert_strategy is UpsertStrategy.POSITION and facts.no_index is not None:
+        return Choice(MERGE, facts.no_index)
+    return Choice(options.upsert_strategy.value, "asked for")
+
+
+def _best(options: ChangeOptions, facts: Facts) -> Choice:
+    """The way that costs least, where none is asked for."""
     if facts.disjoint and options.when_not_matched_insert_all:
         return Choice(APPEND, "no file of the table can hold a key of the batch")
     if (why := _spares_deletes(options, facts)) is not None:

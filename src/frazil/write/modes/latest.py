@@ -16,6 +16,7 @@ from frazil.columns.counting import Counted
 from frazil.columns.schema import data_columns, quoted, unchanged
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
+from frazil.model.commit import RowCounts
 from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
 from frazil.write.modes.combine import combined
 from frazil.write.modes.row_state import is_extra
@@ -53,6 +54,18 @@ class Survey:
     def superseded(self) -> int:
         """How many changes are not the last of their key."""
         return self.changes - self.ignored - self.keys
+
+
+def counts_of(survey: Survey) -> RowCounts:
+    """What became of the rows that came in."""
+    return RowCounts(
+        read=survey.changes - survey.extra,
+        written=survey.upserts,
+        filtered=survey.ignored,
+        deleted=survey.deletes,
+        superseded=survey.superseded,
+        extra=survey.extra,
+    )
 
 
 @contextmanager

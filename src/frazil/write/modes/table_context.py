@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
 from frazil.columns.partition import Room, distribution_options, open_file_bytes, write_defaults
-from frazil.iceberg import Base, Change, IcebergTable, StagedFiles
+from frazil.iceberg import Base, Change, IcebergTable, KeyIndex, StagedFiles
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import Partition, TableChange
 from frazil.model.sink import SinkSpec
@@ -31,6 +31,7 @@ class TableContext:
 
     ``keys_differ``: each key is known to come once, so that no row has to be compared with another one of the batch.
     ``seen`` is the table as it was when the batch was staged first: what came after that, the batch knows nothing of.
+    ``index`` finds rows of an upsert by their keys.
     """
 
     table: IcebergTable
@@ -40,6 +41,7 @@ class TableContext:
     seen: Base
     rows: int | None = None
     keys_differ: bool = False
+    index: KeyIndex | None = None
 
     @property
     def options(self) -> dict[str, str]:

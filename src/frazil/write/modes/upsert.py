@@ -8,19 +8,17 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.columns.counting import Counted
 from frazil.columns.schema import quoted
-from frazil.iceberg import Change, Delta, Fits, IcebergTable, StagedFiles
+from frazil.iceberg import Change, Delta, Fits, IcebergTable, IndexFailed, StagedFiles
 from frazil.model.changes import UpsertStrategy
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec, TableChange
 from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.write.fit import Fit
-from frazil.write.modes.choose import APPEND, MERGE, Choice, Facts, choose, misread, unfit_for_duckdb
-from frazil.write.modes.latest import Survey, latest, require_keys, without_key
+from frazil.write.modes.choose import APPEND, MERGE, POSITION, Choice, Facts, choose, misread, unfit_for_duckdb
+from frazil.write.modes.latest import Survey, counts_of, latest, require_keys, without_key
 from frazil.write.modes.merge import merge
+from frazil.write.modes.position import ROWS_A_TASK, by_position, why_no_index
 from frazil.write.modes.table_context import TableContext, Written, together
-
-# Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
-ROWS_A_TASK = 250_000
 
 
 def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
@@ -38,8 +36,14 @@ def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
             lacks_columns=fit.lacks_parts,
             misread=misread(fit.keys, fit.schema),
             unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
+            no_index=why_no_index(context),
         )
         choice = choose(sink, facts)
+        if choice.way == POSITION:
+            try:
+                return by_position(context, last, survey, fit, choice)
+            except IndexFailed as failed:
+                choice = Choice(MERGE, failed.message)
         if choice.way == MERGE:
             return merge(context, last, survey, fit, choice)
         return _by_key(context, last, survey, fit, choice)
@@ -111,15 +115,3 @@ def deletes_everywhere_by(table: IcebergTable, fit: Fit, columns: Sequence[str])
     """Whether equality deletes by these columns must be written for every partition."""
     several = table.base.specs > 1 or fit.repartitions
     return several or not all(source in columns for source, _ in fit.partition)
-
-
-def counts_of(survey: Survey) -> RowCounts:
-    """What became of the rows that came in."""
-    return RowCounts(
-        read=survey.changes - survey.extra,
-        written=survey.upserts,
-        filtered=survey.ignored,
-        deleted=survey.deletes,
-        superseded=survey.superseded,
-        extra=survey.extra,
-    )

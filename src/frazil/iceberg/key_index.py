@@ -1,0 +1,210 @@
+"""Finds the rows of a table by their keys without reading the table: by an index in a folder of this machine.
+
+The index is only a cache. It says which snapshot it describes, and is brought up to date from the files that came and went since
+then, whoever committed them; where that cannot be found out, it is built anew from the key columns. A key is known by 128 bits of
+hash under a seed that each index draws for itself. What keeps the entries is Java: see ``jvm/KeyIndex.java``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql.types import DataType, DecimalType, IntegerType
+
+from frazil.columns.schema import quoted
+from frazil.errors import Retryable
+from frazil.iceberg.branches import Seen, steps_between
+from frazil.iceberg.jvm import Jvm, fault_of
+from frazil.iceberg.small import rows_of_tasks
+from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
+from frazil.spark.running_java import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_INDEX, _PLACES, _FAILED = "frazil.KeyIndex", "frazil.Places", "frazil.KeyIndex$Failed"
+_FILE, _POSITION = "_file", "_pos"
+_MOST_DIGITS = 38
+_log = logging.getLogger("frazil")
+# The ways of an upsert after which the files that it added have the only rows with their keys.
+_REPLACING = frozenset({"append", "equality_delete", "position"})
+# A task sorts the entries of its rows in memory: files with many rows to a byte are divided into smaller parts.
+_ROWS_A_TASK = 4_000_000
+
+
+class IndexFailed(Retryable):
+    """The folder of the index cannot be used. The table is as good as without it: rows are found in another way."""
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What an index describes: a snapshot of a table, by columns whose hashes have these seeds."""
+
+    table: str
+    keys: tuple[tuple[int, str], ...]
+    snapshot: int | None
+    seeds: tuple[int, int]
+
+    @classmethod
+    def read(cls, text: str) -> _Described | None:
+        """None when there is none."""
+        if not text:
+            return None
+        fields = json.loads(text)
+        keys = tuple((number, kind) for number, kind in fields["keys"])
+        return cls(fields["table"], keys, fields["snapshot"], (fields["seeds"][0], fields["seeds"][1]))
+
+    @property
+    def text(self) -> str:
+        """As it is kept with the entries."""
+        return json.dumps(asdict(self))
+
+    def is_of(self, table: str, keys: tuple[tuple[int, str], ...]) -> bool:
+        """Whether it is the index of a table by these columns."""
+        return (self.table, self.keys) == (table, keys)
+
+
+@dataclass(frozen=True)
+class DeletesWritten:
+    """Files that delete rows by position, the files of deletes that they replace, and the data files that they are about."""
+
+    added: tuple[Any, ...] = ()
+    replaced: tuple[Any, ...] = ()
+    referenced: tuple[str, ...] = ()
+
+
+class KeyIndex:
+    """The index of the table of one sink, in a folder of its own."""
+
+    def __init__(self, folder: Path, sink_id: str) -> None:
+        self._folder = folder
+        self._sink_id = sink_id
+        self._java: Any = None
+        self.given_up: str | None = None
+        """Why it is not used any more."""
+
+    def open(self, jvm: Jvm) -> bool:
+        """Opens the folder; False where another process has it, or where Spark has not got frazil's jar."""
+        if self._java is None:
+            index = java_class(jvm.spark, _INDEX)
+            with _failures():
+                self._java = None if index is None else index.open(str(self._folder))
+        return self._java is not None
+
+    def give_up(self, failed: IndexFailed) -> None:
+        """It is not tried again: what was wrong with its folder is most likely still so with the next batch."""
+        self.given_up = failed.message
+        _log.warning("%s The rows to replace are looked for in the table from now on.", failed.message)
+
+    def delete(self, jvm: Jvm, seen: Seen, keys: DataFrame, names: Sequence[str]) -> DeletesWritten:
+        """Writes files that delete the rows of the table's head with one of the keys."""
+        live = java_class(jvm.spark, _PLACES).live(seen.table)
+        try:
+            with _failures():
+                seeds = self._updated(jvm, seen, live, names, keys.sparkSession).seeds
+                found = self._java.find(_hashed(keys, names, seeds)._jdf)
+        except IndexFailed as failed:
+            self.give_up(failed)
+            raise
+        if found.files().isEmpty():
+            return DeletesWritten()
+        result = found.delete(seen.table, live)
+        paths = tuple(str(path) for path in found.files())
+        return DeletesWritten(tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()), paths)
+
+    def _updated(self, jvm: Jvm, seen: Seen, live: Any, names: Sequence[str], spark: SparkSession) -> _Described:
+        now, table = seen.head, str(seen.original.uuid())
+        fields = [seen.metadata.schema().findField(name) for name in names]
+        keys = tuple((int(field.fieldId()), _kind(str(field.type().typeId()))) for field in fields)
+        known = _Described.read(str(self._java.state()))
+        if known is None or not known.is_of(table, keys) or not _comes_from(jvm, seen.table, now, known.snapshot):
+            self._java.clear()
+            known = _Described(table, keys, None, (secrets.randbits(63), secrets.randbits(63)))
+        elif known.snapshot == now:
+            return known
+        gone = jvm.root.java.util.HashSet(self._java.files())
+        gone.removeAll(live.keySet())
+        self._java.remove(gone)
+        alone = jvm.text_list(_replacing(jvm, seen.metadata, known.snapshot, now, self._sink_id))
+        places = java_class(jvm.spark, _PLACES)
+        for group in places.fresh(seen.table, live, self._java.files(), alone):
+            rows, size = (int(number) for number in group.size())
+            options = {"split-size": max(1, min(TASK_BYTES, size * _ROWS_A_TASK // max(1, rows))), "file-open-cost": OPEN_BYTES}
+            with rows_of_tasks(jvm, spark, seen.table, group.tasks(), options) as read:
+                self._add(read, names, known.seeds, group)
+        updated = replace(known, snapshot=now)
+        self._save(updated)
+        return updated
+
+    def _add(self, read: DataFrame, names: Sequence[str], seeds: tuple[int, int], group: Any) -> None:
+        """Rows that lack a part of their key are left out: no row of a batch does."""
+        complete = read.where(reduce(Column.__and__, (functions.col(quoted(name)).isNotNull() for name in names)))
+        self._java.add(_hashed(complete, names, seeds, _FILE, _POSITION)._jdf, group.paths(), group.replaces())
+
+    def _save(self, described: _Described) -> None:
+        self._java.save(described.text)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """A failure of the index itself has a type of its own; those of the table stay what they are."""
+    try:
+        yield
+    except Exception as error:
+        failed = fault_of(error).find(_FAILED)
+        if failed is None:
+            raise
+        fix = "Make room there, or set settings.state_dir to another folder of this machine."
+        raise IndexFailed("key-index-failed", failed.message, fix=fix) from error
+
+
+def _comes_from(jvm: Jvm, table: Any, now: int | None, then: int | None) -> bool:
+    """Whether a snapshot is an ancestor of the head, or the head. Otherwise rows that were deleted may live again."""
+    if then is None or now is None or then == now:
+        return then == now or then is None
+    return bool(jvm.iceberg.util.SnapshotUtil.isAncestorOf(table, now, then))
+
+
+def _replacing(jvm: Jvm, metadata: Any, then: int | None, now: int | None, sink_id: str) -> list[str]:
+    """The sequence numbers of the snapshots since then in which the sink replaced all rows with the keys that it added."""
+    if then is None or now is None:
+        return []
+    steps = steps_between(jvm, metadata, then, now)
+    own = [one for one in steps if one.summary.get("frazil.sink") == sink_id and one.summary.get("frazil.kind") == "data"]
+    return [
+        str(metadata.snapshot(one.snapshot).sequenceNumber())
+        for one in own
+        if one.summary.get("frazil.upsert-strategy") in _REPLACING
+    ]
+
+
+def _hashed(rows: DataFrame, names: Sequence[str], seeds: tuple[int, int], *others: str) -> DataFrame:
+    """Both halves of the hashes of keys, and other columns."""
+    keys = [_same_when_widened(functions.col(quoted(name)), rows.schema[name].dataType) for name in names]
+    hashes = [functions.xxhash64(functions.lit(seed), *keys).alias(f"hash{half}") for half, seed in enumerate(seeds)]
+    return rows.select(*hashes, *others)
+
+
+def _kind(name: str) -> str:
+    """A type by its name, which is that of the type that it may be widened to."""
+    return "LONG" if name == "INTEGER" else name
+
+
+def _same_when_widened(key: Column, kind: DataType) -> Column:
+    """A key in the widest type that its column can get: files are not rewritten when a type is widened."""
+    match kind:
+        case IntegerType():
+            return key.cast("long")
+        case DecimalType():
+            return key.cast(DecimalType(_MOST_DIGITS, kind.scale))
+        case _:
+            return key

@@ -1,0 +1,57 @@
+"""Upsert that finds the rows to replace by the key index, and deletes them by their positions.
+
+Its cost is that of the batch, and every reader can read the table at every moment. The rows that it deletes are those of the
+snapshot that it looked at: if another writer changes the table before the commit, they are looked up again.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, functions
+
+from frazil.columns.schema import quoted
+from frazil.iceberg import Change, DeletesWritten, IndexFailed, RowChanges, StagedFiles
+from frazil.model.changes import UpsertStrategy
+from frazil.model.hidden import DELETE, OP
+from frazil.write.fit import Fit
+from frazil.write.modes.choose import Choice
+from frazil.write.modes.latest import Survey, counts_of
+from frazil.write.modes.table_context import TableContext, Written, together
+
+# Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
+ROWS_A_TASK = 250_000
+
+
+def why_no_index(context: TableContext) -> str | None:
+    """Why the sink, which wants the index, cannot use it."""
+    index = context.index
+    if index is None or context.sink.upsert_strategy is not UpsertStrategy.POSITION:
+        return None
+    try:
+        if index.given_up is None and not context.table.can_open(index):
+            return "another process has the key index, or Spark was started without frazil's jar"
+    except IndexFailed as failed:
+        index.give_up(failed)
+    return index.given_up
+
+
+def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
+    """Data files of the rows, and deletes by position of the earlier rows with their keys."""
+    table, index = context.table, context.index
+    assert index is not None, "the way was chosen because there is one"
+    base = table.base
+    last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
+
+    def rows() -> StagedFiles:
+        if not survey.upserts:
+            return StagedFiles()
+        kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
+        return context.write_files(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+
+    def deletes() -> DeletesWritten:
+        if not survey.keys:
+            return DeletesWritten()
+        return table.delete_by_position(index, last.select(*[quoted(key) for key in fit.keys]), fit.keys)
+
+    staged, deleted = together(rows, deletes, session=last.sparkSession)
+    changes = RowChanges(table.everything, staged, (), deleted.added, deleted.replaced, deleted.referenced)
+    return Written(Change(changes, base, fit.evolution, summary=choice.summary), counts_of(survey))

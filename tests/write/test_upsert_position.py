@@ -1,0 +1,245 @@
+"""Upserts that find rows by the key index, which is a cache: the table is right whatever becomes of either."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exactly_once.programs.moments import act_at
+from frazil.model.events import CommitFailed, Event
+from frazil.spark.cache import state_dir
+from helpers.lakes import Lake
+from helpers.readers import by_duckdb, by_polars, by_pyiceberg, by_spark, tuples
+
+READERS = (by_spark, by_duckdb, by_pyiceberg, by_polars)
+UPSERT: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["id"], "upsert_strategy": "position"}
+
+
+def upsert(lake: Lake, keys: str, value: str, *, op: str | None = None, **options: Any) -> list[Event]:
+    """Rows with the keys that a query of `id` gives, or deletes of them; what was heard."""
+    events: list[Event] = []
+    said = {"op_field": "op"} if op else {}
+    query = f"select id, '{value}' v, id % 3 part{f', {op!r} op' if op else ''} from ({keys})"
+    lake.sink(query, **UPSERT | said | options).listen(events.append).write()
+    return events
+
+
+def last_summary(lake: Lake) -> dict[str, str]:
+    """What the newest snapshot with rows says of itself."""
+    return dict(lake.data_snapshots()[-1].summary)
+
+
+def by_position(lake: Lake) -> None:
+    """The last batch was written by positions, and no equality delete is left to readers."""
+    summary = last_summary(lake)
+    assert (summary["frazil.upsert-strategy"], summary["total-equality-deletes"]) == ("position", "0")
+
+
+def values(lake: Lake) -> dict[int, str]:
+    rows = lake.rows("id, v")
+    assert len({key for key, _ in rows}) == len(rows), "a key is there twice"
+    return dict(rows)
+
+
+def index_folder() -> Path:
+    """The index that was written last, which is that of the lake's table."""
+    states = (state_dir() / "key-index").glob("db.t-*/state")
+    return max(states, key=lambda state: state.stat().st_mtime_ns).parent
+
+
+@pytest.mark.parametrize("partition", [[], ["part"], ["bucket(2, id)"]], ids=str)
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_reader_reads_every_snapshot(lake: Lake, version: int, partition: list[str]) -> None:
+    given = {"format_version": version, "partition_by": partition}
+    upsert(lake, "select id from range(300)", "a", **given)
+    expected = [dict.fromkeys(range(300), "a")]
+    for number, (keys, value, op) in enumerate(
+        [
+            ("id * 3 id from range(150)", "b", None),
+            ("id * 7 id from range(20)", "gone", "delete"),
+            ("id from range(90)", "c", None),
+        ]
+    ):
+        upsert(lake, f"select {keys}", value, op=op, **given)
+        by_position(lake)
+        step = [3 * n for n in range(150)] if number == 0 else [7 * n for n in range(20)] if number == 1 else list(range(90))
+        after = {key: old for key, old in expected[-1].items() if number != 1 or key not in step}
+        expected.append(after | (dict.fromkeys(step, value) if number != 1 else {}))
+    for snapshot, state in zip(lake.data_snapshots(), expected, strict=True):
+        rows = sorted([(key, value, key % 3) for key, value in state.items()], key=repr)
+        for read in READERS:
+            assert tuples(read(lake, snapshot.snapshot_id)) == rows, read.__name__
+
+
+def test_a_row_that_moves_to_another_partition_leaves_the_old_one(lake: Lake) -> None:
+    for value, part in (("a", 1), ("b", 2)):
+        lake.sink(f"select 7 id, '{value}' v, {part} part", **UPSERT, partition_by=["part"]).write()
+    by_position(lake)
+    assert lake.rows("id, v, part") == [(7, "b", 2)]
+
+
+def test_keys_of_several_columns_are_not_confused(lake: Lake) -> None:
+    given = UPSERT | {"key_fields": ["a", "b", "n"]}
+    lake.sink("select * from values ('x', 'yz', 1, 1), ('xy', 'z', 1, 2), ('x', 'yz', 2, 3) t(a, b, n, v)", **given).write()
+    lake.sink("select 'xy' a, 'z' b, 1 n, 20 v", **given).write()
+    by_position(lake)
+    assert lake.rows("a, b, n, v") == [("x", "yz", 1, 1), ("x", "yz", 2, 3), ("xy", "z", 1, 20)]
+
+
+def foreign(lake: Lake, statement: str) -> None:
+    lake.spark.sql(statement.format(table=f"{lake.name}.db.t", catalog=lake.name)).collect()
+
+
+FOREIGN = {
+    "compaction": "CALL {catalog}.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))",
+    "deletes": "DELETE FROM {table} WHERE id % 2 = 0",
+    "updates": "UPDATE {table} SET v = 'theirs' WHERE id % 5 = 0",
+    "duplicates": "INSERT INTO {table} SELECT id, 'twice', part FROM {table} WHERE id < 20",
+    "overwrite": "INSERT OVERWRITE {table} SELECT id, 'anew', part FROM {table} WHERE id < 50",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_index_follows_what_others_commit(lake: Lake, version: int, what: str) -> None:
+    upsert(lake, "select id from range(100)", "a", format_version=version, merge_mode="merge-on-read")
+    upsert(lake, "select id from range(10)", "b")
+    foreign(lake, FOREIGN[what])
+    theirs = lake.rows("id, v")
+    upsert(lake, "select id from range(60)", "c")
+    by_position(lake)
+    assert values(lake) == {key: value for key, value in theirs if key >= 60} | dict.fromkeys(range(60), "c")
+    upsert(lake, "select id from range(70)", "gone", op="delete")
+    assert values(lake) == {key: value for key, value in theirs if key >= 70}
+
+
+def test_rows_that_live_again_are_found_again(lake: Lake) -> None:
+    upsert(lake, "select id from range(50)", "a")
+    before = lake.data_snapshots()[-1].snapshot_id
+    upsert(lake, "select id from range(50)", "b")
+    upsert(lake, "select id from range(10)", "c")
+    lake.sink("select 1 id, 'x' v, 1 part", **UPSERT).id("other").write()
+    foreign(lake, f"CALL {{catalog}}.system.rollback_to_snapshot('db.t', {before})")
+    lake.sink("select id, 'd' v, id % 3 part from range(20)", **UPSERT).id("third").write()
+    assert values(lake) == dict.fromkeys(range(20), "d") | dict.fromkeys(range(20, 50), "a")
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_rows_that_others_change_before_the_commit_are_looked_up_again(lake: Lake, what: str) -> None:
+    upsert(lake, "select id from range(100)", "a")
+    undo = act_at("unsent", 1, lambda: foreign(lake, FOREIGN[what]))
+    try:
+        events = upsert(lake, "select id from range(40)", "b")
+    finally:
+        undo()
+    assert [event for event in events if isinstance(event, CommitFailed)], "the first try was overtaken"
+    by_position(lake)
+    found = values(lake)
+    assert [found[key] for key in range(40)] == ["b"] * 40
+    left = {"deletes": 80, "overwrite": 50}.get(what, 100) - (10 if what == "deletes" else 0)
+    assert len(found) == left
+
+
+def lost(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def torn(folder: Path) -> None:
+    state = folder / "state"
+    state.write_bytes(state.read_bytes()[:-3])
+
+
+def shortened(folder: Path) -> None:
+    for file in folder.glob("*.run"):
+        file.write_bytes(file.read_bytes()[:-24])
+
+
+def newer(folder: Path) -> None:
+    """As a later version of frazil would leave it; the checksum is right."""
+    import zlib
+
+    state = folder / "state"
+    content = (99).to_bytes(4) + state.read_bytes()[4:-8]
+    state.write_bytes(content + zlib.crc32(content).to_bytes(8))
+
+
+@pytest.mark.parametrize("harm", [lost, torn, shortened, newer])
+def test_an_index_that_cannot_be_read_is_built_anew(lake: Lake, harm: Callable[[Path], None]) -> None:
+    upsert(lake, "select id from range(100)", "a")
+    upsert(lake, "select id from range(10)", "b")
+    harm(index_folder())
+    upsert(lake, "select id from range(20)", "c")
+    by_position(lake)
+    assert values(lake) == dict.fromkeys(range(20), "c") | dict.fromkeys(range(20, 100), "a")
+
+
+def test_an_index_of_a_table_that_was_dropped_is_not_used_for_the_next(lake: Lake) -> None:
+    upsert(lake, "select id from range(100)", "a")
+    upsert(lake, "select id from range(100)", "b")
+    lake.spark.sql(f"DROP TABLE {lake.name}.db.t PURGE")
+    upsert(lake, "select id from range(50)", "c")
+    upsert(lake, "select id from range(10)", "d")
+    by_position(lake)
+    assert values(lake) == dict.fromkeys(range(10), "d") | dict.fromkeys(range(10, 50), "c")
+
+
+def test_a_folder_that_cannot_be_written_to_costs_speed_and_nothing_else(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    upsert(lake, "select id from range(100)", "a")
+    blocked = lake.folder / "no folder"
+    blocked.write_text("")
+    monkeypatch.setenv("FRAZIL_STATE_DIR", str(blocked))
+    sink = lake.sink(**UPSERT)
+    for number, value in enumerate("bc"):
+        sink(lake.frame(f"select id, '{value}' v, id % 3 part from range(10)"), number)
+        summary = last_summary(lake)
+        assert summary["frazil.upsert-strategy"] == "merge"
+        assert "key index" in summary["frazil.upsert-reason"]
+        assert str(blocked) in summary["frazil.upsert-reason"]
+    assert values(lake) == dict.fromkeys(range(10), "c") | dict.fromkeys(range(10, 100), "a")
+
+
+HOLDER = """
+import fcntl, sys
+lock = open(sys.argv[1], "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_an_index_that_another_process_has_is_left_to_it(lake: Lake) -> None:
+    upsert(lake, "select id from range(100)", "a")
+    upsert(lake, "select id from range(10)", "b")
+    lake_index = index_folder()
+    folder = state_dir() / "key-index" / "held"
+    folder.mkdir(parents=True, exist_ok=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("frazil.write.setup.WriterSetup.index_folder", lambda *_: folder)
+            upsert(lake, "select id from range(10)", "c")
+        summary = last_summary(lake)
+        assert (summary["frazil.upsert-strategy"], "another process" in summary["frazil.upsert-reason"]) == ("merge", True)
+    finally:
+        holder.communicate("")
+    assert values(lake) == dict.fromkeys(range(10), "c") | dict.fromkeys(range(10, 100), "a")
+    assert (lake_index / "state").exists()
+
+
+def test_the_index_stays_small_however_often_a_row_changes(lake: Lake) -> None:
+    upsert(lake, "select id from range(1000)", "a", maintenance={"enabled": False})
+    for turn in range(12):
+        upsert(lake, "select id from range(500)", f"b{turn}", maintenance={"enabled": False})
+    entries = sum(file.stat().st_size for file in index_folder().glob("*.run")) / 24
+    assert entries <= 3 * 1000
+    assert values(lake) == dict.fromkeys(range(500), "b11") | dict.fromkeys(range(500, 1000), "a")
