@@ -77,8 +77,8 @@ class Settings(Model):
     state_dir: str | None = Field(
         None,
         min_length=1,
-        description="Folder for what may be lost: key indexes, and the scratch of a Spark that frazil starts, unless `spark.conf` "
-        "has its own `spark.local.dir`. It is made when it is missing.",
+        description="Folder for what may be lost: key indexes, and the scratch of a Spark that frazil starts, unless "
+        "`spark.conf` has its own `spark.local.dir`. It is made when it is missing.",
     )
     retry: RetrySettings = Field(RetrySettings(), description="How a failed call is tried again.")
     restart: RestartSettings = Field(RestartSettings(), description="How a pipeline that failed is started again.")
