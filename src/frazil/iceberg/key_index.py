@@ -105,8 +105,9 @@ class KeyIndex:
         self.given_up = failed.message
         _log.warning("%s The rows to replace are looked for in the table from now on.", failed.message)
 
-    def delete(self, jvm: Jvm, seen: Seen, keys: DataFrame, names: Sequence[str]) -> DeletesWritten:
-        """Writes files that delete the rows of the table's head with one of the keys."""
+    def delete(self, jvm: Jvm, seen: Seen, keys: DataFrame) -> DeletesWritten:
+        """Writes files that delete the rows of the table's head with one of the keys, whose columns have the table's names."""
+        names = keys.columns
         live = java_class(jvm.spark, _PLACES).live(seen.table)
         try:
             with _failures():

@@ -331,10 +331,10 @@ class IcebergTable:
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 
-    def delete_by_position(self, index: KeyIndex, keys: DataFrame, names: Sequence[str]) -> DeletesWritten:
+    def delete_by_position(self, index: KeyIndex, keys: DataFrame) -> DeletesWritten:
         """Writes files that delete the rows with some keys, which are found by an index that is brought up to date first."""
         with java_errors(self._address):
-            return index.delete(self._jvm, self._seen, keys, names)
+            return index.delete(self._jvm, self._seen, keys)
 
     def can_open(self, index: KeyIndex) -> bool:
         """Whether an index is opened by this process."""

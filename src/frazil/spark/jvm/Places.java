@@ -14,23 +14,22 @@ import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.PartitionSpecParser;
 import org.apache.iceberg.SchemaParser;
-import org.apache.iceberg.StructLike;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableUtil;
 import org.apache.iceberg.data.BaseDeleteLoader;
 import org.apache.iceberg.data.GenericFileWriterFactory;
 import org.apache.iceberg.data.Record;
 import org.apache.iceberg.deletes.BaseDVFileWriter;
-import org.apache.iceberg.deletes.DeleteGranularity;
 import org.apache.iceberg.deletes.PositionDelete;
 import org.apache.iceberg.deletes.PositionDeleteIndex;
+import org.apache.iceberg.deletes.PositionDeleteWriter;
 import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.expressions.ResidualEvaluator;
 import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.DeleteWriteResult;
-import org.apache.iceberg.io.FanoutPositionOnlyDeleteWriter;
 import org.apache.iceberg.io.OutputFileFactory;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
@@ -158,20 +157,22 @@ public final class Places {
     return deletes.isEmpty() ? null : loader.loadPositionDeletes(deletes, task.file().location());
   }
 
+  /** A file for each data file: its partition is that of the data file, whatever type the column of it has by now. */
   private DeleteWriteResult files(Table table, Map<String, FileScanTask> live) throws IOException {
     OutputFileFactory outputs = OutputFileFactory.builderFor(table, 1, 1).format(FileFormat.PARQUET).build();
     GenericFileWriterFactory factory = new GenericFileWriterFactory.Builder(table).deleteFileFormat(FileFormat.PARQUET).build();
-    FanoutPositionOnlyDeleteWriter<Record> writer =
-        new FanoutPositionOnlyDeleteWriter<>(factory, outputs, table.io(), Long.MAX_VALUE, DeleteGranularity.FILE);
-    try (writer) {
-      PositionDelete<Record> delete = PositionDelete.create();
-      for (Map.Entry<String, Roaring64NavigableMap> one : positions.entrySet()) {
-        DataFile file = live.get(one.getKey()).file();
-        StructLike partition = file.partition();
-        one.getValue()
-            .forEach(at -> writer.write(delete.set(one.getKey(), at), table.specs().get(file.specId()), partition));
+    PositionDelete<Record> delete = PositionDelete.create();
+    List<DeleteFile> written = new ArrayList<>();
+    for (Map.Entry<String, Roaring64NavigableMap> one : positions.entrySet()) {
+      DataFile file = live.get(one.getKey()).file();
+      PartitionSpec spec = table.specs().get(file.specId());
+      PositionDeleteWriter<Record> writer =
+          factory.newPositionDeleteWriter(outputs.newOutputFile(), spec, file.partition());
+      try (writer) {
+        one.getValue().forEach(at -> writer.write(delete.set(one.getKey(), at)));
       }
+      written.add(writer.toDeleteFile());
     }
-    return writer.result();
+    return new DeleteWriteResult(written);
   }
 }
