@@ -10,7 +10,7 @@ import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from frazil.errors import CatalogAway, ConfigError, DataError, FrazilError, Retryable
+from frazil.errors import CatalogAway, ConfigError, CredentialsRefused, DataError, FrazilError, Retryable
 
 # Ages of files are hours; a clock is wrong that differs by more than this from a service's.
 CLOCKS_MAY_DIFFER_MS = 600_000
@@ -204,7 +204,7 @@ def s3_refused(place: Place, code: str, reason: str, *, use: str = "", region: s
     if code in _OTHER_CLOCK:
         return clock_differs(place, reason)
     if code in _WRONG_KEYS:
-        return ConfigError(
+        return CredentialsRefused(
             "s3-keys-refused",
             f"{place.failed}: it refused the keys, {code} (Service: S3): {reason}",
             fix="Verify AWS credentials are set: access_key_id, secret_access_key and, for temporary keys, session_token.",
