@@ -168,6 +168,8 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     code = "PermanentRedirect" if "Status Code: 301" in fault.message else fault.state
     if (known := connections.s3_refused(Place.storage(), code, fault.line)) is not None:
         return known
+    if not code and "Status Code: 400" in fault.message:
+        return connections.s3_refused_unsaid(Place.storage(), fault.line)
     denied = re.search(r"\b403\b", fault.message) or "Access Denied" in fault.message
     return connections.s3_denied(fault.line) if denied else None
 

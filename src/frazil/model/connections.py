@@ -223,6 +223,15 @@ def s3_refused(place: Place, code: str, reason: str, *, use: str = "", region: s
     return None
 
 
+def s3_refused_unsaid(place: Place, reason: str) -> CredentialsRefused:
+    """A store that refuses to describe an object, and has no room in that answer for a code."""
+    return CredentialsRefused(
+        "s3-keys-refused",
+        f"{place.failed}: it refused a request and did not say why, as stores do when keys have expired ({reason})",
+        fix="Verify that the keys are still good, and that region is that of the bucket.",
+    )
+
+
 def s3_denied(reason: str, *, use: str = "") -> DataError:
     """A store that takes the keys, and does not let them do this."""
     missing = f"may not {use} files, which needs {S3_RIGHTS[use]}: " if use else ""
