@@ -54,8 +54,7 @@ def between(backend: str, change: Change) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            asked = change(Asked(self.command, self.path, dict(self.headers.items()), self.rfile.read(length)))
+            asked = change(Asked(self.command, self.path, dict(self.headers.items()), self.content()))
             made = asked if isinstance(asked, Made) else passed_on(backend, asked)
             content = b"" if self.command == "HEAD" else made.body
             self.send_response_only(made.status)
@@ -65,6 +64,16 @@ def between(backend: str, change: Change) -> Iterator[str]:
                 self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def content(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = []
+            while size := int(self.rfile.readline(), 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 

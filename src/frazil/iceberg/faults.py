@@ -110,7 +110,7 @@ def explain(fault: JavaFault, address: str = "the catalog") -> FrazilError | Non
 
 def _not_authorized(fault: JavaFault, address: str) -> FrazilError:
     text = f"The catalog at {address} refused the credentials: {fault.line}"
-    return CredentialsRefused("not-authorized", text, fix="Check the credential or token of the catalog.")
+    return CredentialsRefused("not-authorized", text, fix=connections.CHECK_LOGIN)
 
 
 def _forbidden(fault: JavaFault, address: str) -> FrazilError:

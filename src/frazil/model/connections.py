@@ -17,6 +17,8 @@ CLOCKS_MAY_DIFFER_MS = 600_000
 
 READ, WRITE, DELETE = "read", "write", "delete"
 
+CHECK_LOGIN = "Check the credential or token of the catalog, and where tokens come from: oauth2_server_uri, with scope."
+
 # Which right each use of a store needs.
 S3_RIGHTS = {WRITE: "s3:PutObject", READ: "s3:GetObject", DELETE: "s3:DeleteObject"}
 

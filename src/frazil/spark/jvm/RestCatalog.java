@@ -4,6 +4,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.Map;
+import java.util.Set;
 import org.apache.iceberg.CatalogProperties;
 import org.apache.iceberg.exceptions.NotAuthorizedException;
 import org.apache.iceberg.rest.ErrorHandler;
@@ -22,6 +23,9 @@ import org.apache.iceberg.rest.responses.ErrorResponse;
 public final class RestCatalog extends RESTCatalog {
   /** What the REST specification answers to a token that has expired. */
   private static final int TIMED_OUT = 419;
+
+  /** What says of a request that it came at a bad time, and not that it was a bad one. */
+  private static final Set<Integer> LATER = Set.of(408, 425, 429);
 
   /** Made by Iceberg, which finds it by its name. */
   public RestCatalog() {
@@ -43,7 +47,7 @@ public final class RestCatalog extends RESTCatalog {
               if (method.getName().equals("withAuthSession")) {
                 return asking((RESTClient) call(client, method, arguments), (AuthSession) arguments[0]);
               }
-              replaceHandler(arguments);
+              replaceHandler(arguments, method.getName().equals("postForm"));
               if (!(session instanceof RestLogin.Lasting)) {
                 return call(client, method, arguments);
               }
@@ -66,20 +70,22 @@ public final class RestCatalog extends RESTCatalog {
     }
   }
 
-  private static void replaceHandler(Object[] arguments) {
+  private static void replaceHandler(Object[] arguments, boolean forToken) {
     for (int at = 0; arguments != null && at < arguments.length; at++) {
       if (arguments[at] instanceof ErrorHandler) {
-        arguments[at] = new TimedOut((ErrorHandler) arguments[at]);
+        arguments[at] = new LoginRefused((ErrorHandler) arguments[at], forToken);
       }
     }
   }
 
-  /** Iceberg knows one of the two statuses by which a token is refused. */
-  private static final class TimedOut extends ErrorHandler {
+  /** Iceberg knows some of the statuses by which a token is refused, or a request for one. */
+  private static final class LoginRefused extends ErrorHandler {
     private final ErrorHandler others;
+    private final boolean forToken;
 
-    private TimedOut(ErrorHandler others) {
+    private LoginRefused(ErrorHandler others, boolean forToken) {
       this.others = others;
+      this.forToken = forToken;
     }
 
     @Override
@@ -91,6 +97,10 @@ public final class RestCatalog extends RESTCatalog {
     public void accept(ErrorResponse error) {
       if (error.code() == TIMED_OUT) {
         throw new NotAuthorizedException("Not authorized: %s", error.message());
+      }
+      if (forToken && error.code() >= 400 && error.code() < 500 && !LATER.contains(error.code())) {
+        throw new NotAuthorizedException(
+            "No token was given out: %s: %s (status %s)", error.type(), error.message(), error.code());
       }
       others.accept(error);
     }
