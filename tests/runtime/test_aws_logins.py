@@ -18,7 +18,7 @@ from services.aws import Aws
 from services.between import Asked, between
 from services.s3proxy import REGION
 
-pytestmark = pytest.mark.slow(seconds=100)
+Commands = tuple[tuple[str, ...], ...]
 
 ROLE = "arn:aws:iam::123456789012:role/writer"
 
@@ -81,16 +81,22 @@ def profiles(folder: Path) -> dict[str, str]:
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "AKIAENVIRONMENT", "AWS_SECRET_ACCESS_KEY": "c4nary"}
 
 
+CHECK, ALL = (("check",),), (("check",), ("run", "--once"), ("status",))
+slow = pytest.mark.slow(seconds=50)
+
+
 @pytest.mark.parametrize(
-    ("way", "signer"),
+    ("way", "signer", "commands"),
     [
-        ("environment", ("AKIAENVIRONMENT", False)),
-        ("environment with a token", ("AKIAENVIRONMENT", True)),
-        ("profile", ("AKIAPROFILE", False)),
-        ("session token", ("AKIASESSION", True)),
+        ("profile", ("AKIAPROFILE", False), CHECK),
+        ("session token", ("AKIASESSION", True), CHECK),
+        pytest.param("environment", ("AKIAENVIRONMENT", False), ALL, marks=slow),
+        pytest.param("environment with a token", ("AKIAENVIRONMENT", True), ALL, marks=slow),
+        pytest.param("profile", ("AKIAPROFILE", False), ALL, marks=slow),
+        pytest.param("session token", ("AKIASESSION", True), ALL, marks=slow),
     ],
 )
-def test_requests_are_signed_by(tmp_path: Path, aws: Aws, way: str, signer: tuple[str, bool]) -> None:
+def test_requests_are_signed_by(tmp_path: Path, aws: Aws, way: str, signer: tuple[str, bool], commands: Commands) -> None:
     given = {
         "environment": ({}, ENVIRONMENT),
         "environment with a token": ({}, ENVIRONMENT | {"AWS_SESSION_TOKEN": "c4nary-token"}),
@@ -103,13 +109,14 @@ def test_requests_are_signed_by(tmp_path: Path, aws: Aws, way: str, signer: tupl
     options, variables = given[way]
     with watched(aws) as seen:
         file, env = project(tmp_path, aws, seen.endpoint, **options), environment(tmp_path, **variables)
-        for command in (("check",), ("run", "--once"), ("status",)):
+        for command in commands:
             done = succeeded(file, env, *command)
             assert "c4nary" not in done.text
             assert seen.signers <= {signer}, command
     assert seen.signers == {signer}
 
 
+@slow
 def test_requests_are_signed_as_an_assumed_role(tmp_path: Path, aws: Aws) -> None:
     """Keys of a role begin with ASIA, and come with a token."""
     with watched(aws) as seen:

@@ -78,6 +78,7 @@ def test_by_signatures(tmp_path: Path, command: Callable[..., Outcome], rest_cat
             assert (failed["step"], failed["error"]["code"]) == ("storage", "package-missing")
             assert "pip install 'pyiceberg[s3fs]'" in failed["error"]["fix"]
         assert "40" in command("status").text
+        command("inspect", "load")
         command("maintain")
         command("forget", "load", "--yes", "--where", "event_number < 10")
         assert catalog.signed["PUT"]

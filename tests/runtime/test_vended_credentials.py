@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import functions
 
 import frazil
+from frazil.errors import CredentialsRefused
 from frazil.model.events import CommitFailed
+from frazil.observe.check import check_sink
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import give_components
 from helpers.lakes import Lake, commits, fresh_name, run
@@ -114,3 +116,15 @@ def test_requests_that_the_catalog_signs(lake: Lake, rest_catalog_s3: RestCatalo
         assert there.introduced().rows("event_number", table) == numbers(30)
     assert len(commits(events)) == 3
     assert {"GET", "PUT"} <= set(catalog.signed)
+
+
+def test_credentials_that_the_store_refuses(lake: Lake, rest_catalog_s3: RestCatalog, s3: S3Store) -> None:
+    table = f"{fresh_name()}.events"
+    with vending(rest_catalog_s3.uri, s3, BUCKET, lifetime=-1, refreshes=False) as catalog:
+        pipeline = without_keys(lake, catalog.uri).pipeline({"connector": "generator", "rows": 10}, table)
+        with pytest.raises(CredentialsRefused) as ran:
+            run(pipeline, once=True)
+        (checked,) = [done.error for done in check_sink("lake", pipeline.sink) if done.error]
+    for error in (ran.value, checked):
+        assert (error.code, error.exit_code) == ("s3-keys-refused", 78)
+        assert not [token for token in (*catalog.ends, s3.secret_access_key) if token in str(error)]
