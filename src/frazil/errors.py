@@ -8,7 +8,8 @@
     |  |- SourceMissing   what is to be read is not there                                       exit 78
     |  |- ColumnMissing   the settings name a column that the data has not                      exit 78
     |  |  `- KeyMissing   ... which is to be the key                                            exit 78
-    |  `- KeyDiffers      the key is not the one by which the source knows its rows             exit 78
+    |  |- KeyDiffers      the key is not the one by which the source knows its rows             exit 78
+    |  `- CredentialsRefused  a catalog or a store does not accept the credentials             exit 78
     |- UsageError         the command line is wrong                                             exit 2
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
@@ -105,6 +106,10 @@ class KeyMissing(ColumnMissing):
 
 class KeyDiffers(ConfigError):
     """The key is not the one by which the source knows its rows."""
+
+
+class CredentialsRefused(ConfigError):
+    """A catalog or a store does not accept the credentials. A catalog may have newer ones for those that it has given out."""
 
 
 class UsageError(FrazilError):

@@ -295,6 +295,17 @@ def test_an_error_for_people_is_raised_as_it_is(run: Run) -> None:
     assert run.port.calls.count("apply") == 1 + 1
 
 
+def test_a_login_that_ends_at_a_swap_leaves_nothing_unknown(run: Run) -> None:
+    run(claim())
+    refused = ConfigError("not-authorized", "The token is not valid")
+    no_more = raising(AttemptFailed(FailureKind.REFUSED, refused, final=True))
+    run.port.before["swap"] = repeat(no_more)
+    run.port.before["refresh"] = chain([nothing], repeat(no_more))
+    with pytest.raises(ConfigError) as raised:
+        run(batch(0))
+    assert raised.value is refused
+
+
 def test_when_the_look_after_a_swap_fails_for_good_the_outcome_is_unknown(run: Run) -> None:
     run(claim())
     run.faults(Fault.LOST_REPLY)

@@ -50,17 +50,30 @@ def between(backend: str, change: Change) -> Iterator[str]:
     """The address of the stand-in, as long as the block."""
 
     class Handler(QuietHandler):
+        # Connections are kept, and whoever asks whether to go on is told so.
+        protocol_version = "HTTP/1.1"
+
         def answer(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            asked = change(Asked(self.command, self.path, dict(self.headers.items()), self.rfile.read(length)))
-            made = asked if isinstance(asked, Made) else _passed_on(backend, asked)
+            asked = change(Asked(self.command, self.path, dict(self.headers.items()), self.content()))
+            made = asked if isinstance(asked, Made) else passed_on(backend, asked)
             content = b"" if self.command == "HEAD" else made.body
             self.send_response_only(made.status)
             for name, value in made.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
+            if "Content-Length" not in made.headers:
+                self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def content(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = []
+            while size := int(self.rfile.readline(), 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
@@ -68,18 +81,20 @@ def between(backend: str, change: Change) -> Iterator[str]:
         yield address
 
 
-def _passed_on(backend: str, asked: Asked) -> Made:
+def passed_on(backend: str, asked: Asked) -> Made:
     """The service's own answer. It gets the host's name as the client wrote it, which is signed."""
     connection = http.client.HTTPConnection(urlsplit(backend).netloc, timeout=BACKEND_SECONDS)
     try:
         connection.putrequest(asked.method, asked.target, skip_host=True, skip_accept_encoding=True)
         for name, value in asked.headers.items():
-            if name.lower() not in HOP_BY_HOP:
+            if name.lower() not in HOP_BY_HOP | {"expect"}:
                 connection.putheader(name, value)
         connection.putheader("Content-Length", str(len(asked.body)))
         connection.endheaders(asked.body)
         response = connection.getresponse()
         headers = {name: value for name, value in response.getheaders() if name.lower() not in HOP_BY_HOP}
+        if asked.method == "HEAD":
+            headers["Content-Length"] = response.getheader("Content-Length") or "0"  # that of what is not sent
         return Made(response.status, response.read(), headers)
     finally:
         connection.close()

@@ -29,9 +29,9 @@ class Nessie:
 
 
 @contextmanager
-def running_nessie(folder: Path, store: S3Store) -> Iterator[Nessie]:
-    """A catalog of its own, as long as the block; its bucket is called like the warehouse."""
-    location = store.create_bucket("nessie")
+def running_nessie(folder: Path, store: S3Store, *, bucket: str = "nessie", issuer: str | None = None) -> Iterator[Nessie]:
+    """A catalog of its own, as long as the block. With an issuer it lets nobody in who has no token of that."""
+    location = store.create_bucket(bucket)
     files = "nessie.catalog.service.s3.default-options"
     settings = {
         "quarkus.http.host": LOCALHOST,
@@ -51,6 +51,15 @@ def running_nessie(folder: Path, store: S3Store) -> Iterator[Nessie]:
         "store.name": store.access_key_id,
         "store.secret": store.secret_access_key,
     }
+    if issuer is not None:
+        settings |= {
+            "nessie.server.authentication.enabled": "true",
+            "quarkus.oidc.auth-server-url": issuer,
+            "quarkus.oidc.client-id": "nessie",
+            "quarkus.oidc.token.issuer": "any",
+            "quarkus.oidc.token.allow-jwt-introspection": "false",
+            "quarkus.oidc.token.allow-opaque-token-introspection": "false",
+        }
     file = folder / "application.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     (jar,) = ensure_jars(read_lock(LOCK))

@@ -356,6 +356,20 @@ def test_tokens_are_renewed_as_iceberg_does_it_unless_something_else_is_asked_fo
     assert not [name for name in settings(rest(**OAUTH)).options if name.startswith("token")]
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"properties": {"catalog-impl": "mine.Catalog"}},
+        {"properties": {"rest.auth.type": "google"}},
+        {"sigv4": {"region": "r"}},
+    ],
+    ids=["catalog", "login", "signatures"],
+)
+def test_a_login_of_the_users_own_is_left_as_it_is(own: dict[str, Any]) -> None:
+    found = settings(rest(**OAUTH, **own)).options
+    assert not [value for value in found.values() if value.startswith("frazil.")]
+
+
 def test_what_makes_signatures_is_among_the_jars_and_its_name_comes_from_the_host() -> None:
     made = settings(rest("https://glue.eu-west-1.amazonaws.com/iceberg", warehouse="1", sigv4={}))
     assert (made.components, made.options["rest.signing-name"]) == (("core", "aws"), "glue")

@@ -309,6 +309,8 @@ def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = No
     while True:
         view = yield Refresh()  # 1
         if isinstance(view, Failed):
+            if view.final and last is not None and last.final and last.kind is FailureKind.REFUSED:
+                raise last.error  # the catalog does not even let itself be looked at: it has refused the swap as well
             last, failures = view, failures + 1
             if _hopeless(last, failures, max_retries):
                 raise _unknown(last, attempts) if swap_sent else last.error

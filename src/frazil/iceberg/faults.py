@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
-from frazil.errors import CatalogAway, CatalogUnborn, ConfigError, DataError, FrazilError, Halted, Retryable, StoreRefused
+from frazil.errors import (
+    CatalogAway,
+    CatalogUnborn,
+    ConfigError,
+    CredentialsRefused,
+    DataError,
+    FrazilError,
+    Halted,
+    Retryable,
+    StoreRefused,
+)
 from frazil.iceberg.changes import Restage
 from frazil.model import connections
 from frazil.model.connections import Place
@@ -100,7 +110,7 @@ def explain(fault: JavaFault, address: str = "the catalog") -> FrazilError | Non
 
 def _not_authorized(fault: JavaFault, address: str) -> FrazilError:
     text = f"The catalog at {address} refused the credentials: {fault.line}"
-    return ConfigError("not-authorized", text, fix="Check the credential or token of the catalog.")
+    return CredentialsRefused("not-authorized", text, fix=connections.CHECK_LOGIN)
 
 
 def _forbidden(fault: JavaFault, address: str) -> FrazilError:
@@ -158,6 +168,8 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     code = "PermanentRedirect" if "Status Code: 301" in fault.message else fault.state
     if (known := connections.s3_refused(Place.storage(), code, fault.line)) is not None:
         return known
+    if not code and "Status Code: 400" in fault.message:
+        return connections.s3_refused_unsaid(Place.storage(), fault.line)
     denied = re.search(r"\b403\b", fault.message) or "Access Denied" in fault.message
     return connections.s3_denied(fault.line) if denied else None
 

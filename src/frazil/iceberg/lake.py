@@ -47,6 +47,12 @@ class Lake:
                     raise
         return load(self.spark._jsparkSession, name)
 
+    def load_anew(self, levels: tuple[str, ...], table: str, branch: str = MAIN) -> IcebergTable | None:
+        """The table as if it were loaded for the first time: a catalog gives out new credentials of its files then."""
+        with java_errors(self.address):
+            self._catalog.invalidateTable(self._identifier(levels, table))
+        return self.load(levels, table, branch)
+
     def load(self, levels: tuple[str, ...], table: str, branch: str = MAIN) -> IcebergTable | None:
         """The table as it is seen from a branch, or None when it does not exist."""
         with java_errors(self.address):

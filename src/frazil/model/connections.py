@@ -10,12 +10,14 @@ import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from frazil.errors import CatalogAway, ConfigError, DataError, FrazilError, Retryable
+from frazil.errors import CatalogAway, ConfigError, CredentialsRefused, DataError, FrazilError, Retryable
 
 # Ages of files are hours; a clock is wrong that differs by more than this from a service's.
 CLOCKS_MAY_DIFFER_MS = 600_000
 
 READ, WRITE, DELETE = "read", "write", "delete"
+
+CHECK_LOGIN = "Check the credential or token of the catalog, and where tokens come from: oauth2_server_uri, with scope."
 
 # Which right each use of a store needs.
 S3_RIGHTS = {WRITE: "s3:PutObject", READ: "s3:GetObject", DELETE: "s3:DeleteObject"}
@@ -204,7 +206,7 @@ def s3_refused(place: Place, code: str, reason: str, *, use: str = "", region: s
     if code in _OTHER_CLOCK:
         return clock_differs(place, reason)
     if code in _WRONG_KEYS:
-        return ConfigError(
+        return CredentialsRefused(
             "s3-keys-refused",
             f"{place.failed}: it refused the keys, {code} (Service: S3): {reason}",
             fix="Verify AWS credentials are set: access_key_id, secret_access_key and, for temporary keys, session_token.",
@@ -221,6 +223,15 @@ def s3_refused(place: Place, code: str, reason: str, *, use: str = "", region: s
     if code in ("AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"):
         return s3_denied(reason, use=use)
     return None
+
+
+def s3_refused_unsaid(place: Place, reason: str) -> CredentialsRefused:
+    """A store that refuses to describe an object, and has no room in that answer for a code."""
+    return CredentialsRefused(
+        "s3-keys-refused",
+        f"{place.failed}: it refused a request and did not say why, as stores do when keys have expired ({reason})",
+        fix="Verify that the keys are still good, and that region is that of the bucket.",
+    )
 
 
 def s3_denied(reason: str, *, use: str = "") -> DataError:

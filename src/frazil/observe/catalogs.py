@@ -37,6 +37,7 @@ _OTHER_NAMES = {
 _JAVA_ONLY = (
     "type", "cache-enabled", "catalog-impl", "io-impl", "jdbc.schema-version", "jdbc.user", "jdbc.password",
     "jdbc.init-catalog-tables", "authentication.type", "authentication.token", "ref", "rest.client.tls.configurer-impl",
+    "rest.auth.type",
     *TLS_OPTIONS.values(),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from frazil.errors import ConfigError, DataError, EnvironmentFault, FrazilError, Retryable
+from frazil.errors import ConfigError, CredentialsRefused, DataError, EnvironmentFault, FrazilError, Retryable
 from frazil.model import connections
 from frazil.model.catalog import CatalogSpec
 from frazil.model.connections import Place
@@ -134,7 +134,7 @@ def _package_missing(error: Exception, spec: CatalogSpec) -> FrazilError:
 
 def _not_authorized(error: Exception, spec: CatalogSpec) -> FrazilError:
     text = f"{_failed(spec)}: it refused the credentials ({first_line(error)})"
-    return ConfigError("not-authorized", text, fix="Check the credential or token of the catalog.")
+    return CredentialsRefused("not-authorized", text, fix=connections.CHECK_LOGIN)
 
 
 def _forbidden(error: Exception, spec: CatalogSpec) -> FrazilError:

@@ -6,6 +6,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import OAuthError, RESTError, ServerError, ServiceUnavailableError, TooManyRequestsError
 from requests import Session
 
 
@@ -13,7 +14,13 @@ class CertifiedCatalog(RestCatalog):
     """Requests would prefer the authorities in REQUESTS_CA_BUNDLE to those that a session was given."""
 
     def _create_session(self) -> Session:
-        session = super()._create_session()
+        try:
+            session = super()._create_session()
+        except (ServerError, ServiceUnavailableError, TooManyRequestsError):
+            raise
+        except RESTError as error:
+            # Only a token is asked for here, and whoever does not give one out refuses the login.
+            raise OAuthError(str(error)) from error
         if session.verify is not True:
             _keep_own_authorities(session)
         return session

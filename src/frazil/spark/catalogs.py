@@ -35,6 +35,9 @@ GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS"
 TLS_CONFIGURER = "frazil.PemTls"
 TLS_OPTIONS = {"ca_path": "frazil.tls.ca-path", "cert_path": "frazil.tls.cert-path", "key_path": "frazil.tls.key-path"}
 
+# A REST catalog and its login that recover when a token is refused; of frazil's own jar.
+LASTING_LOGIN = {"catalog-impl": "frazil.RestCatalog", "rest.auth.type": "frazil.RestLogin"}
+
 # How long a metastore is asked again when it fails at a lock. Iceberg asks for three minutes, and only then says so.
 HIVE_LOCKS = {"hadoop.iceberg.hive.lock-creation-timeout-ms": "5000"}
 
@@ -134,8 +137,17 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     if rest and catalog.glue and catalog.glue.role_arn:
         options |= role_options(catalog.glue.role_arn, catalog.glue.region)
     options |= catalog.further
+    if rest and _shows_tokens(options):
+        del options["type"]
+        options |= LASTING_LOGIN
     guessed = _stores_behind(options) if rest and not STORES.keys() & set(components) else []
     return CatalogSettings(catalog.name, options, (*components, *guessed), _environment(sink), _files(sink), tuple(guessed))
+
+
+def _shows_tokens(options: dict[str, str]) -> bool:
+    """Whether a REST catalog is logged in to by OAuth2, and the user does not name classes of his own for that."""
+    own_ways = {"rest.sigv4-enabled", *LASTING_LOGIN} & options.keys()
+    return not own_ways and bool({"credential", "token"} & options.keys())
 
 
 def _s3_of(catalog: CatalogSpec) -> S3Storage:

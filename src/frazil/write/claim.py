@@ -29,7 +29,7 @@ from frazil.commit.protocol import (
     same_table,
 )
 from frazil.commit.retry import contended, retried
-from frazil.errors import Fenced, Retryable
+from frazil.errors import CredentialsRefused, Fenced, Retryable
 from frazil.iceberg import Append, Change, Expired, IcebergPort, IcebergTable, Lake, Restage
 from frazil.iceberg.biglake import BigLakeTable
 from frazil.model.commit import Batch, CommitResult, SinkState
@@ -190,7 +190,25 @@ class ClaimedSink:
 
     def until_it_fits(self, attempt: Callable[[], T]) -> T:
         """Stages and commits again when what was staged no longer fits a table that somebody else has changed meanwhile."""
-        return contended(attempt, self.retry, Restage, lambda: self.retried(self.table.refresh))
+        return contended(
+            lambda: self._with_new_credentials(attempt), self.retry, Restage, lambda: self.retried(self.table.refresh)
+        )
+
+    def _with_new_credentials(self, attempt: Callable[[], T]) -> T:
+        """What an attempt returns; when it is told that its credentials are no good, it is made once more with new ones.
+
+        The table is opened anew: a catalog gives out other credentials of its files then, and logs in again where it must.
+        """
+        try:
+            return attempt()
+        except CredentialsRefused as refused:
+            levels, name, branch = self.sink.namespace_levels, self.sink.table or "", self.sink.written_branch
+            opened = self.retried(lambda: self.lake.load_anew(levels, name, branch))
+            if opened is None or opened.uuid != self.table.uuid:
+                raise
+            self._table = opened
+            self.listen(CommitFailed(self.name, FailureKind.REFUSED.value, refused.message, 1, will_retry=True))
+            return attempt()
 
     def show(self) -> None:
         """Lets other systems know of the table as it is now."""

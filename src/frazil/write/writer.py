@@ -16,7 +16,7 @@ from pyspark.util import inheritable_thread_target
 
 from frazil.columns.schema import keys_from_source, schema_of
 from frazil.columns.table_columns import new_table_schema
-from frazil.errors import ConfigError, DataError, Halted, SourceAway
+from frazil.errors import ConfigError, CredentialsRefused, DataError, Halted, SourceAway
 from frazil.iceberg import IcebergTable, KeyIndex, Restage
 from frazil.model.changes import CommitMode
 from frazil.model.commit import Batch, CommitResult, Position, RowCounts, SinkState, short_range
@@ -237,7 +237,7 @@ class SinkWriter:
         self._before_commit = None
         try:
             return committing.done.result()
-        except Restage:
+        except (Restage, CredentialsRefused):
             self.claimed.retried(self.claimed.table.refresh)
             return self.commit_batch(committing.batch)
 
