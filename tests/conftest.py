@@ -45,6 +45,7 @@ pytest_plugins = [
     "services.nessie",
     "services.rest_catalog",
     "services.faulty_rest",
+    "services.faulty_s3",
     "services.postgres",
     "services.kafka",
     "services.bigquery",
