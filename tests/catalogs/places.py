@@ -167,10 +167,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
                 aws: Aws = services("aws")
                 variables["GLUE_ENDPOINT"] = aws.endpoint
                 stack.enter_context(keys_of_amazon(lake, aws))
-        sink = described(title, variables)
-        given = {} if sink.s3 is None else {"s3": sink.s3.model_dump(exclude_unset=True)}
-        made = replace(lake.with_catalog(sink.catalog.model_dump(exclude_unset=True)), given=given)
-        give_components(lake.spark, catalog_settings(made.sink(table="n.t").spec).components)
+        made = lake_of(lake, described(title, variables))
         yield Place(
             title,
             made,
@@ -181,6 +178,14 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
             compares=kind != "Glue",
             remembers=kind != "Nessie",
         )
+
+
+def lake_of(lake: Lake, sink: SinkSpec, **s3: Any) -> Lake:
+    """A lake with the catalog and the store of a sink; ``s3`` are more settings of the latter."""
+    given = {} if sink.s3 is None else {"s3": sink.s3.model_dump(exclude_unset=True) | s3}
+    made = replace(lake.with_catalog(sink.catalog.model_dump(exclude_unset=True)), given=given)
+    give_components(lake.spark, catalog_settings(made.sink(table="n.t").spec).components)
+    return made
 
 
 def _s3(store: S3Store | Aws, variables: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:

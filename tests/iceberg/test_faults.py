@@ -74,3 +74,30 @@ def test_a_warehouse_that_hadoop_does_not_know_is_not_tried_again() -> None:
     failed = JavaFault(("org.apache.iceberg.exceptions.RuntimeIOException",), "Failed to get file system", unknown)
     attempt = attempt_failed(failed, "s3://lake/warehouse").outcome
     assert (attempt.error.code, attempt.error.exit_code, attempt.final) == ("warehouse-unsupported", 78, True)
+
+
+AMAZON = "software.amazon.awssdk.core.exception"
+SERVICE = ("software.amazon.awssdk.services.s3.model.S3Exception", f"{AMAZON}.SdkServiceException", f"{AMAZON}.SdkException")
+CLIENT = (f"{AMAZON}.SdkClientException", f"{AMAZON}.SdkException")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        JavaFault(SERVICE, "Please reduce your request rate. (Service: S3, Status Code: 503)", state="SlowDown", status=503),
+        JavaFault(SERVICE, "(Service: S3, Status Code: 429)", status=429),
+        JavaFault(CLIENT, "Unable to execute HTTP request", JavaFault(("java.io.IOException",), "Connection reset")),
+    ],
+    ids=["overloaded", "too-many", "cut-off"],
+)
+def test_a_store_that_fails_is_tried_again_and_the_catalog_is_not_blamed(fault: JavaFault) -> None:
+    attempt = attempt_failed(fault, "sqlite:x").outcome
+    assert (attempt.error.code, attempt.kind, attempt.final) == ("storage-unreachable", FailureKind.UNREACHABLE, False)
+    assert "sqlite" not in str(attempt.error)
+    staged = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", fault))
+    assert (staged.code, staged.exit_code) == ("storage-unreachable", 75)
+
+
+def test_keys_that_nobody_gave_are_not_waited_for() -> None:
+    error = explain_staging(JavaFault(CLIENT, "Unable to load credentials from any of the providers in the chain"))
+    assert error.exit_code == 1

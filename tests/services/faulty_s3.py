@@ -22,7 +22,7 @@ CODES = {
     HTTPStatus.GATEWAY_TIMEOUT: "GatewayTimeout",
 }
 
-KINDS = ("write", "read", "look", "list", "delete")
+KINDS = ("write data", "write metadata", "read data", "read metadata", "look", "list", "delete")
 
 PASSING: tuple[Fault, ...] = (
     refused(429),
@@ -57,12 +57,14 @@ class FaultyS3(Faulty):
     @staticmethod
     def kind_of(asked: Asked) -> str | None:
         parts = urlsplit(asked.target)
-        query, has_key = parse_qs(parts.query, keep_blank_values=True), parts.path.strip("/").count("/") > 0
-        if asked.method == "DELETE" or "delete" in query:
+        if asked.method == "DELETE" or "delete" in parse_qs(parts.query, keep_blank_values=True):
             return "delete"
-        if asked.method == "GET" and not has_key:
+        if asked.method == "HEAD":
+            return "look"
+        if asked.method == "GET" and not key_of(asked):
             return "list"
-        return {"GET": "read", "HEAD": "look"}.get(asked.method, "write")
+        what = "data" if "/data/" in key_of(asked) else "metadata"
+        return f"{'read' if asked.method == 'GET' else 'write'} {what}"
 
     @staticmethod
     def own_error(status: Status) -> Made:

@@ -39,13 +39,15 @@ _FROM_THE_FUTURE = re.compile(
 class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
-    ``state`` is the code of an error that a database reported, or a service of Amazon's kind.
+    ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``status`` the status of the
+    latter's answer.
     """
 
     classes: tuple[str, ...]
     message: str
     cause: JavaFault | None = None
     state: str = ""
+    status: int = 0
 
     @property
     def chain(self) -> tuple[JavaFault, ...]:
@@ -112,7 +114,14 @@ def _forbidden(fault: JavaFault, address: str) -> FrazilError:
 # The clients of a REST catalog, of a catalog's database, and of stores and other services of Amazon's kind.
 _OF_REST = f"{ICEBERG}RESTException"
 _OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
-_OF_AMAZON = "software.amazon.awssdk.core.exception.SdkException"
+_OF_AMAZON_CORE = "software.amazon.awssdk.core.exception"
+_OF_AMAZON = f"{_OF_AMAZON_CORE}.SdkException"
+# What Amazon's client throws, or wraps, when no whole answer came.
+_NO_ANSWER = (
+    "java.io.IOException",
+    f"{_OF_AMAZON_CORE}.ApiCallTimeoutException",
+    f"{_OF_AMAZON_CORE}.ApiCallAttemptTimeoutException",
+)
 
 # How Java says that a certificate was signed by nobody whom it knows, that it is another host's, and that there is no TLS.
 _UNTRUSTED = ("PKIX path", "unable to find valid certification path")
@@ -160,6 +169,14 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
         return known
     denied = re.search(r"\b403\b", fault.message) or "Access Denied" in fault.message
     return connections.s3_denied(fault.line) if denied else None
+
+
+def _store_away(fault: JavaFault, _address: str) -> FrazilError | None:
+    """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off."""
+    overloaded = fault.is_of("S3Exception") and (fault.status >= 500 or fault.status == 429)
+    cut_off = fault.is_of(f"{_OF_AMAZON_CORE}.SdkClientException") and any(part.is_of(*_NO_ANSWER) for part in fault.chain)
+    said = f"{fault.state}: {fault.line}" if fault.state else fault.line
+    return connections.unreachable(Place.storage(), said) if overloaded or cut_off else None
 
 
 def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
@@ -353,6 +370,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException",), _table_missing),
     ((f"{ICEBERG}NotFoundException",), _file_missing),
+    ((_OF_AMAZON,), _store_away),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
     ((f"{ICEBERG}ValidationException",), _refused),

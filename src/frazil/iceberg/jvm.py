@@ -274,7 +274,8 @@ def _read_fault(java: Any, depth: int) -> JavaFault:
         java_class = java_class.getSuperclass()
     cause = java.getCause()
     deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
-    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, _code_in(java, classes))
+    status = int(java.statusCode()) if "software.amazon.awssdk.core.exception.SdkServiceException" in classes else 0
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, _code_in(java, classes), status)
 
 
 def _code_in(java: Any, classes: Sequence[str]) -> str:
