@@ -25,7 +25,7 @@ from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import RetrySettings, Settings
 from helpers.lakes import Lake, commits, fresh_name, run, sqlite_lake
 from services.between import Asked, Made, Outcome, between, passed_on, s3_error
-from services.faults import Cut, Fault, cut_off, refused, slow
+from services.faults import Cut, Fault, applied_then_cut_off, cut_off, refused, slow
 from services.faulty_s3 import BODIES, KINDS, LOST_ANSWERS, PASSING, FaultyS3
 from services.s3proxy import S3Store
 
@@ -40,8 +40,8 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-def shop(spark: SparkSession, folder: Path, s3: S3Store, endpoint: str) -> Lake:
-    """A lake with its files in a new bucket, whose client soon tries again, and soon gives up."""
+def shop(spark: SparkSession, folder: Path, s3: S3Store, endpoint: str, **properties: str) -> Lake:
+    """A lake with its files in a new bucket, whose client soon tries again, and soon gives up. ``properties`` are Iceberg's."""
     bucket = fresh_name().replace("_", "-")
     s3.create_bucket(bucket)
     variables = {
@@ -52,7 +52,8 @@ def shop(spark: SparkSession, folder: Path, s3: S3Store, endpoint: str) -> Lake:
         "S3_SECRET_ACCESS_KEY": s3.secret_access_key,
     }
     impatient = {"max_retries": 2, "retry_min_wait_ms": 1, "retry_max_wait_ms": 20}
-    return lake_of(sqlite_lake(spark, folder), described("SQLite, S3", variables), **impatient)
+    made = lake_of(sqlite_lake(spark, folder), described("SQLite, S3", variables), **impatient)
+    return made.with_catalog({**made.catalog, "properties": properties})
 
 
 @pytest.fixture
@@ -176,6 +177,44 @@ def done(events: list[Event]) -> set[str]:
 
 def lake_bucket(lake: Lake) -> str:
     return urlsplit(lake.catalog["sql"]["warehouse"]).netloc
+
+
+MB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("server", "megabytes", "part"),
+    [
+        ("s3", 12, 5),
+        pytest.param("s3", 70, 32, marks=pytest.mark.slow(seconds=30)),
+        pytest.param("versitygw", 70, 32, marks=pytest.mark.slow(seconds=30)),
+    ],
+)
+def test_a_large_file_is_sent_in_parts(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, server: str, megabytes: int, part: int
+) -> None:
+    """A part is refused at first, and the answer to the last request of all is lost."""
+    store: S3Store = request.getfixturevalue(server)
+    proxy = FaultyS3(store.endpoint)
+    try:
+        lake = shop(spark, tmp_path, store, proxy.uri, **{"s3.multipart.part-size-bytes": str(part * MB)})
+        parts = -(-megabytes // part)
+        # It begins, sends its parts and the refused one once more, and says that this was all.
+        proxy.script([None, refused(503), *[None] * parts, applied_then_cut_off(Cut.RESET)], on="write data")
+        rows = megabytes * MB // 128
+        frame = spark.range(0, rows, 1, 1).selectExpr("id", "sha2(cast(id as string), 512) text")
+        written = lake.sink(frame, TABLE, compression="none", target_file_size_mb=128).write()
+        assert (written.counts.written, proxy.unused) == (rows, ())
+        assert lake.table(TABLE).selectExpr("count(distinct id)", "count_if(text = sha2(cast(id as string), 512))").collect() == [
+            (rows, rows)
+        ]
+        (file,) = lake.meta("files", TABLE)
+        assert file.file_size_in_bytes > megabytes * MB
+        assert store.file(file.file_path).stat().st_size == file.file_size_in_bytes
+        sent = [one for one in proxy.of_kind("write data") if "partNumber" in one.request.target]
+        assert len({one.request.target for one in sent}) >= parts
+    finally:
+        proxy.close()
 
 
 @contextmanager

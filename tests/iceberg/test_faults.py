@@ -78,6 +78,7 @@ def test_a_warehouse_that_hadoop_does_not_know_is_not_tried_again() -> None:
 
 AMAZON = "software.amazon.awssdk.core.exception"
 SERVICE = ("software.amazon.awssdk.services.s3.model.S3Exception", f"{AMAZON}.SdkServiceException", f"{AMAZON}.SdkException")
+GOOGLE, AZURE = "com.google.cloud.storage.StorageException", "com.azure.core.exception.HttpResponseException"
 CLIENT = (f"{AMAZON}.SdkClientException", f"{AMAZON}.SdkException")
 
 
@@ -87,8 +88,12 @@ CLIENT = (f"{AMAZON}.SdkClientException", f"{AMAZON}.SdkException")
         JavaFault(SERVICE, "Please reduce your request rate. (Service: S3, Status Code: 503)", state="SlowDown", status=503),
         JavaFault(SERVICE, "(Service: S3, Status Code: 429)", status=429),
         JavaFault(CLIENT, "Unable to execute HTTP request", JavaFault(("java.io.IOException",), "Connection reset")),
+        JavaFault(SERVICE, "The upload is gone (Service: S3, Status Code: 404)", state="NoSuchUpload", status=404),
+        JavaFault((GOOGLE,), "We encountered an internal error", status=503),
+        JavaFault((GOOGLE,), "Connection reset", JavaFault(("java.io.IOException",), "Connection reset")),
+        JavaFault((AZURE,), "Status code 503, ServerBusy"),
     ],
-    ids=["overloaded", "too-many", "cut-off"],
+    ids=["overloaded", "too-many", "cut-off", "upload-gone", "google", "google-cut-off", "azure"],
 )
 def test_a_store_that_fails_is_tried_again_and_the_catalog_is_not_blamed(fault: JavaFault) -> None:
     attempt = attempt_failed(fault, "sqlite:x").outcome
@@ -101,3 +106,11 @@ def test_a_store_that_fails_is_tried_again_and_the_catalog_is_not_blamed(fault: 
 def test_keys_that_nobody_gave_are_not_waited_for() -> None:
     error = explain_staging(JavaFault(CLIENT, "Unable to load credentials from any of the providers in the chain"))
     assert error.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "fault", [JavaFault((GOOGLE,), "403 Forbidden", status=403), JavaFault((AZURE,), "Status code 403, AuthorizationFailure")]
+)
+def test_what_a_store_does_not_allow_is_not_tried_again(fault: JavaFault) -> None:
+    attempt = attempt_failed(fault, "sqlite:x").outcome
+    assert (attempt.error.code, attempt.final) == ("no-permission", True)

@@ -40,7 +40,7 @@ class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
     ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``status`` the status of the
-    latter's answer.
+    answer of a store.
     """
 
     classes: tuple[str, ...]
@@ -116,7 +116,10 @@ _OF_REST = f"{ICEBERG}RESTException"
 _OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
 _OF_AMAZON_CORE = "software.amazon.awssdk.core.exception"
 _OF_AMAZON = f"{_OF_AMAZON_CORE}.SdkException"
-# What Amazon's client throws, or wraps, when no whole answer came.
+_OF_OTHER_STORES = ("com.google.cloud.storage.StorageException", "com.azure.core.exception.HttpResponseException")
+_AZURE_STATUS = re.compile(r"^Status code (\d{3})\b")
+# What clients of stores throw, or wrap, when no whole answer came.
+_CLIENTS = (f"{_OF_AMAZON_CORE}.SdkClientException", *_OF_OTHER_STORES)
 _NO_ANSWER = (
     "java.io.IOException",
     f"{_OF_AMAZON_CORE}.ApiCallTimeoutException",
@@ -171,10 +174,17 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     return connections.s3_denied(fault.line) if denied else None
 
 
-def _store_away(fault: JavaFault, _address: str) -> FrazilError | None:
-    """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off."""
-    overloaded = fault.is_of("S3Exception") and (fault.status >= 500 or fault.status == 429)
-    cut_off = fault.is_of(f"{_OF_AMAZON_CORE}.SdkClientException") and any(part.is_of(*_NO_ANSWER) for part in fault.chain)
+def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
+    """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
+    status = fault.status
+    if status == 0 and (found := _AZURE_STATUS.search(fault.message)):
+        status = int(found[1])  # Microsoft's exceptions lose the answer on their way from an executor
+    if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
+        return _forbidden(fault, address)
+    of_store = fault.is_of("S3Exception", *_OF_OTHER_STORES)
+    # An upload in parts is unknown when the answer to its end was lost: the file is written again, under another name.
+    overloaded = of_store and (status >= 500 or status == 429 or fault.state == "NoSuchUpload")
+    cut_off = fault.is_of(*_CLIENTS) and status == 0 and any(part.is_of(*_NO_ANSWER) for part in fault.chain)
     said = f"{fault.state}: {fault.line}" if fault.state else fault.line
     return connections.unreachable(Place.storage(), said) if overloaded or cut_off else None
 
@@ -370,7 +380,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException",), _table_missing),
     ((f"{ICEBERG}NotFoundException",), _file_missing),
-    ((_OF_AMAZON,), _store_away),
+    ((_OF_AMAZON, *_OF_OTHER_STORES), _store_failed),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
     ((f"{ICEBERG}ValidationException",), _refused),
