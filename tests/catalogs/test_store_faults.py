@@ -6,6 +6,7 @@ know, and leaves at most files that belong to no snapshot.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -244,3 +245,48 @@ def test_nothing_depends_on_listings(spark: SparkSession, tmp_path: Path, s3: S3
         assert done(events) == {"merge_files", "expire_snapshots", "delete_files"}
         assert not [event for event in events if isinstance(event, CommitFailed)]
         assert_whole(lake, s3, 48)
+
+
+def refused_by_google(asked: Asked) -> Asked | Outcome:
+    error = {"error": {"code": 403, "message": "lacks storage.objects.create access", "errors": [{"reason": "forbidden"}]}}
+    refused_now = asked.method in ("POST", "PUT") and "/upload/" in asked.target
+    return Made(403, json.dumps(error).encode(), {"Content-Type": "application/json"}) if refused_now else asked
+
+
+def refused_by_azure(asked: Asked) -> Asked | Outcome:
+    words = "This request is not authorized to perform this operation using this permission."
+    refused_now = asked.method == "PUT" and ".parquet" in asked.target
+    return s3_error(403, "AuthorizationPermissionMismatch", words) if refused_now else asked
+
+
+@pytest.mark.slow(seconds=40)
+@pytest.mark.parametrize("store", ["GCS", "Azure"])
+def test_a_right_that_is_lost_in_the_middle(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, store: str
+) -> None:
+    refusing = False
+
+    def change(asked: Asked) -> Asked | Outcome:
+        refuse = refused_by_google if store == "GCS" else refused_by_azure
+        return refuse(asked) if refusing else asked
+
+    service = request.getfixturevalue(store.lower())
+    bucket = urlsplit(service.create_bucket(fresh_name().replace("_", "-")))
+    parts = urlsplit(service.endpoint)
+    with between(f"http://{parts.netloc}", change) as endpoint:
+        variables = {"FOLDER": str(tmp_path)}
+        if store == "GCS":
+            variables |= {"BUCKET": bucket.netloc, "GCS_ENDPOINT": endpoint}
+        else:
+            reached = service.connection_string.replace(f"http://{parts.netloc}", endpoint)
+            variables |= {"CONTAINER": bucket.username or "", "ACCOUNT": service.account, "CONNECTION_STRING": reached}
+        lake = lake_of(sqlite_lake(spark, tmp_path), described(f"SQLite, {store}", variables))
+        run(numbers(lake, 20), once=True)
+        refusing = True
+        with pytest.raises(FrazilError) as ended:
+            run(numbers(lake, 60), once=True)
+        assert (ended.value.code, ended.value.exit_code) == ("no-permission", 1), ended.value
+        assert "sqlite" not in str(ended.value)
+        refusing = False
+        run(numbers(lake, 60), once=True)
+        assert lake.rows("event_number", TABLE) == sorted([(number,) for number in range(60)], key=repr)

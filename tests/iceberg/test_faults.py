@@ -114,3 +114,19 @@ def test_keys_that_nobody_gave_are_not_waited_for() -> None:
 def test_what_a_store_does_not_allow_is_not_tried_again(fault: JavaFault) -> None:
     attempt = attempt_failed(fault, "sqlite:x").outcome
     assert (attempt.error.code, attempt.final) == ("no-permission", True)
+
+
+def test_a_cause_that_spark_only_passes_on_as_text_is_known() -> None:
+    """Microsoft's exceptions cannot be sent as objects."""
+    text = (
+        "Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times, most recent failure: Lost task 0.0 in stage 9.0 "
+        "(TID 10) (host executor driver): java.io.UncheckedIOException: Failed to close current writer\n"
+        "\tat org.apache.iceberg.io.RollingFileWriter.closeCurrentWriter(RollingFileWriter.java:125)\n"
+        "Caused by: java.io.IOException\n\t... 21 more\n"
+        "Caused by: com.azure.storage.blob.models.BlobStorageException: If you are using a key, read this.\n"
+        "Status code 503, ServerBusy\n\t... 9 more\n\n"
+        "Driver stacktrace:"
+    )
+    error = explain_staging(JavaFault(("org.apache.spark.SparkException", "java.lang.Exception"), text))
+    assert (error.code, error.exit_code) == ("storage-unreachable", 75)
+    assert "Status code 503" in error.message

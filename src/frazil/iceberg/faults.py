@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
@@ -116,8 +116,13 @@ _OF_REST = f"{ICEBERG}RESTException"
 _OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
 _OF_AMAZON_CORE = "software.amazon.awssdk.core.exception"
 _OF_AMAZON = f"{_OF_AMAZON_CORE}.SdkException"
-_OF_OTHER_STORES = ("com.google.cloud.storage.StorageException", "com.azure.core.exception.HttpResponseException")
-_AZURE_STATUS = re.compile(r"^Status code (\d{3})\b")
+_OF_OTHER_STORES = (
+    "com.google.cloud.storage.StorageException",
+    "com.azure.core.exception.HttpResponseException",
+    "com.azure.storage.blob.models.BlobStorageException",
+    "com.azure.storage.file.datalake.models.DataLakeStorageException",
+)
+_AZURE_STATUS = re.compile(r"^Status code (\d{3})\b", re.MULTILINE)
 # What clients of stores throw, or wrap, when no whole answer came.
 _CLIENTS = (f"{_OF_AMAZON_CORE}.SdkClientException", *_OF_OTHER_STORES)
 _NO_ANSWER = (
@@ -176,9 +181,10 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
 
 def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
     """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
+    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
+        # Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it.
+        fault = replace(fault, message=fault.message[found.start() :], status=int(found[1]))
     status = fault.status
-    if status == 0 and (found := _AZURE_STATUS.search(fault.message)):
-        status = int(found[1])  # Microsoft's exceptions lose the answer on their way from an executor
     if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
         return _forbidden(fault, address)
     of_store = fault.is_of("S3Exception", *_OF_OTHER_STORES)
