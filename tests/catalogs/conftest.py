@@ -15,6 +15,9 @@ from helpers.lakes import sqlite_lake
 DIAGONAL = ("SQLite, S3", "PostgreSQL, local files", "REST, S3", "Hive metastore, local files", "Glue, S3")
 THE_REST = (
     "SQLite, local files",
+    "SQLite, GCS",
+    "SQLite, Azure",
+    "SQLite, versitygw",
     "PostgreSQL, S3",
     "MariaDB, local files",
     "REST, local files",

@@ -23,6 +23,8 @@ from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import give_components, session_for
 from helpers.lakes import Lake, fresh_name
 from services.aws import Aws
+from services.azure import Azure
+from services.gcs import Gcs
 from services.hive import HiveMetastore
 from services.mariadb import MariaDb
 from services.nessie import Nessie
@@ -30,6 +32,8 @@ from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
 from services.s3proxy import S3Store
 
+# The fixtures of stores that speak S3.
+STORES = {"S3": "s3", "versitygw": "versitygw"}
 PAGE = Path(__file__).parents[2] / "docs" / "catalogs.md"
 HEAD = """\
 sources:
@@ -48,9 +52,14 @@ def blocks() -> dict[str, str]:
     return dict(re.findall(r"```yaml\n# (.*?)\n(.*?)```", PAGE.read_text(), re.DOTALL))
 
 
+def block_of(title: str) -> str:
+    """The title of the configuration for a place: another server that speaks S3 needs no other."""
+    return title.replace("versitygw", "S3")
+
+
 def described(title: str, variables: Mapping[str, str]) -> SinkSpec:
     """The sink of one of them, read as a pipeline file is."""
-    text = HEAD + "".join(f"      {line}\n" for line in blocks()[title].splitlines())
+    text = HEAD + "".join(f"      {line}\n" for line in blocks()[block_of(title)].splitlines())
     return load_text(text, "catalogs.md", variables).sinks["lake"]
 
 
@@ -58,9 +67,10 @@ def described(title: str, variables: Mapping[str, str]) -> SinkSpec:
 class Place:
     """A catalog and a store. ``others``: the catalog for PyIceberg; None where it has no such one.
 
-    ``in_files``: whether the metadata of tables is in files that others can read. ``nested``: whether namespaces have more than
-    one level. ``compares``: whether of two commits that were made from one state of a table the second is refused.
-    ``remembers``: whether all snapshots of a table are shown, which frazil then looks after.
+    ``in_files``: whether the metadata of tables is in files that others can read, ``in_reach_of_duckdb``: also DuckDB, which does
+    not know the emulators. ``nested``: whether namespaces have more than one level. ``compares``: whether of two commits that
+    were made from one state of a table the second is refused. ``remembers``: whether all snapshots of a table are shown, which
+    frazil then looks after. ``lists``: whether the store can list files by a prefix, without which none are deleted.
     """
 
     title: str
@@ -68,9 +78,11 @@ class Place:
     others: Callable[[], Catalog] | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     in_files: bool = True
+    in_reach_of_duckdb: bool = True
     nested: bool = True
     compares: bool = True
     remembers: bool = True
+    lists: bool = True
 
     def __str__(self) -> str:
         return self.title
@@ -124,6 +136,7 @@ class Place:
         if self.in_files:
             found = self.by_pyiceberg(table).scan().to_arrow().to_pylist()
             assert sorted((tuple(row.values()) for row in found), key=repr) == rows
+        if self.in_files and self.in_reach_of_duckdb:
             assert self.by_duckdb(table) == rows
         return rows
 
@@ -147,8 +160,18 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
     with ExitStack() as stack:
         kind, _, store = title.partition(", ")
         variables, files = {"FOLDER": str(lake.folder)}, {}
-        if store == "S3":
-            variables, files = _s3(services("aws" if kind == "Glue" else "s3"), variables)
+        if store in STORES:
+            variables, files = _s3(services("aws" if kind == "Glue" else STORES[store]), variables)
+        elif store == "GCS":
+            gcs: Gcs = services("gcs")
+            variables |= {"GCS_ENDPOINT": gcs.endpoint, "BUCKET": _new_bucket(gcs)}
+            files = gcs.properties
+        elif store == "Azure":
+            azure: Azure = services("azure")
+            location = urlsplit(azure.create_bucket(fresh_name().replace("_", "-")))
+            variables |= {"CONTAINER": location.username or "", "ACCOUNT": azure.account}
+            variables["CONNECTION_STRING"] = azure.connection_string
+            files = azure.properties
         match kind:
             case "PostgreSQL":
                 variables |= _postgres(services("postgres"))
@@ -167,20 +190,30 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
                 aws: Aws = services("aws")
                 variables["GLUE_ENDPOINT"] = aws.endpoint
                 stack.enter_context(keys_of_amazon(lake, aws))
-        sink = described(title, variables)
-        given = {} if sink.s3 is None else {"s3": sink.s3.model_dump(exclude_unset=True)}
-        made = replace(lake.with_catalog(sink.catalog.model_dump(exclude_unset=True)), given=given)
-        give_components(lake.spark, catalog_settings(made.sink(table="n.t").spec).components)
+        made = lake_of(lake, described(title, variables))
         yield Place(
             title,
             made,
             _others(kind, made, variables, files),
             files,
             in_files=kind != "Memory",
+            in_reach_of_duckdb=store not in ("GCS", "Azure"),
             nested=kind not in ("Hive metastore", "Glue"),
             compares=kind != "Glue",
             remembers=kind != "Nessie",
+            lists=store != "Azure",
         )
+
+
+def lake_of(lake: Lake, sink: SinkSpec, **s3: Any) -> Lake:
+    """A lake with the catalog and the store of a sink; ``s3`` are more settings of the latter."""
+    stores = {name: getattr(sink, name) for name in ("s3", "gcs", "azure")}
+    given = {name: store.model_dump(exclude_unset=True) for name, store in stores.items() if store is not None}
+    if s3:
+        given["s3"] |= s3
+    made = replace(lake.with_catalog(sink.catalog.model_dump(exclude_unset=True)), given=given)
+    give_components(lake.spark, catalog_settings(made.sink(table="n.t").spec).components)
+    return made
 
 
 def _s3(store: S3Store | Aws, variables: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -188,9 +221,13 @@ def _s3(store: S3Store | Aws, variables: dict[str, str]) -> tuple[dict[str, str]
         "S3_ENDPOINT": store.endpoint,
         "S3_ACCESS_KEY_ID": store.access_key_id,
         "S3_SECRET_ACCESS_KEY": store.secret_access_key,
-        "BUCKET": urlsplit(store.create_bucket(fresh_name().replace("_", "-"))).netloc,
+        "BUCKET": _new_bucket(store),
     }
     return variables | keys, store.properties
+
+
+def _new_bucket(store: S3Store | Aws | Gcs) -> str:
+    return urlsplit(store.create_bucket(fresh_name().replace("_", "-"))).netloc
 
 
 def _postgres(server: Postgres) -> dict[str, str]:
@@ -221,7 +258,12 @@ def keys_of_amazon(lake: Lake, aws: Aws) -> Iterator[None]:
 
 def _others(kind: str, lake: Lake, variables: Mapping[str, str], files: Mapping[str, str]) -> Callable[[], Catalog] | None:
     """How PyIceberg opens the catalog, in its own words."""
-    warehouse = f"s3://{variables['BUCKET']}/warehouse" if "BUCKET" in variables else f"file://{lake.folder}/warehouse"
+    if "CONTAINER" in variables:
+        warehouse = f"abfss://{variables['CONTAINER']}@{variables['ACCOUNT']}.dfs.core.windows.net/warehouse"
+    elif "BUCKET" in variables:
+        warehouse = f"{'gs' if 'GCS_ENDPOINT' in variables else 's3'}://{variables['BUCKET']}/warehouse"
+    else:
+        warehouse = f"file://{lake.folder}/warehouse"
     properties: dict[str, Any]
     match kind:
         case "SQLite":

@@ -27,7 +27,8 @@ from services.faults import (
     Fault,
     applied_then_cut_off,
 )
-from services.faulty_rest import Exchange, FaultyRest
+from services.faulty import Exchange
+from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog
 from tiers import few_or_all, first_or_all
 

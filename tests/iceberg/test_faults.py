@@ -74,3 +74,59 @@ def test_a_warehouse_that_hadoop_does_not_know_is_not_tried_again() -> None:
     failed = JavaFault(("org.apache.iceberg.exceptions.RuntimeIOException",), "Failed to get file system", unknown)
     attempt = attempt_failed(failed, "s3://lake/warehouse").outcome
     assert (attempt.error.code, attempt.error.exit_code, attempt.final) == ("warehouse-unsupported", 78, True)
+
+
+AMAZON = "software.amazon.awssdk.core.exception"
+SERVICE = ("software.amazon.awssdk.services.s3.model.S3Exception", f"{AMAZON}.SdkServiceException", f"{AMAZON}.SdkException")
+GOOGLE, AZURE = "com.google.cloud.storage.StorageException", "com.azure.core.exception.HttpResponseException"
+CLIENT = (f"{AMAZON}.SdkClientException", f"{AMAZON}.SdkException")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        JavaFault(SERVICE, "Please reduce your request rate. (Service: S3, Status Code: 503)", state="SlowDown", status=503),
+        JavaFault(SERVICE, "(Service: S3, Status Code: 429)", status=429),
+        JavaFault(CLIENT, "Unable to execute HTTP request", JavaFault(("java.io.IOException",), "Connection reset")),
+        JavaFault(SERVICE, "The upload is gone (Service: S3, Status Code: 404)", state="NoSuchUpload", status=404),
+        JavaFault((GOOGLE,), "We encountered an internal error", status=503),
+        JavaFault((GOOGLE,), "Connection reset", JavaFault(("java.io.IOException",), "Connection reset")),
+        JavaFault((AZURE,), "Status code 503, ServerBusy"),
+    ],
+    ids=["overloaded", "too-many", "cut-off", "upload-gone", "google", "google-cut-off", "azure"],
+)
+def test_a_store_that_fails_is_tried_again_and_the_catalog_is_not_blamed(fault: JavaFault) -> None:
+    attempt = attempt_failed(fault, "sqlite:x").outcome
+    assert (attempt.error.code, attempt.kind, attempt.final) == ("storage-unreachable", FailureKind.UNREACHABLE, False)
+    assert "sqlite" not in str(attempt.error)
+    staged = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", fault))
+    assert (staged.code, staged.exit_code) == ("storage-unreachable", 75)
+
+
+def test_keys_that_nobody_gave_are_not_waited_for() -> None:
+    error = explain_staging(JavaFault(CLIENT, "Unable to load credentials from any of the providers in the chain"))
+    assert error.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "fault", [JavaFault((GOOGLE,), "403 Forbidden", status=403), JavaFault((AZURE,), "Status code 403, AuthorizationFailure")]
+)
+def test_what_a_store_does_not_allow_is_not_tried_again(fault: JavaFault) -> None:
+    attempt = attempt_failed(fault, "sqlite:x").outcome
+    assert (attempt.error.code, attempt.final) == ("no-permission", True)
+
+
+def test_a_cause_that_spark_only_passes_on_as_text_is_known() -> None:
+    """Microsoft's exceptions cannot be sent as objects."""
+    text = (
+        "Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times, most recent failure: Lost task 0.0 in stage 9.0 "
+        "(TID 10) (host executor driver): java.io.UncheckedIOException: Failed to close current writer\n"
+        "\tat org.apache.iceberg.io.RollingFileWriter.closeCurrentWriter(RollingFileWriter.java:125)\n"
+        "Caused by: java.io.IOException\n\t... 21 more\n"
+        "Caused by: com.azure.storage.blob.models.BlobStorageException: If you are using a key, read this.\n"
+        "Status code 503, ServerBusy\n\t... 9 more\n\n"
+        "Driver stacktrace:"
+    )
+    error = explain_staging(JavaFault(("org.apache.spark.SparkException", "java.lang.Exception"), text))
+    assert (error.code, error.exit_code) == ("storage-unreachable", 75)
+    assert "Status code 503" in error.message

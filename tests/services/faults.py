@@ -1,6 +1,6 @@
-"""The faults of a catalog as values: what reaches the catalog, and what the client is told.
+"""The faults of a service as values: what reaches the service, and what the client is told.
 
-A commit has two halves that can go wrong apart from each other: its delivery to the catalog, and the answer to the client.
+A request has two halves that can go wrong apart from each other: its delivery to the service, and the answer to the client.
 A fault says what happens to each. Faults of loads (``GET`` of a table) have only an answer; use ``refused`` and ``cut_off``.
 """
 
@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 
 
 class Delivery(StrEnum):
-    """What reaches the catalog."""
+    """What reaches the service."""
 
     ONCE = "once"
     NEVER = "never"
@@ -30,90 +30,108 @@ class Cut(Enum):
 
 @dataclass(frozen=True)
 class Status:
-    """An answer that the proxy makes up: in the catalog's own error format, or a gateway's page."""
+    """An answer that the proxy makes up: in the service's own error format, or a gateway's page. ``name``: the error's code."""
 
     code: int
     retry_after: int | None = None
     html: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
-class FromCatalog:
-    """The catalog's own answer to the n-th delivery, counted from 0."""
+class FromService:
+    """The service's own answer to the n-th delivery, counted from 0."""
 
     nth: int = 0
+
+
+@dataclass(frozen=True)
+class Slowly:
+    """The service's own answer, whose body takes so many seconds."""
+
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Fault:
     """What happens to one request.
 
-    ``after`` is the delay of a late delivery in seconds; none means until ``FaultyRest.release``. ``pause`` holds the answer
+    ``after`` is the delay of a late delivery in seconds; none means until ``Faulty.release``. ``pause`` holds the answer
     back for that many seconds. ``meanwhile`` is called after the delivery and before the answer: another writer's turn.
     """
 
     name: str
     delivery: Delivery = Delivery.ONCE
-    answer: Status | FromCatalog | Cut = FromCatalog()
+    answer: Status | FromService | Slowly | Cut = FromService()
     after: float | None = None
     pause: float = 0.0
     meanwhile: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         answers_at_hand = {Delivery.ONCE: 1, Delivery.TWICE: 2}.get(self.delivery, 0)
-        needed = self.answer.nth + 1 if isinstance(self.answer, FromCatalog) else int(self.answer is Cut.TRUNCATED)
+        whole = self.answer is Cut.TRUNCATED or isinstance(self.answer, Slowly)
+        needed = self.answer.nth + 1 if isinstance(self.answer, FromService) else int(whole)
         if needed > answers_at_hand:
-            raise ValueError(f"{self.name}: there is no such answer of the catalog to pass on")
+            raise ValueError(f"{self.name}: there is no such answer of the service to pass on")
 
     def __str__(self) -> str:
         return self.name
 
 
 def applied_then(
-    code: int, *, retry_after: int | None = None, html: bool = False, meanwhile: Callable[[], None] | None = None
+    code: int,
+    *,
+    retry_after: int | None = None,
+    html: bool = False,
+    name: str = "",
+    meanwhile: Callable[[], None] | None = None,
 ) -> Fault:
-    """The catalog applies the request, and the client is told that it failed."""
-    return Fault(
-        f"applied-then-{_described(code, retry_after, html)}",
-        answer=Status(code, retry_after, html),
-        meanwhile=meanwhile,
-    )
+    """The service applies the request, and the client is told that it failed."""
+    status = Status(code, retry_after, html, name)
+    return Fault(f"applied-then-{_described(status)}", answer=status, meanwhile=meanwhile)
 
 
 def applied_then_cut_off(how: Cut = Cut.CLOSED, *, meanwhile: Callable[[], None] | None = None) -> Fault:
-    """The catalog applies the request, and the client gets no whole answer."""
+    """The service applies the request, and the client gets no whole answer."""
     return Fault(f"applied-then-{how.value}", answer=how, meanwhile=meanwhile)
 
 
-def refused(code: int, *, retry_after: int | None = None, html: bool = False) -> Fault:
-    """The catalog never sees the request, and the client gets an error."""
-    return Fault(f"refused-with-{_described(code, retry_after, html)}", Delivery.NEVER, answer=Status(code, retry_after, html))
+def refused(code: int, *, retry_after: int | None = None, html: bool = False, name: str = "") -> Fault:
+    """The service never sees the request, and the client gets an error."""
+    status = Status(code, retry_after, html, name)
+    return Fault(f"refused-with-{_described(status)}", Delivery.NEVER, answer=status)
 
 
 def cut_off(how: Cut = Cut.CLOSED) -> Fault:
-    """The catalog never sees the request, and the client gets no answer."""
+    """The service never sees the request, and the client gets no answer."""
     return Fault(f"{how.value}-without-applying", Delivery.NEVER, answer=how)
 
 
 def applied_late(code: int = 504, *, after: float | None = None, html: bool = True) -> Fault:
-    """The client is told at once that it failed; the catalog gets the request afterwards."""
+    """The client is told at once that it failed; the service gets the request afterwards."""
     when = "when-released" if after is None else f"{after:g}s-later"
-    return Fault(f"{_described(code, None, html)}-and-applied-{when}", Delivery.LATER, Status(code, None, html), after)
+    status = Status(code, html=html)
+    return Fault(f"{_described(status)}-and-applied-{when}", Delivery.LATER, status, after)
 
 
 def delivered_twice(nth_answer: int) -> Fault:
-    """The catalog gets the request two times in a row, and the client its answer to one of them."""
-    return Fault(f"delivered-twice-answer-{nth_answer}", Delivery.TWICE, answer=FromCatalog(nth_answer))
+    """The service gets the request two times in a row, and the client its answer to one of them."""
+    return Fault(f"delivered-twice-answer-{nth_answer}", Delivery.TWICE, answer=FromService(nth_answer))
 
 
 def slow(pause: float) -> Fault:
-    """The catalog applies the request, and its answer takes a while."""
+    """The service applies the request, and its answer takes a while."""
     return Fault(f"slow-{pause:g}s", pause=pause)
 
 
-def _described(code: int, retry_after: int | None, html: bool) -> str:
-    hint = "" if retry_after is None else f"-retry-after-{retry_after}"
-    return f"{code}{hint}{'-html' if html else ''}"
+def slowly(seconds: float) -> Fault:
+    """The service applies the request, and the body of its answer arrives in pieces."""
+    return Fault(f"slowly-{seconds:g}s", answer=Slowly(seconds))
+
+
+def _described(status: Status) -> str:
+    hint = "" if status.retry_after is None else f"-retry-after-{status.retry_after}"
+    return f"{status.code}{hint}{'-html' if status.html else ''}{f'-{status.name}' if status.name else ''}"
 
 
 APPLIED_FAULTS: tuple[Fault, ...] = (

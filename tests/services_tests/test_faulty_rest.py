@@ -26,7 +26,7 @@ from services.faults import (
     Cut,
     Delivery,
     Fault,
-    FromCatalog,
+    FromService,
     Status,
     applied_late,
     applied_then,
@@ -75,7 +75,7 @@ def append_and_fail(table: Table) -> None:
 
 def statuses(proxy: FaultyRest) -> list[tuple[list[int], int | None]]:
     """What the catalog answered, and what the client was told, of each commit."""
-    return [([answer.status for answer in c.from_catalog], c.to_client) for c in proxy.commits]
+    return [([answer.status for answer in c.from_service], c.to_client) for c in proxy.commits]
 
 
 def test_without_faults_everything_passes(table: Table, direct: Catalog, faulty_rest: FaultyRest) -> None:
@@ -86,7 +86,7 @@ def test_without_faults_everything_passes(table: Table, direct: Catalog, faulty_
     assert [update["action"] for update in faulty_rest.commits[0].content["updates"]] == ["add-snapshot", "set-snapshot-ref"]
 
 
-@pytest.mark.parametrize("fault", [f for f in APPLIED_FAULTS if f.answer != FromCatalog()], ids=str)
+@pytest.mark.parametrize("fault", [f for f in APPLIED_FAULTS if f.answer != FromService()], ids=str)
 def test_applied_though_the_client_is_told_otherwise(
     fault: Fault, table: Table, direct: Catalog, faulty_rest: FaultyRest
 ) -> None:
@@ -103,7 +103,7 @@ def test_refused_without_reaching_the_catalog(fault: Fault, table: Table, direct
     faulty_rest.fault_next(fault)
     append_and_fail(table)
     assert rows_held(direct, table) == 0
-    assert faulty_rest.commits[0].from_catalog == ()
+    assert faulty_rest.commits[0].from_service == ()
     table.append(ROWS)
     assert rows_held(direct, table) == 3
 
@@ -278,8 +278,8 @@ def test_faults_have_names_of_their_own() -> None:
     assert len({fault.name for fault in COMMIT_FAULTS}) == len(COMMIT_FAULTS)
 
 
-@pytest.mark.parametrize("answer", [FromCatalog(), Cut.TRUNCATED], ids=str)
-def test_a_fault_cannot_pass_on_an_answer_that_was_never_given(answer: FromCatalog | Status | Cut) -> None:
+@pytest.mark.parametrize("answer", [FromService(), Cut.TRUNCATED], ids=str)
+def test_a_fault_cannot_pass_on_an_answer_that_was_never_given(answer: FromService | Status | Cut) -> None:
     with pytest.raises(ValueError, match="no such answer"):
         Fault("impossible", Delivery.NEVER, answer)
 

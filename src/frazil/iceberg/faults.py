@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from frazil.commit.protocol import CONFLICT_MESSAGE, AttemptFailed, FailureKind
@@ -49,13 +49,15 @@ _FROM_THE_FUTURE = re.compile(
 class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
-    ``state`` is the code of an error that a database reported, or a service of Amazon's kind.
+    ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``status`` the status of the
+    answer of a store.
     """
 
     classes: tuple[str, ...]
     message: str
     cause: JavaFault | None = None
     state: str = ""
+    status: int = 0
 
     @property
     def chain(self) -> tuple[JavaFault, ...]:
@@ -122,7 +124,22 @@ def _forbidden(fault: JavaFault, address: str) -> FrazilError:
 # The clients of a REST catalog, of a catalog's database, and of stores and other services of Amazon's kind.
 _OF_REST = f"{ICEBERG}RESTException"
 _OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
-_OF_AMAZON = "software.amazon.awssdk.core.exception.SdkException"
+_OF_AMAZON_CORE = "software.amazon.awssdk.core.exception"
+_OF_AMAZON = f"{_OF_AMAZON_CORE}.SdkException"
+_OF_OTHER_STORES = (
+    "com.google.cloud.storage.StorageException",
+    "com.azure.core.exception.HttpResponseException",
+    "com.azure.storage.blob.models.BlobStorageException",
+    "com.azure.storage.file.datalake.models.DataLakeStorageException",
+)
+_AZURE_STATUS = re.compile(r"^Status code (\d{3})\b", re.MULTILINE)
+# What clients of stores throw, or wrap, when no whole answer came.
+_CLIENTS = (f"{_OF_AMAZON_CORE}.SdkClientException", *_OF_OTHER_STORES)
+_NO_ANSWER = (
+    "java.io.IOException",
+    f"{_OF_AMAZON_CORE}.ApiCallTimeoutException",
+    f"{_OF_AMAZON_CORE}.ApiCallAttemptTimeoutException",
+)
 
 # How Java says that a certificate was signed by nobody whom it knows, that it is another host's, and that there is no TLS.
 _UNTRUSTED = ("PKIX path", "unable to find valid certification path")
@@ -172,6 +189,22 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
         return connections.s3_refused_unsaid(Place.storage(), fault.line)
     denied = re.search(r"\b403\b", fault.message) or "Access Denied" in fault.message
     return connections.s3_denied(fault.line) if denied else None
+
+
+def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
+    """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
+    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
+        # Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it.
+        fault = replace(fault, message=fault.message[found.start() :], status=int(found[1]))
+    status = fault.status
+    if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
+        return _forbidden(fault, address)
+    of_store = fault.is_of("S3Exception", *_OF_OTHER_STORES)
+    # An upload in parts is unknown when the answer to its end was lost: the file is written again, under another name.
+    overloaded = of_store and (status >= 500 or status == 429 or fault.state == "NoSuchUpload")
+    cut_off = fault.is_of(*_CLIENTS) and status == 0 and any(part.is_of(*_NO_ANSWER) for part in fault.chain)
+    said = f"{fault.state}: {fault.line}" if fault.state else fault.line
+    return connections.unreachable(Place.storage(), said) if overloaded or cut_off else None
 
 
 def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
@@ -365,6 +398,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException",), _table_missing),
     ((f"{ICEBERG}NotFoundException",), _file_missing),
+    ((_OF_AMAZON, *_OF_OTHER_STORES), _store_failed),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
     ((f"{ICEBERG}ValidationException",), _refused),

@@ -41,6 +41,7 @@ class Folder:
         if not self._can_list:
             return None
         path = f"{self._location}/metadata/{_CLOCK}-{uuid4().hex}"
+        self._io.deleteFile(path)  # whoever may not delete leaves nothing behind
         stream = self._io.newOutputFile(path).create()
         stream.write(b"0")
         stream.close()

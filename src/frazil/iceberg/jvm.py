@@ -274,7 +274,14 @@ def _read_fault(java: Any, depth: int) -> JavaFault:
         java_class = java_class.getSuperclass()
     cause = java.getCause()
     deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
-    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, _code_in(java, classes))
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, _code_in(java, classes), _status_in(java, classes))
+
+
+def _status_in(java: Any, classes: Sequence[str]) -> int:
+    """The status of the answer of a store; 0 where there was none."""
+    if "software.amazon.awssdk.core.exception.SdkServiceException" in classes:
+        return int(java.statusCode())
+    return int(java.getCode()) if "com.google.cloud.BaseServiceException" in classes else 0
 
 
 def _code_in(java: Any, classes: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from frazil.columns.alignment import RECORD_MARK
 from frazil.columns.coerce import CAST_MARK, NULL_MARK, SUM_MARK
@@ -58,8 +59,24 @@ def _raised(fault: JavaFault) -> DataError | None:
     return None
 
 
+# How Spark passes on the cause of a task's failure that cannot be sent as an object: within its own message.
+_CAUSE = re.compile(r"^Caused by: ([\w$.]+)(?:: (.*?))?(?=\n\t|\nCaused by: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def _with_causes(fault: JavaFault) -> JavaFault:
+    """The fault with the causes that its innermost one only names in its message. They are known by their own classes alone."""
+    if fault.cause is not None:
+        return replace(fault, cause=_with_causes(fault.cause))
+    cause = None
+    if fault.is_of("org.apache.spark.SparkException"):
+        for name, message in reversed(_CAUSE.findall(fault.message)):
+            cause = JavaFault((name,), message, cause)
+    return replace(fault, cause=cause)
+
+
 def explain_staging(fault: JavaFault) -> FrazilError:
     """Why the executors could not write a batch."""
+    fault = _with_causes(fault)
     for part in fault.chain:
         if (raised := _raised(part)) is not None:
             return raised

@@ -21,8 +21,9 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from frazil.dlt import iceberg_rest
+from services.between import Asked, Made, Outcome
 from services.faults import applied_then, applied_then_cut_off, refused
-from services.faulty_rest import Answer, FaultyRest, Outcome, Request
+from services.faulty_rest import FaultyRest
 from services.processes import start, wait_until
 from services.rest_catalog import RestCatalog
 
@@ -119,16 +120,16 @@ def test_a_catalog_that_fails(
 class Meddling(FaultyRest):
     """Lets somebody act before a request goes to the catalog; what that returns is the answer in its place."""
 
-    def __init__(self, backend: str, meddle: Callable[[Request], Answer | None]) -> None:
+    def __init__(self, backend: str, meddle: Callable[[Asked], Made | None]) -> None:
         self._meddle = meddle
         super().__init__(backend)
 
-    def answer(self, request: Request) -> Outcome:
-        return self._meddle(request) or super().answer(request)
+    def answer(self, asked: Asked) -> Outcome:
+        return self._meddle(asked) or super().answer(asked)
 
 
 @contextmanager
-def meddling(backend: RestCatalog, meddle: Callable[[Request], Answer | None]) -> Iterator[str]:
+def meddling(backend: RestCatalog, meddle: Callable[[Asked], Made | None]) -> Iterator[str]:
     """The address of a catalog in which somebody meddles."""
     proxy = Meddling(backend.uri, meddle)
     try:
@@ -144,9 +145,9 @@ def test_a_replace_takes_the_place_of_rows_that_came_meanwhile(
     catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
     theirs: list[int] = []
 
-    def beside(request: Request) -> None:
+    def beside(asked: Asked) -> None:
         """Another writer is faster than the first two commits of the second load."""
-        if request.kind == "commit" and request.target.endswith("/dlt_beside/tables/t") and armed and len(theirs) < 2:
+        if FaultyRest.kind_of(asked) == "commit" and asked.target.endswith("/dlt_beside/tables/t") and armed and len(theirs) < 2:
             theirs.append(99)
             table = catalog.load_table("dlt_beside.t")
             table.append(pyarrow.table({"id": [99], "_dlt_id": ["x"], "_dlt_load_id": ["x"]}, table.schema().as_arrow()))
@@ -173,9 +174,9 @@ def test_a_catalog_that_deletes_no_files_drops_tables_without_them(
     words = "Unable to purge entity: t. To enable this feature, set the Polaris configuration DROP_WITH_PURGE_ENABLED"
     refusal = {"error": {"message": words, "type": "ForbiddenException", "code": 403}}
 
-    def refuses(request: Request) -> Answer | None:
-        if request.method == "DELETE" and "purgerequested=true" in request.target.lower():
-            return Answer(403, (("Content-Type", "application/json"),), json.dumps(refusal).encode())
+    def refuses(asked: Asked) -> Made | None:
+        if asked.method == "DELETE" and "purgerequested=true" in asked.target.lower():
+            return Made(403, json.dumps(refusal).encode(), {"Content-Type": "application/json"})
         return None
 
     catalog = load_catalog("rest", type="rest", uri=rest_catalog.uri)
