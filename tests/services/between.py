@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -29,11 +29,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Made:
-    """An answer that the service did not give."""
+    """An answer that the service did not give. ``length``: that of a body that is not sent."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None
 
 
 Change = Callable[[Asked], Asked | Made]
@@ -51,16 +52,19 @@ def between(backend: str, change: Change) -> Iterator[str]:
 
     class Handler(QuietHandler):
         def answer(self) -> None:
+            if self.headers.get("Expect", "").lower() == "100-continue":
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             length = int(self.headers.get("Content-Length") or 0)
             asked = change(Asked(self.command, self.path, dict(self.headers.items()), self.rfile.read(length)))
             made = asked if isinstance(asked, Made) else _passed_on(backend, asked)
-            content = b"" if self.command == "HEAD" else made.body
             self.send_response_only(made.status)
             for name, value in made.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
+            # The answer to a HEAD has the length of what a GET would bring.
+            self.send_header("Content-Length", str(made.length if made.length is not None else len(made.body)))
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # a client may have read enough
+                self.wfile.write(b"" if self.command == "HEAD" else made.body)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
@@ -80,6 +84,7 @@ def _passed_on(backend: str, asked: Asked) -> Made:
         connection.endheaders(asked.body)
         response = connection.getresponse()
         headers = {name: value for name, value in response.getheaders() if name.lower() not in HOP_BY_HOP}
-        return Made(response.status, response.read(), headers)
+        length = response.getheader("Content-Length") if asked.method == "HEAD" else None
+        return Made(response.status, response.read(), headers, None if length is None else int(length))
     finally:
         connection.close()
