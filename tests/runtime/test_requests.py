@@ -19,11 +19,13 @@ from frazil.spark.requests import requested
 from frazil.spark.session import give_components
 from helpers.lakes import Lake, commits, fresh_name, run
 from services.between import Asked, Made, between, s3_error
+from services.faults import refused
+from services.faulty_rest import FaultyRest
 from services.processes import wait_until
 from services.rest_catalog import RestCatalog
 from services.s3proxy import REGION, S3Store
 
-BATCHES, SIZE = 5, 20
+BATCHES, SIZE = 3, 20
 SECONDS = 30
 UPSERT: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["user_id"], "order_by": ["event_number"]}
 
@@ -142,6 +144,15 @@ def test_the_metrics_are_what_the_servers_saw(watched: Watched, mode: dict[str, 
         return counted(metrics, "catalog") == seen.catalog and counted(metrics, "store") == seen.store
 
     wait_until(equal, SECONDS, "equal counts")
+
+
+def test_what_the_client_of_a_catalog_repeats_by_itself_counts_once(lake: Lake, faulty_rest: FaultyRest) -> None:
+    metrics = begun(lake.spark)
+    faulty_rest.script([None, None, refused(503)], on="load")
+    written(lake.with_catalog({"type": "rest", "rest": {"uri": faulty_rest.uri}}), metrics)
+    assert faulty_rest.unused == ()
+    loads = [one for one in faulty_rest.log if one.kind == "load"]
+    assert counted(metrics, "catalog")["load"] == len(loads) - 1
 
 
 def test_a_catalog_without_requests_of_its_own_has_its_calls_counted(lake: Lake) -> None:
