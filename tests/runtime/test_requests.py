@@ -13,11 +13,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
+from catalogs.places import keys_of_amazon
 from frazil.observe.metrics import Metrics
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.requests import requested
 from frazil.spark.session import give_components
 from helpers.lakes import Lake, commits, fresh_name, run
+from services.aws import Aws
 from services.between import Asked, Made, between, s3_error
 from services.faults import refused
 from services.faulty_rest import FaultyRest
@@ -30,6 +32,13 @@ SECONDS = 30
 UPSERT: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["user_id"], "order_by": ["event_number"]}
 
 TABLE = re.compile(r"/namespaces/[^/]+/tables/[^/]+$")
+GLUE = {
+    "GetTable": "load",
+    "UpdateTable": "commit",
+    "CreateTable": "create",
+    "GetDatabase": "namespace",
+    "CreateDatabase": "namespace",
+}
 ON_TABLE = {"GET": "load", "POST": "commit", "DELETE": "drop", "HEAD": "exists"}
 
 
@@ -56,6 +65,12 @@ def about_store(asked: Asked) -> str:
     if asked.method == "GET" and "/" not in parts.path.strip("/"):
         return "list"
     return asked.method.lower()
+
+
+def store_options(endpoint: str, key: str, secret: str) -> dict[str, Any]:
+    """How a sink reaches a store that is not Amazon's."""
+    names = {"endpoint": endpoint, "access_key_id": key, "secret_access_key": secret}
+    return names | {"path_style_access": True, "region": REGION}
 
 
 @dataclass
@@ -99,14 +114,7 @@ def counted(metrics: Metrics, whom: str) -> dict[str, float]:
 def watched(lake: Lake, rest_catalog_s3: RestCatalog, s3: S3Store) -> Iterator[Watched]:
     seen = Seen()
     with between(rest_catalog_s3.uri, seen.at_catalog) as catalog, between(s3.endpoint, seen.at_store) as endpoint:
-        store = {
-            "endpoint": endpoint,
-            "path_style_access": True,
-            "region": REGION,
-            "access_key_id": s3.access_key_id,
-            "secret_access_key": s3.secret_access_key,
-            "retry_min_wait_ms": 10,
-        }
+        store = store_options(endpoint, s3.access_key_id, s3.secret_access_key) | {"retry_min_wait_ms": 10}
         made = lake.with_catalog({"type": "rest", "rest": {"uri": catalog}})
         made = replace(made, given={"s3": store})
         give_components(lake.spark, catalog_settings(made.sink(table="n.t").spec).components)
@@ -144,6 +152,27 @@ def test_the_metrics_are_what_the_servers_saw(watched: Watched, mode: dict[str, 
         return counted(metrics, "catalog") == seen.catalog and counted(metrics, "store") == seen.store
 
     wait_until(equal, SECONDS, "equal counts")
+
+
+@pytest.mark.slow(seconds=25)
+def test_requests_to_glue_are_counted_as_the_service_sees_them(lake: Lake, aws: Aws) -> None:
+    seen: Counter[str] = Counter()
+
+    def note(asked: Asked) -> Asked:
+        seen[GLUE[asked.headers["X-Amz-Target"].removeprefix("AWSGlue.")]] += 1
+        return asked
+
+    metrics = begun(lake.spark)
+    with between(aws.endpoint, note) as endpoint, keys_of_amazon(lake, aws):
+        bucket = aws.create_bucket(fresh_name().replace("_", "-"))
+        glue = {"region": REGION, "endpoint": endpoint}
+        made = lake.with_catalog({"type": "glue", "warehouse": f"{bucket}/warehouse", "glue": glue})
+        made = replace(made, given={"s3": store_options(aws.endpoint, aws.access_key_id, aws.secret_access_key)})
+        give_components(lake.spark, catalog_settings(made.sink(table="n.t").spec).components)
+        written(made, metrics)
+    assert seen["commit"] == BATCHES + 1
+    assert counted(metrics, "catalog") == seen
+    assert counted(metrics, "store")["put"] >= 4 * BATCHES, "files, manifests, their lists and the metadata"
 
 
 def test_what_the_client_of_a_catalog_repeats_by_itself_counts_once(lake: Lake, faulty_rest: FaultyRest) -> None:
