@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     append,
+    catalogs,
     changes,
     cold,
     deletes,
@@ -19,6 +20,7 @@ from benchmarks import (
     plot,
     report,
     slow_catalog,
+    stores,
     stream,
     summary,
     topics,
@@ -42,6 +44,8 @@ ALL = {
     "health_upserts": health.measure_upserts,
     "deletes": deletes.measure,
     "slow_catalog": slow_catalog.measure,
+    "catalogs": catalogs.measure,
+    "stores": stores.measure,
 }
 
 

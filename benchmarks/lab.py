@@ -90,9 +90,9 @@ class Lab:
             events(numbers, SPAN_US // self.sizes.rows).write.parquet(str(path))
         return self.spark.read.parquet(str(path))
 
-    def make_table(self, table: str, like: DataFrame, partition: str | None = None) -> str:
+    def make_table(self, table: str, like: DataFrame, partition: str | None = None, catalog: str = CATALOG) -> str:
         """A fresh table, the same for all who write to one; its full name."""
-        name = f"{CATALOG}.{NAMESPACE}.{table}"
+        name = f"{catalog}.{NAMESPACE}.{table}"
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in like.schema.fields)
         partitioned = f"PARTITIONED BY ({partition})" if partition else ""
         properties = f"'format-version'='2', 'write.parquet.compression-codec'='{CODEC}'"
@@ -104,8 +104,8 @@ class Lab:
         held, files = self.spark.sql(f"SELECT sum(record_count), count(*) FROM {name}.files").collect()[0]
         if held != rows:
             raise RuntimeError(f"{name} holds {held} rows, not {rows}: what was measured is not an append of these rows")
-        self.spark.sql(f"DROP TABLE {name}")
-        shutil.rmtree(self.table_folder(name))
+        self.spark.sql(f"DROP TABLE {name} PURGE")
+        shutil.rmtree(self.table_folder(name), ignore_errors=True)
         return int(files)
 
     def table_folder(self, name: str) -> Path:

@@ -45,6 +45,8 @@ def draw(entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
         _health,
         _deletes,
         _slow_catalog,
+        _catalogs,
+        _stores,
     )
     panels = [panel for one in drawn if (panel := one(entries))[1]]
     heights = [len(bars) + 1 for _, bars in panels]
@@ -128,6 +130,20 @@ def _deletes(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
 
 def _slow_catalog(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
     return "A backlog through a slow catalog, seconds (less is better)", _each(entries, "slow_catalog")
+
+
+def _catalogs(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "catalogs"):
+        bars |= {name: [1000 * seconds for seconds in runs] for name, runs in entry["runs"].items()}
+    return "frazil's commit of a batch of 1,000 rows by catalog, milliseconds (less is better)", sorted(bars.items())
+
+
+def _stores(entries: Sequence[Mapping[str, Any]]) -> tuple[str, list[Bar]]:
+    bars: dict[str, Sequence[float]] = {}
+    for entry in _of(entries, "stores"):
+        bars |= entry["runs"]
+    return f"Append of {_rows(entries, 'stores')} rows to S3, seconds (less is better)", list(bars.items())
 
 
 def _each(entries: Sequence[Mapping[str, Any]], benchmark: str) -> list[Bar]:

@@ -40,6 +40,7 @@ class Sizes:
     backlog_rows: int = 5_000_000
     backlog_batches: int = 5
     backlog_pause: float = 5.0
+    commits: int = 40
 
 
 FULL = Sizes(rows=5_000_000, rounds=5, warm_up=1, batches=35)
@@ -47,4 +48,4 @@ QUICK = Sizes(rows=20_000, rounds=1, warm_up=0, batches=4, first_batches=1, heap
               tables=(1_000, 2_000, 4_000), upsert_rows=100, upsert_rounds=1, upserts=2, scan_rounds=1, messages=100,
               message_batches=1, changes=400, partitions=(50,), partition_rows=1_000, load_rows=2_000,
               load_processes=0, life_appends=20, life_upserts=10, life_keys=2_000, procedures_every=2, delete_files=20,
-              delete_rows=2_000, backlog_rows=1_000, backlog_batches=3, backlog_pause=0.3)  # fmt: skip
+              delete_rows=2_000, backlog_rows=1_000, backlog_batches=3, backlog_pause=0.3, commits=3)  # fmt: skip

@@ -77,6 +77,6 @@ def _seconds(lab: Lab) -> float:
             at.append(time.perf_counter())
 
     writer = SinkWriter(WriterSetup(lab.spark, "bench", "bench", RetrySettings(), listen), spec)
-    Pump(writer, Numbers(lab, rows * batches), listen).run(threading.Event(), once=True)
+    Pump(writer, Numbers(lab.spark, rows * batches), listen).run(threading.Event(), once=True)
     lab.drop_table(name, rows * batches)
     return at[-1] - at[0]

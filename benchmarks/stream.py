@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.lab import Lab, Measure, events, interleaved
 from benchmarks.summary import Finding, ratio
@@ -42,8 +42,8 @@ class Numbers:
     poll_seconds = 0.1
     reads_ahead: Literal[True] = True
 
-    def __init__(self, lab: Lab, rows: int) -> None:
-        self._lab = lab
+    def __init__(self, spark: SparkSession, rows: int) -> None:
+        self._spark = spark
         self._rows = rows
 
     def plan(self, start: Position | None, limit: int) -> Slice | None:
@@ -64,7 +64,7 @@ class Numbers:
         # An array, not `spark.range`: the bounds of a range are part of the code that Spark compiles, so that each batch would be
         # compiled anew. The source that Spark's streams read has no such cost either.
         numbers = f"SELECT explode(sequence({_number(part.start)}L, {_number(part.end) - 1}L)) AS value"
-        return events(self._lab.spark.sql(numbers), STEP_US)
+        return events(self._spark.sql(numbers), STEP_US)
 
     def observed(self, part: Slice, rows: int) -> None:
         """Nothing to learn: the counts are exact."""
@@ -128,7 +128,7 @@ class Streams:
         def start(name: str, _checkpoint: Path) -> None:
             spec = self._lab.sink(None, name).options(batch_size=self._sizes.rows_per_batch).spec
             writer = SinkWriter(WriterSetup(self._lab.spark, "bench", "bench", RetrySettings(), lambda _: None), spec)
-            Pump(writer, Numbers(self._lab, self._rows), lambda _: None).run(threading.Event(), once=True)
+            Pump(writer, Numbers(self._lab.spark, self._rows), lambda _: None).run(threading.Event(), once=True)
 
         return self._measured(start)
 

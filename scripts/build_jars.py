@@ -21,6 +21,7 @@ from frazil.spark.jars import OWN_JARS, component_jars, ensure_jars
 SOURCES = {
     "brotli": ("BrotliCodec.java",),
     "core": (
+        "AwsRequests.java",
         "DeadRows.java",
         "JsonPass.java",
         "JsonRows.java",
@@ -31,13 +32,22 @@ SOURCES = {
         "PackedKeys.java",
         "PemTls.java",
         "Places.java",
+        "Requests.java",
         "RestCatalog.java",
         "RestLogin.java",
+        "RestRequests.java",
         "SinkProvider.java",
     ),
 }
-# By such a file Java finds what answers to a name: `format("frazil")`.
-SERVICES = {"core": {"META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": "frazil.SinkProvider\n"}}
+# Other components whose classes the sources name; they need not be there when Spark runs.
+BESIDE = {"core": ("aws",)}
+# By such a file others find a class: Spark what answers to `format("frazil")`, Amazon's library what is told of its requests.
+SERVICES = {
+    "core": {
+        "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": "frazil.SinkProvider\n",
+        "software/amazon/awssdk/global/handlers/execution.interceptors": "frazil.AwsRequests\n",
+    }
+}
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -46,7 +56,8 @@ def main() -> None:
     spark = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
     for component, jar in OWN_JARS.items():
         sources = [jar.with_name(name) for name in SOURCES[component]]
-        build(jar, sources, (*spark, *ensure_jars(component_jars([component]))), SERVICES.get(component, {}))
+        needed = ensure_jars(component_jars([component, *BESIDE.get(component, ())]))
+        build(jar, sources, (*spark, *needed), SERVICES.get(component, {}))
 
 
 def build(jar: Path, sources: Sequence[Path], classpath: Sequence[Path], services: Mapping[str, str]) -> None:

@@ -35,7 +35,7 @@ GOALS = {
     *((name, goal) for name in ("health", "health_upserts") for goal in ("<= 1.15", "<= 1.3", "<= 4.0", "<= 0.25", "<= 5.0")),
 }
 # Benchmarks that were not measured at full size yet.
-LATER = {("deletes", "<= 518.0"), ("slow_catalog", ">= 0.9")}
+LATER = {("deletes", "<= 518.0"), ("slow_catalog", ">= 0.9"), ("stores", ">= 1.0")}
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def test_the_picture_belongs_to_the_results() -> None:
     assert (ROOT / "docs" / "img" / "benchmarks.svg").read_text().rstrip().endswith("</svg>")
 
 
-@pytest.mark.slow(seconds=230)
+@pytest.mark.slow(seconds=330)
 def test_a_tiny_run_measures_everything_and_writes_where_it_is_told(tmp_path: Path) -> None:
     before = SUMMARY.read_bytes()
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
-from frazil.model.events import Event, PublishFailed, Settled, SourceFailed, TableMeasured, Waiting
+from frazil.model.events import Event, PublishFailed, Requested, Settled, SourceFailed, TableMeasured, Waiting
 from frazil.model.maintenance import TableFigures
 from frazil.observe.metrics import Metrics
 
@@ -66,6 +66,8 @@ def test_types_are_those_of_the_documentation() -> None:
         "frazil_table_files_to_delete": "gauge",
         "frazil_maintenance": "counter",
         "frazil_maintenance_seconds": "counter",
+        "frazil_catalog_requests": "counter",
+        "frazil_store_requests": "counter",
         "frazil_fenced": "counter",
         "frazil_publish_failures": "counter",
         "frazil_source_failures": "counter",
@@ -111,6 +113,21 @@ def test_the_state_of_a_table_is_what_is_known_of_it() -> None:
     metrics(TableMeasured("orders", "lake.shop.orders", TableFigures(data_files=13)))
     assert value(metrics, "frazil_table_data_files") == 13
     assert value(metrics, "frazil_table_read_amplification") == 1.5, "it keeps its value until there is a newer one"
+
+
+def test_requests_are_those_of_the_process_whoever_reports_them_first() -> None:
+    metrics = after(
+        Requested("orders", since_ms=1, catalog={"load": 2, "commit": 1}, store={"put": 3}),
+        Requested("users", since_ms=1, catalog={"load": 5, "commit": 2}, store={"put": 6}),
+        Requested("orders", since_ms=1, catalog={"load": 4, "commit": 2}, store={"put": 5}),
+    )
+    assert scraped(metrics)["frazil_catalog_requests_total"] == {
+        frozenset({("kind", "load")}): 5,
+        frozenset({("kind", "commit")}): 2,
+    }
+    metrics(Requested("orders", since_ms=2, catalog={"load": 1}, store={}))
+    assert scraped(metrics)["frazil_catalog_requests_total"][frozenset({("kind", "load")})] == 6, "another Java counts anew"
+    assert scraped(metrics)["frazil_store_requests_total"] == {frozenset({("kind", "put")}): 6}
 
 
 def test_time_spent_on_deletes_is_maintenance_too() -> None:

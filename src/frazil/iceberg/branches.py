@@ -107,6 +107,7 @@ class BranchesPort:
     def refresh(self) -> BranchesView:
         """Step 1."""
         with attempt_errors(self._address):
+            self._jvm.asks("load")
             metadata = self._operations.refresh()
             return _branches_view(self._jvm, metadata, self._goal)
 
@@ -114,6 +115,7 @@ class BranchesPort:
         """Step 5."""
         with attempt_errors(self._address):
             after = self._jvm.build_metadata_from(view.base).setBranchSnapshot(self._goal.snapshot, MAIN).build()
+            self._jvm.asks("commit")
             self._operations.commit(view.base, after)
 
 

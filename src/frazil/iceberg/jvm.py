@@ -12,7 +12,8 @@ from frazil.commit.protocol import AttemptFailed
 from frazil.errors import FrazilError, Halted
 from frazil.iceberg.faults import JavaFault, attempt_failed, explain
 from frazil.model.types import Column, StructType, schema_json
-from frazil.spark.running_java import java_names, require_answer
+from frazil.spark.requests import COUNTER
+from frazil.spark.running_java import java_class, java_names, require_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ class Jvm:
         # Every Spark has it. What it writes comes to Python in one call, where reading a map takes two for each entry.
         self._json = root.com.fasterxml.jackson.databind.ObjectMapper()
         self._functions: dict[str, Any] = {}
+        self._calls: Any = None
         self._to_list = root.java.util.stream.Collectors.toList()
         self.coordinator = iceberg.spark.FileRewriteCoordinator.get()
         self.task_sets = iceberg.spark.ScanTaskSetManager.get()
@@ -41,6 +43,15 @@ class Jvm:
         java_class = self._class("org.apache.iceberg.spark.SparkTableCache")
         method = java_class.getMethod("get", gateway.new_array(root.java.lang.Class, 0))
         self.table_cache = method.invoke(None, gateway.new_array(root.java.lang.Object, 0))
+
+    def count_calls(self) -> None:
+        """From now on the calls of the catalog are counted, where Spark has frazil's jar."""
+        self._calls = java_class(self.spark, COUNTER)
+
+    def asks(self, kind: str) -> None:
+        """The catalog is called, for one of the kinds of requests."""
+        if self._calls is not None:
+            self._calls.count("catalog", kind)
 
     def strings(self, values: Sequence[str]) -> Any:
         """A `String[]`."""

@@ -15,6 +15,7 @@ from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.table import IcebergTable
 from frazil.model.publishing import MAIN
 from frazil.model.types import StructType, schema_json
+from frazil.spark.requests import COUNTED_REST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,35 @@ _log = logging.getLogger("frazil")
 
 _STEPS_OF_A_NEW_CATALOG = 3
 _MADE_MEANWHILE = ("already exists", "duplicate column name")
+
+
+# The catalogs whose requests are counted when they are sent.
+_COUNTED = (COUNTED_REST, "org.apache.iceberg.aws.glue.GlueCatalog")
+
+_KINDS = {
+    "loadTable": "load",
+    "listTables": "list",
+    "buildTable": "create",
+    "registerTable": "create",
+    "dropTable": "drop",
+    "namespaceExists": "namespace",
+    "listNamespaces": "namespace",
+    "createNamespace": "namespace",
+    "dropNamespace": "namespace",
+}
+
+
+class _Calls:
+    """A catalog whose calls are counted, unless its requests are."""
+
+    def __init__(self, catalog: Any, jvm: Jvm) -> None:
+        self._catalog = catalog
+        self._jvm = jvm
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _KINDS:
+            self._jvm.asks(_KINDS[name])
+        return getattr(self._catalog, name)
 
 
 class Lake:
@@ -34,7 +64,10 @@ class Lake:
         self._name = catalog_name
         with java_errors(address), active(spark):
             self._jvm = Jvm(spark)
-            self._catalog = self._opened_catalog(catalog_name)
+            catalog = self._opened_catalog(catalog_name)
+            if str(catalog.getClass().getName()) not in _COUNTED:
+                self._jvm.count_calls()
+            self._catalog = _Calls(catalog, self._jvm)
 
     def _opened_catalog(self, name: str) -> Any:
         """The catalog. A new SQL catalog makes its tables and a column one by one, and somebody else may just have made each."""

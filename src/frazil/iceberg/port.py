@@ -51,6 +51,7 @@ class IcebergPort:
     def refresh(self) -> TableView:
         """Step 1."""
         with attempt_errors(self._address):
+            self._jvm.asks("load")
             transaction = self._table.newTransaction()
             metadata = self._operations.current()
             seen = seen_from(self._jvm, with_branch(transaction, self._branch), self._branch)
@@ -108,6 +109,7 @@ class IcebergPort:
             if statistics is not None or (self._retention is not None and changed.properties().containsKey(STATISTICS_ROWS)):
                 builder = moved(self._jvm, changed, builder, snapshot.handle, statistics)
             after = builder.build()
+            self._jvm.asks("commit")
             self._operations.commit(metadata, after)
             if old:
                 self.expired = Expired(old, seen, seen_from(self._jvm, after, self._branch))

@@ -254,6 +254,7 @@ class IcebergTable:
     def refresh(self) -> None:
         """Looks at the table again."""
         with java_errors(self._address):
+            self._jvm.asks("load")
             self._table.refresh()
 
     def require_past(self) -> None:
@@ -373,6 +374,7 @@ class IcebergTable:
         if not evolution and not lacking:
             return self._table
         if evolution:
+            self._jvm.asks("load")
             transaction = self._table.newTransaction()
             evolve(self._jvm, transaction, evolution)
             metadata = transaction.table().operations().current()

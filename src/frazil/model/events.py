@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from frazil.model.commit import Position, RowCounts, SinkState
@@ -149,6 +149,16 @@ class TableMeasured:
 
 
 @dataclass(frozen=True)
+class Requested:
+    """How often catalogs and stores were asked, by kind, since Spark's Java began to count: by all pipelines of the process."""
+
+    pipeline: str
+    since_ms: int
+    catalog: Mapping[str, int]
+    store: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Settled:
     """Deletes were rewritten in a form that costs readers less.
 
@@ -214,6 +224,7 @@ Event = (
     | Restarting
     | Maintained
     | TableMeasured
+    | Requested
     | Settled
     | Published
     | PublishFailed

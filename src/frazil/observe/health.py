@@ -33,6 +33,7 @@ from frazil.model.events import (
     Maintained,
     Published,
     PublishFailed,
+    Requested,
     Restarting,
     Settled,
     SourceFailed,
@@ -129,7 +130,9 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
             return replace(health, state=State.FAILING, last_error=scrub(event.error), pending_since=None)
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
-        case Settled() | Maintained() | TableMeasured() | Lagged() | Published() | PublishFailed() | SourceNoticed():
+        case Settled() | Maintained() | TableMeasured() | Requested() | Lagged() | SourceNoticed():
+            return health
+        case Published() | PublishFailed():
             return health
         case Stopped():
             return _after_stop(health, event)

@@ -24,6 +24,7 @@ from frazil.model.events import (
     Maintained,
     Published,
     PublishFailed,
+    Requested,
     Restarting,
     Settled,
     SourceFailed,
@@ -228,6 +229,8 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for 
             return logging.INFO, "table_maintained"
         case TableMeasured():
             return logging.DEBUG, "table_measured"
+        case Requested():
+            return logging.DEBUG, "requests_counted"
         case Published():
             return logging.DEBUG, "table_published"
         case PublishFailed():

@@ -24,6 +24,7 @@ from frazil.model.events import (
     Maintained,
     Published,
     PublishFailed,
+    Requested,
     Restarting,
     Settled,
     SourceFailed,
@@ -149,12 +150,20 @@ class Metrics:
             unit: Gauge(f"frazil_source_lag_{unit}", f"{behind} {unit}.", _LABELS, registry=self._registry)
             for unit in ("rows", "bytes", "seconds")
         }
+        self._requests = {
+            "catalog": self._requests_of("catalog", "Requests to catalogs by kind, of all pipelines together."),
+            "store": self._requests_of("store", "Requests to stores by kind, of all pipelines together."),
+        }
+        self._counted: dict[tuple[int, str, str], int] = {}
         self._pending = Gauge(
             "frazil_pending_rows", "Rows seen but not committed yet; NaN when unknown.", _LABELS, registry=self._registry
         )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, (*_LABELS, *labels), registry=self._registry)
+
+    def _requests_of(self, whom: str, text: str) -> Counter:
+        return Counter(f"frazil_{whom}_requests", text, ("kind",), registry=self._registry)
 
     def _table_gauges(self) -> dict[str, Gauge]:
         """A gauge for each name, which several figures may share."""
@@ -201,6 +210,8 @@ class Metrics:
                     self._maintenance_seconds.labels(event.pipeline, event.table, event.kind).inc(event.seconds)
                 case TableMeasured():
                     self._measure(event)
+                case Requested():
+                    self._count_requests(event)
                 case Published() | SourceNoticed():
                     pass
                 case PublishFailed():
@@ -225,6 +236,16 @@ class Metrics:
             if value is not None:
                 kind = () if gauge.kind is None else (gauge.kind,)
                 self._of_tables[gauge.name].labels(event.pipeline, event.table, *kind).set(value)
+
+    def _count_requests(self, event: Requested) -> None:
+        """Pipelines report the same counts from threads of their own: an older report may come later."""
+        for whom, counts in (("catalog", event.catalog), ("store", event.store)):
+            for kind, count in counts.items():
+                key = (event.since_ms, whom, kind)
+                more = count - self._counted.get(key, 0)
+                if more > 0:
+                    self._requests[whom].labels(kind).inc(more)
+                    self._counted[key] = count
 
     def _start(self, event: Started, unfinished: _Unfinished) -> None:
         unfinished.table = event.table

@@ -29,6 +29,7 @@ from frazil.spark.class_archive import CLASS_PATH, USERS_OWN, class_path, sharin
 from frazil.spark.jars import needed_jars
 from frazil.spark.java import java_home, quiet_java_home
 from frazil.spark.java_process import JAVA_OPTIONS
+from frazil.spark.requests import COUNTED_REST
 from frazil.spark.running_java import (
     LATE_JARS,
     SUBMITTED,
@@ -381,11 +382,12 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
     """
     require_components(spark, catalog.needed)
     require_environment(spark, catalog)
-    wanted = catalog.spark_conf
+    plain = catalog.spark_conf
     prefix = f"spark.sql.catalog.{catalog.name}"
+    wanted = _counted(spark, plain, prefix)
     with _choosing:
         known = _options_under(spark, prefix)
-        if known and (known == wanted or not wanted):
+        if known and (known in (wanted, plain) or not wanted):
             return spark
         if not wanted:
             raise ConfigError(
@@ -400,6 +402,14 @@ def session_for(spark: SparkSession, catalog: CatalogSettings) -> SparkSession:
         for key, value in wanted.items():
             session.conf.set(key, value)
         return session
+
+
+def _counted(spark: SparkSession, options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The options, with Iceberg's REST catalog as the one whose requests are counted, where Spark has that."""
+    if options.get(f"{prefix}.type") != "rest" or java_class(spark, COUNTED_REST) is None:
+        return dict(options)
+    others = {key: value for key, value in options.items() if key != f"{prefix}.type"}
+    return others | {f"{prefix}.catalog-impl": COUNTED_REST}
 
 
 def _hide_in_event_log(session: SparkSession, options: Mapping[str, str]) -> None:

@@ -25,6 +25,7 @@ from frazil.model.events import CommitFailed, Committed, Event, FencedOut, Stage
 from frazil.model.origins import source_columns
 from frazil.model.sink import SinkSpec
 from frazil.model.types import StructType
+from frazil.spark.requests import requested
 from frazil.write import target
 from frazil.write.claim import ClaimedSink
 from frazil.write.deadletters import LetterBox, Letters, Rejected, letters_sink, require_letters_apart
@@ -300,6 +301,8 @@ class SinkWriter:
         self.claimed.listen(committed)
         self._upkeep.after_commit(len(staged.files))
         self.claimed.show()
+        if (requests := requested(self.session, self.name)) is not None:
+            self.claimed.listen(requests)
         return committed
 
     def _has_single_write(self, part: Part) -> bool:

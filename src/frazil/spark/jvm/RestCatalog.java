@@ -18,7 +18,8 @@ import org.apache.iceberg.rest.responses.ErrorResponse;
 /**
  * Iceberg's REST catalog, which asks once more with a new token when the catalog refuses the one that it was shown.
  *
- * <p>A refused request was not done, a commit neither: it is sent again as it was.
+ * <p>A refused request was not done, a commit neither: it is sent again as it was. All requests are counted, but for those that
+ * Iceberg's client repeats by itself.
  */
 public final class RestCatalog extends RESTCatalog {
   /** What the REST specification answers to a token that has expired. */
@@ -63,6 +64,7 @@ public final class RestCatalog extends RESTCatalog {
   }
 
   private static Object call(RESTClient client, Method method, Object[] arguments) throws Throwable {
+    RestRequests.count(method.getName(), arguments);
     try {
       return method.invoke(client, arguments);
     } catch (InvocationTargetException failed) {
