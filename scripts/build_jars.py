@@ -28,6 +28,7 @@ SOURCES = {
         "LocalFiles.java",
         "PemTls.java",
         "SinkProvider.java",
+        "SqlTransaction.java",
     ),
 }
 # By such a file Java finds what answers to a name: `format("frazil")`.
