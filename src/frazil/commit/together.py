@@ -160,8 +160,8 @@ def _torn(sink_id: str, lacking: Sequence[Member]) -> Halted:
         "commit-torn",
         f"A batch of {sink_id!r} was committed to several tables at once, and the catalog left out {names}: its commits of "
         "several tables are not atomic.",
-        fix="Set route.atomic: false for this catalog. The rows of the batch are missing in these tables: `frazil rewind` the "
-        "sink behind the batch before it.",
+        fix="Leave out route.atomic for this catalog. These tables lack the batch: `frazil rewind` to the batch before it, and all "
+        "tables get it again. Upserts can take that; from tables that are appended to, delete its rows first.",
     )
 
 
