@@ -60,7 +60,8 @@ class Place:
 
     ``in_files``: whether the metadata of tables is in files that others can read. ``nested``: whether namespaces have more than
     one level. ``compares``: whether of two commits that were made from one state of a table the second is refused.
-    ``remembers``: whether all snapshots of a table are shown, which frazil then looks after.
+    ``remembers``: whether all snapshots of a table are shown, which frazil then looks after. ``atomic``: whether several
+    tables can be committed at once.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Place:
     nested: bool = True
     compares: bool = True
     remembers: bool = True
+    atomic: bool = True
 
     def __str__(self) -> str:
         return self.title
@@ -180,6 +182,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
             nested=kind not in ("Hive metastore", "Glue"),
             compares=kind != "Glue",
             remembers=kind != "Nessie",
+            atomic=kind not in ("Hive metastore", "Glue", "Hadoop", "Memory"),
         )
 
 

@@ -154,7 +154,7 @@ def watched(bank: Bank) -> Iterator[list[dict[str, int]]]:
         while not over.is_set():
             if len(found := bank.batches()) >= len((DEBIT, CREDIT, HOME)) and (not seen or seen[-1] != found):
                 seen.append(found)
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     reader = threading.Thread(target=run_together, args=([watch],))
     reader.start()

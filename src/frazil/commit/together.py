@@ -160,8 +160,8 @@ def _torn(sink_id: str, lacking: Sequence[Member]) -> Halted:
         "commit-torn",
         f"A batch of {sink_id!r} was committed to several tables at once, and the catalog left out {names}: its commits of "
         "several tables are not atomic.",
-        fix="Leave out route.atomic for this catalog. These tables lack the batch: `frazil rewind` to the batch before it, and all "
-        "tables get it again. Upserts can take that; from tables that are appended to, delete its rows first.",
+        fix="Leave out route.atomic for this catalog. After a `frazil rewind` to the batch before it, all tables get the batch "
+        "again: upserts can take that, and from tables that are appended to its rows must be deleted first.",
     )
 
 
