@@ -91,10 +91,10 @@ def test_each_fault_of_the_one_commit_while_others_write_to_its_tables(behind_pr
         writer.write(number * BATCH, (number + 1) * BATCH)
         assert len(set(bank.batches().values())) == 1
     faulty_rest.settle()
-    commits = faulty_rest.commits[before:]
-    assert {exchange.request.target for exchange in commits} == {"/v1/transactions/commit"}
-    assert [exchange.fault.name for exchange in commits if exchange.fault] == [fault.name for fault in faults]
-    assert {len(exchange.content["table-changes"]) for exchange in commits} == {3}
+    # Small files are merged between batches, in each table by itself.
+    commits = [one for one in faulty_rest.commits[before:] if one.request.target == "/v1/transactions/commit"]
+    assert [one.fault.name for one in commits if one.fault] == [fault.name for fault in faults]
+    assert {len(one.content["table-changes"]) for one in commits} == {3}
     bank.assert_exactly_once((len(faults) + 1) * BATCH, foreign)
 
 
@@ -192,7 +192,7 @@ def test_a_table_that_fails_keeps_the_others_from_their_rows(bank: Bank) -> None
 def test_killed_at_the_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     """Rows are appended to one table and upserted into another, and some are dead letters."""
     prepare(tmp_path)
-    moments = (("together-applied", 2), ("together-unsent", 2), ("together-sent", 2), ("together-applied", 1))
+    moments = (("together-applied", 2), ("together-unsent", 2), ("together-sent", 1), ("together-applied", 1))
     for number, (moment, nth) in enumerate(first_or_all(moments)):
         child = started("transfering", moment, str(nth), "kill-all", tmp_path, log=tmp_path / f"killed-{number}")
         try:

@@ -14,7 +14,7 @@ from frazil.model.pipeline import PipelineSpec, ProjectSpec
 from frazil.model.settings import Settings, SparkSettings
 from frazil.runtime.runner import run_project
 
-FILES, ROWS = 4, 5
+FILES, ROWS = 5, 5
 """How many files there are, and how many rows of one for each of the tables."""
 
 
