@@ -27,6 +27,7 @@ from frazil.errors import ConfigError, DataError, FrazilError, Halted
 from frazil.iceberg import Restage
 from frazil.model.changes import ChangeFormat
 from frazil.model.commit import CommitResult, Position, RowCounts, SinkState
+from frazil.model.connections import no_transactions
 from frazil.model.dead_letters import LETTERS, OnError
 from frazil.model.events import Committed
 from frazil.model.hidden import ERROR
@@ -89,12 +90,7 @@ class RoutedWriter:
         self._listen = setup.listen
         self._home = SinkWriter(setup.of_one_table, sink.home)
         if sink.route.atomic and not self._home.claimed.lake.commits_together:
-            raise ConfigError(
-                "atomic-unsupported",
-                f"route.atomic is set, and the catalog at {sink.catalog.address} cannot commit several tables at "
-                "once: it does not offer transactions/commit.",
-                fix="Leave out route.atomic, or use a SQL catalog, or a REST catalog with multi-table transactions.",
-            )
+            raise no_transactions(sink.catalog.address)
         self.letters: LetterBox | None = None
         self._letter_writer: SinkWriter | None = None
         if sink.on_error is OnError.DEAD_LETTER:
