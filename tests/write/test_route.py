@@ -20,6 +20,7 @@ from frazil.write.claim import ClaimedSink
 from helpers.lakes import IMPATIENT, Lake, commits, run
 
 LETTERS = "db.frazil__dead_letters"
+EITHER = pytest.mark.parametrize("atomic", [False, True], ids=["one-by-one", "at-once"])
 
 
 def routed(lake: Lake, query: str, route: dict[str, Any], **options: Any) -> frazil.Sink:
@@ -103,8 +104,14 @@ def test_a_table_of_letters_of_before_is_left_alone(lake: Lake) -> None:
     assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,), (2,)], [(3,)])
 
 
-def test_or_its_rows_become_dead_letters(lake: Lake) -> None:
-    route = {"field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}, "unknown": "dead_letter"}
+@EITHER
+def test_or_its_rows_become_dead_letters(lake: Lake, atomic: bool) -> None:
+    route = {
+        "atomic": atomic,
+        "field": "kind",
+        "tables": {"a": {"schema": {"id": "int", "kind": "string"}}},
+        "unknown": "dead_letter",
+    }
     rows = "select * from values ('1', 'a'), ('2', 'b'), ('3', null), ('x', 'a') as t(id, kind)"
     done = routed(lake.introduced(), rows, route, on_error="dead_letter").write()
     assert (done.counts.read, done.counts.written, done.counts.dead_lettered) == (4, 1, 3)
@@ -215,10 +222,11 @@ def test_a_table_that_fails_does_not_keep_the_others_from_their_rows(lake: Lake,
     assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,)], [(2,), (None,)])
 
 
-def test_too_many_letters_are_noticed_before_any_table_has_rows(lake: Lake, tmp_path: Path) -> None:
+@EITHER
+def test_too_many_letters_are_noticed_before_any_table_has_rows(lake: Lake, tmp_path: Path, atomic: bool) -> None:
     folder = tmp_path / "in"
     put(folder, "1.json", (1, "a"), (70_000_000_000, "a"), (2, "b"), (3, "c"))
-    narrow = {"field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}}
+    narrow = {"atomic": atomic, "field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}}
     limits = {"on_error": "dead_letter", "max_dead_letters": 0}
     with pytest.raises(frazil.Halted, match=r"1 of the batch's 4 rows cannot be written.*The batch was not written"):
         run(pipeline(lake, folder, route=narrow, **limits), once=True)

@@ -359,7 +359,8 @@ class RoutedWriter:
             files = [(self._tables[name], prepared) for name, prepared in staged.items()]
             letters = StagedLetters()
             if self.letters is not None and self._letter_writer is not None:
-                letters = self.letters.stage(batch.rejected, self._gather_letters(staged, batch), batch.part, batch.home_batch)
+                read = self._gather_letters(staged, batch)
+                letters = self.letters.stage(batch.rejected, read, batch.part, batch.home_batch)
                 files += [(self._letter_writer, letters.files)] if letters.files is not None else []
             intents = {writer: intent for writer, prepared in files if (intent := writer.intent_of(prepared)) is not None}
             others = [(writer.claimed, intent) for writer, intent in intents.items()]

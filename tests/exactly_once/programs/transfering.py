@@ -15,21 +15,22 @@ from frazil.model.settings import Settings, SparkSettings
 from frazil.runtime.runner import run_project
 
 FILES, ROWS = 5, 5
-"""How many files there are, and how many rows of one for each of the tables."""
+"""How many files there are, and how many numbers in each."""
 
 
 def prepare(folder: Path) -> None:
-    """The files: a debit, a credit, and a row that belongs nowhere for each number."""
+    """The files: for each number a debit, a credit, a row that belongs nowhere, and a debit that its table cannot take."""
     (folder / "in").mkdir()
     for file in range(FILES):
         numbers = range(file * ROWS, (file + 1) * ROWS)
-        rows = [{"id": number, "kind": kind} for number in numbers for kind in ("debit", "credit", "nowhere")]
+        rows = [{"id": str(number), "kind": kind} for number in numbers for kind in ("debit", "credit", "nowhere")]
+        rows += [{"id": f"n{number}", "kind": "debit"} for number in numbers]
         (folder / "in" / f"{file}.json").write_text("\n".join(map(json.dumps, rows)))
 
 
 def pipeline(folder: Path) -> PipelineSpec:
     """The pipeline."""
-    columns = {"id": "long", "kind": "string"}
+    columns = {"id": "string", "kind": "string"}
     tables = {"debit": "debit", "credit": {"table": "credit", "commit_mode": "upsert", "key_fields": ["id"]}}
     source = {"connector": "files", "path": str(folder / "in"), "format": "json", "schema": columns}
     sql = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "warehouse").as_uri()}
@@ -37,7 +38,7 @@ def pipeline(folder: Path) -> PipelineSpec:
         "catalog": {"type": "sql", "sql": sql},
         "namespace": "many",
         "route": {"field": "kind", "tables": tables, "unknown": "dead_letter", "atomic": True},
-        "schema": columns,
+        "schema": columns | {"id": "long"},
         "on_error": "dead_letter",
         "batch_size": 1,
     }
