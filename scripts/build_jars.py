@@ -37,6 +37,7 @@ SOURCES = {
         "RestLogin.java",
         "RestRequests.java",
         "SinkProvider.java",
+        "SqlTransaction.java",
     ),
 }
 # Other components whose classes the sources name; they need not be there when Spark runs.

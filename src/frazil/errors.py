@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,13 @@ class FrazilError(Exception):
         self.location = location
         self.beside: tuple[FrazilError, ...] = ()
         """Others that happened at the same time, elsewhere."""
+
+    def of_table(self, table: str, others: str = "") -> Self:
+        """The same error, with the table where it happened before its message, and what else is to be said behind it."""
+        named = type(self).__new__(type(self))
+        named.__dict__.update(self.__dict__, message=f"Table {table}: {self.message}{others}")
+        named.args = (named.message,)
+        return named
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""

@@ -70,7 +70,8 @@ class Place:
     ``in_files``: whether the metadata of tables is in files that others can read, ``in_reach_of_duckdb``: also DuckDB, which does
     not know the emulators. ``nested``: whether namespaces have more than one level. ``compares``: whether of two commits that
     were made from one state of a table the second is refused. ``remembers``: whether all snapshots of a table are shown, which
-    frazil then looks after. ``lists``: whether the store can list files by a prefix, without which none are deleted.
+    frazil then looks after. ``lists``: whether the store can list files by a prefix, without which none are deleted. ``atomic``:
+    whether several tables can be committed at once.
     """
 
     title: str
@@ -83,6 +84,7 @@ class Place:
     compares: bool = True
     remembers: bool = True
     lists: bool = True
+    atomic: bool = True
 
     def __str__(self) -> str:
         return self.title
@@ -202,6 +204,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
             compares=kind != "Glue",
             remembers=kind != "Nessie",
             lists=store != "Azure",
+            atomic=kind not in ("Hive metastore", "Glue", "Hadoop", "Memory"),
         )
 
 

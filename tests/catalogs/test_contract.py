@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow
 import pytest
 
+import frazil
 from catalogs.places import Place
 from exactly_once.ground import Recorded
 from exactly_once.truth import OURS
 from frazil.errors import Fenced, Halted
-from frazil.iceberg import IcebergPort
+from frazil.iceberg import IcebergPort, Lake
 from frazil.model.catalog import CatalogType
 from frazil.model.events import Event, Maintained, Settled
 from frazil.observe.check import INSIDE_THE_RUN, check_sink
@@ -62,7 +63,7 @@ def test_a_batch_is_written_once_whatever_is_known_of_its_commit(somewhere: Plac
     ground = somewhere.ground(fresh_name())
     writer = ground.writer()
     writer.open()
-    answer_lost_after(monkeypatch, IcebergPort.swap)
+    answer_lost_after(monkeypatch, IcebergPort, "swap")
     writer.write(0, 10)
     assert [failed.kind for failed in writer.failures] == ["unknown"]
     again = ground.writer()
@@ -72,13 +73,15 @@ def test_a_batch_is_written_once_whatever_is_known_of_its_commit(somewhere: Plac
     assert rows_of_ground(again) == numbered(20)
 
 
-def answer_lost_after(monkeypatch: pytest.MonkeyPatch, swap: Any) -> None:
+def answer_lost_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+    swap = getattr(owner, name)
+
     def applied(*arguments: Any) -> None:
-        monkeypatch.setattr(IcebergPort, "swap", swap)
+        monkeypatch.setattr(owner, name, swap)
         swap(*arguments)
         raise ConnectionResetError("the answer was lost")
 
-    monkeypatch.setattr(IcebergPort, "swap", applied)
+    monkeypatch.setattr(owner, name, applied)
 
 
 def numbered(rows: int) -> list[tuple[Any, ...]]:
@@ -127,6 +130,26 @@ def test_a_commit_that_another_has_overtaken_is_refused_and_made_anew(somewhere:
     writer.write(10, 20)
     assert [failed.kind for failed in writer.failures] == ["conflict"]
     assert rows_of_ground(writer) == sorted(numbered(20) + numbered(10), key=repr)
+
+
+def test_a_batch_of_several_tables_is_committed_at_once_or_not_at_all(somewhere: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of the one commit is lost; a catalog that commits one table at a time is refused."""
+    lake, namespace = somewhere.lake, fresh_name()
+
+    def write(first: int, last: int) -> None:
+        rows = lake.frame(f"select id, explode(array('debit', 'credit')) kind from range({first}, {last})")
+        routed = frazil.sink(rows).catalog(**lake.catalog).options(**lake.given, namespace=namespace, id="transfers")
+        routed.options(route={"field": "kind", "atomic": True}).write()
+
+    if not somewhere.atomic:
+        with pytest.raises(frazil.ConfigError, match="atomic"):
+            write(0, 10)
+        assert not lake.exists(f"{namespace}.debit")
+        return
+    write(0, 10)
+    answer_lost_after(monkeypatch, Lake, "swap_together")
+    write(10, 20)
+    assert [lake.count(f"{namespace}.{table}") for table in ("debit", "credit")] == [20, 20]
 
 
 def test_a_pipeline_keeps_its_table_healthy(somewhere: Place) -> None:

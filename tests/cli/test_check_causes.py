@@ -226,6 +226,31 @@ def test_a_catalog_of_another_time(frazil: Frazil, tmp_path: Path, rest_catalog:
         must_fail(frazil("check", "--json"), "catalog", CLOCK)
 
 
+@pytest.mark.parametrize("listed", [True, False], ids=["lists-others", "lists-none"])
+def test_a_catalog_that_commits_one_table_at_a_time(
+    frazil: Frazil, tmp_path: Path, rest_catalog: RestCatalog, listed: bool
+) -> None:
+    """Servers that list no endpoints are taken to have those of the specification."""
+
+    def change(asked: Asked) -> Asked | Made:
+        if not asked.target.startswith("/v1/config"):
+            return asked
+        offered = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}", "GET /v1/{prefix}/namespaces/{namespace}"]
+        body = {"defaults": {}, "overrides": {}} | ({"endpoints": offered} if listed else {})
+        return Made(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    with between(rest_catalog.uri, change) as uri:
+        rest_sink(tmp_path, uri)
+        file = tmp_path / "frazil.yaml"
+        file.write_text(file.read_text().replace("table: events", "route: {field: kind, atomic: true}"))
+        result = frazil("check", "--json")
+        if listed:
+            words, fix = "it does not offer transactions/commit", "Leave out route.atomic"
+            must_fail(result, "catalog", Expected("atomic-unsupported", 78, words, fix))
+        else:
+            assert [check["ok"] for check in result.json["checks"] if check["step"] == "catalog"] == [True]
+
+
 def test_a_signature_that_a_catalog_finds_too_old(frazil: Frazil, tmp_path: Path) -> None:
     """As the services of Amazon answer a signed request; a stand-in."""
     words = "Signature expired: 20260101T000000Z is now earlier than 20260101T030000Z"

@@ -20,6 +20,7 @@ from frazil.write.claim import ClaimedSink
 from helpers.lakes import IMPATIENT, Lake, commits, run
 
 LETTERS = "db.frazil__dead_letters"
+EITHER = pytest.mark.parametrize("atomic", [False, True], ids=["one-by-one", "at-once"])
 
 
 def routed(lake: Lake, query: str, route: dict[str, Any], **options: Any) -> frazil.Sink:
@@ -103,8 +104,14 @@ def test_a_table_of_letters_of_before_is_left_alone(lake: Lake) -> None:
     assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,), (2,)], [(3,)])
 
 
-def test_or_its_rows_become_dead_letters(lake: Lake) -> None:
-    route = {"field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}, "unknown": "dead_letter"}
+@EITHER
+def test_or_its_rows_become_dead_letters(lake: Lake, atomic: bool) -> None:
+    route = {
+        "atomic": atomic,
+        "field": "kind",
+        "tables": {"a": {"schema": {"id": "int", "kind": "string"}}},
+        "unknown": "dead_letter",
+    }
     rows = "select * from values ('1', 'a'), ('2', 'b'), ('3', null), ('x', 'a') as t(id, kind)"
     done = routed(lake.introduced(), rows, route, on_error="dead_letter").write()
     assert (done.counts.read, done.counts.written, done.counts.dead_lettered) == (4, 1, 3)
@@ -169,6 +176,40 @@ def test_a_batch_that_was_cut_off_is_repeated_as_it_was(
     assert home(lake)["frazil.batch"] == "2"
 
 
+@pytest.mark.parametrize("where", ["b", None], ids=["in-one-table", "before-the-home"])
+def test_a_batch_that_was_cut_off_is_finished_when_all_tables_are_to_get_theirs_at_once(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
+) -> None:
+    folder, atomic = tmp_path / "in", {"field": "kind", "atomic": True}
+    put(folder, "1.json", (1, "a"), (2, "b"), (3, "c"))
+    with monkeypatch.context() as patch:
+        fail_for(patch, where)
+        with pytest.raises(CutOff):
+            run(pipeline(lake, folder), once=True)
+    put(folder, "2.json", (4, "a"), (5, "b"), (6, "d"))
+    result = run(pipeline(lake, folder, route=atomic), once=True)
+    lake.introduced()
+    expected = {"a": [(1,), (4,)], "b": [(2,), (5,)], "c": [(3,)], "d": [(6,)]}
+    assert {name: lake.rows("id", f"db.{name}") for name in expected} == expected
+    skipped = {event.table for event in commits(result) if event.skipped}
+    assert skipped == ({"db.a", "db.c"} if where else {"db.a", "db.b", "db.c"})
+    assert home(lake)["frazil.batch"] == "2"
+
+
+def test_single_writes_get_into_all_tables_at_once_and_can_be_repeated_by_their_names(lake: Lake) -> None:
+    route = {
+        "field": "kind",
+        "atomic": True,
+        "tables": {"b": {"table": "b", "commit_mode": "overwrite", "overwrite_where": "true"}},
+    }
+    first = routed(lake.introduced(), "select '1' id, 'a' kind union all select '2', 'b'", route)
+    assert [first.write(batch="first").skipped for _ in range(2)] == [False, True]
+    second = routed(lake, "select '3' id, 'a' kind, 'new' note union all select '4', 'b', null", route)
+    assert second.write().counts.written == 2
+    assert (lake.rows("id, note", "db.a"), lake.rows("id", "db.b")) == ([("1", None), ("3", "new")], [("4",)])
+    assert [len(lake.data_snapshots(f"db.{name}")) for name in ("a", "b", "frazil__ledger")] == [2, 2, 2]
+
+
 def test_a_table_that_fails_does_not_keep_the_others_from_their_rows(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     lake.introduced().sink("select 1 other", table="db.b").write()
@@ -181,10 +222,11 @@ def test_a_table_that_fails_does_not_keep_the_others_from_their_rows(lake: Lake,
     assert (lake.rows("id", "db.a"), lake.rows("id", "db.b")) == ([(1,)], [(2,), (None,)])
 
 
-def test_too_many_letters_are_noticed_before_any_table_has_rows(lake: Lake, tmp_path: Path) -> None:
+@EITHER
+def test_too_many_letters_are_noticed_before_any_table_has_rows(lake: Lake, tmp_path: Path, atomic: bool) -> None:
     folder = tmp_path / "in"
     put(folder, "1.json", (1, "a"), (70_000_000_000, "a"), (2, "b"), (3, "c"))
-    narrow = {"field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}}
+    narrow = {"atomic": atomic, "field": "kind", "tables": {"a": {"schema": {"id": "int", "kind": "string"}}}}
     limits = {"on_error": "dead_letter", "max_dead_letters": 0}
     with pytest.raises(frazil.Halted, match=r"1 of the batch's 4 rows cannot be written.*The batch was not written"):
         run(pipeline(lake, folder, route=narrow, **limits), once=True)

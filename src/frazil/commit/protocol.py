@@ -20,7 +20,7 @@ identifies the rows before it. Clocks play no part. ``docs/exactly-once.md`` exp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -36,7 +36,8 @@ from frazil.model.settings import RetrySettings
 class TableView:
     """What one refresh saw. ``base`` is the adapter's own handle to exactly that metadata.
 
-    ``next_sequence`` is the sequence number that the table gives to its next snapshot, on whatever branch.
+    ``next_sequence`` is the sequence number that the table gives to its next snapshot, on whatever branch. ``beside``: the same
+    of other tables that are committed together with this one.
     """
 
     table_uuid: str
@@ -46,6 +47,12 @@ class TableView:
     state: SinkState | None
     lineage: Lineage = Lineage.CURRENT
     base: Any = None
+    beside: tuple[Hashable, ...] = ()
+
+    @property
+    def place(self) -> tuple[Hashable, ...]:
+        """What differs when somebody else has committed."""
+        return (self.head, self.next_sequence, *self.beside)
 
 
 @dataclass(frozen=True)
@@ -305,7 +312,7 @@ def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = No
     attempts = failures = 0
     swap_sent = False
     last: Failed | None = None
-    seen: tuple[int | None, int] | None = None
+    seen: tuple[Hashable, ...] | None = None
     while True:
         view = yield Refresh()  # 1
         if isinstance(view, Failed):
@@ -323,11 +330,11 @@ def commit_protocol(intent: Intent, max_retries: int, guards: Guards | None = No
             # A swap of this very call that was answered with an error is this call's success, not a replay.
             own = swap_sent and view.state.instance == intent.instance
             return CommitResult(view.state, skipped=not own, attempts=attempts)
-        if seen is not None and seen != (view.head, view.next_sequence):
+        if seen is not None and seen != view.place:
             failures = 0  # somebody else's commit won: contention is not a failing catalog
         if last is not None and _hopeless(last, failures, max_retries):
             raise last.error if last.final or not swap_sent else _unknown(last, attempts)
-        attempts, seen = attempts + 1, (view.head, view.next_sequence)
+        attempts, seen = attempts + 1, view.place
         state = next_state(view, intent)
         snapshot = yield Apply(view, intent, state)  # 6
         if isinstance(snapshot, Failed):

@@ -195,6 +195,12 @@ class Jvm:
         """Whether a Java object is of one of Iceberg's types: `io.FileIO`."""
         return bool(self._class(f"org.apache.iceberg.{kind}").isInstance(value))
 
+    def field(self, value: Any, kind: str, name: str) -> Any:
+        """What a Java object keeps to itself: a field that one of Iceberg's classes (`rest.RESTCatalog`) declares."""
+        found = self._class(f"org.apache.iceberg.{kind}").getDeclaredField(name)
+        found.setAccessible(True)
+        return found.get(value)
+
     def _class(self, name: str) -> Any:
         java = self.root.java.lang
         return java.Class.forName(name, True, java.Thread.currentThread().getContextClassLoader())

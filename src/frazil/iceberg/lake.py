@@ -6,13 +6,17 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from frazil.columns.schema import table_name
+from frazil.commit.protocol import Swap
 from frazil.errors import ConfigError
 from frazil.iceberg.faults import ICEBERG
-from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
+from frazil.iceberg.jvm import Jvm, active, attempt_errors, fault_of, items, java_errors
+from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.table import IcebergTable
+from frazil.iceberg.together import TableSwap, Together, together
 from frazil.model.publishing import MAIN
 from frazil.model.types import StructType, schema_json
 from frazil.spark.requests import COUNTED_REST
@@ -67,6 +71,7 @@ class Lake:
             catalog = self._opened_catalog(catalog_name)
             if str(catalog.getClass().getName()) not in _COUNTED:
                 self._jvm.count_calls()
+            self._java_catalog = catalog
             self._catalog = _Calls(catalog, self._jvm)
 
     def _opened_catalog(self, name: str) -> Any:
@@ -106,6 +111,25 @@ class Lake:
         """Whether any table is in the innermost namespace."""
         with java_errors(self.address):
             return not self._catalog.listTables(self._namespace(levels)).isEmpty()
+
+    @cached_property
+    def _together(self) -> Together | None:
+        return together(self._jvm, self._java_catalog)
+
+    @property
+    def commits_together(self) -> bool:
+        """Whether the catalog can change several tables in one step."""
+        return self._together is not None
+
+    def swap_together(self, swaps: Mapping[tuple[tuple[str, ...], str], tuple[IcebergPort, Swap]]) -> None:
+        """Changes tables, by levels and name, in one step: all of them, or none."""
+        assert self._together is not None, "the catalog can"
+        with attempt_errors(self.address):
+            following = {name: port.following(s.view, s.snapshot, s.intent, s.state) for name, (port, s) in swaps.items()}
+            self._jvm.asks("commit")
+            self._together([TableSwap(self._identifier(*name), one) for name, one in following.items()])
+            for one in following.values():
+                one.applied()
 
     def ensure_namespace(self, levels: tuple[str, ...]) -> None:
         """Makes the nested namespaces that are missing; one that somebody else made meanwhile is as good."""

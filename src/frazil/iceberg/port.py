@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from frazil.commit.protocol import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
@@ -21,6 +22,16 @@ from frazil.model.publishing import MAIN
 from frazil.version import __version__
 
 Unreferenced = Callable[[], list[str]]
+
+
+@dataclass(frozen=True)
+class NextMetadata:
+    """The metadata that a table is to have, and what it is compared with. ``applied`` is called when the table has it."""
+
+    operations: Any
+    base: Any
+    after: Any
+    applied: Callable[[], None]
 
 
 class IcebergPort:
@@ -89,28 +100,35 @@ class IcebergPort:
 
     def swap(self, view: TableView, snapshot: NewSnapshot, intent: Intent, state: SinkState) -> None:
         """Step 7."""
+        with attempt_errors(self._address):
+            following = self.following(view, snapshot, intent, state)
+            self._jvm.asks("commit")
+            self._operations.commit(following.base, following.after)
+            following.applied()
+
+    def following(self, view: TableView, snapshot: NewSnapshot, intent: Intent, state: SinkState) -> NextMetadata:
+        """The metadata with the snapshot and the ledger, for a swap."""
         metadata, seen, transaction = view.base
         properties = dict(intent.change.properties) if intent.change is not None else {}
         columns = intent.change.columns if intent.change is not None else None
-        with attempt_errors(self._address):
-            # The transaction's metadata has the columns and specs that `apply` added to it, if any.
-            changed = transaction.table().operations().current()
-            if columns is not None:
-                properties[columns.property] = columns.to_json(self._jvm.field_ids(changed.schema()))
-            builder = self._jvm.build_metadata_from(changed)
-            builder = builder.setBranchSnapshot(snapshot.handle, self._branch)
-            builder = builder.setProperties(properties | {self._property: state.to_json()})
-            old: tuple[int, ...] = ()
-            if self._retention is not None:
-                old = expired_in(self._jvm, changed, self._retention.before_another, intent.at_ms, self._branch)
-            if old:
-                builder = builder.removeSnapshots([changed.snapshot(one) for one in old])
-            statistics = intent.change.statistics if intent.change is not None else None
-            if statistics is not None or (self._retention is not None and changed.properties().containsKey(STATISTICS_ROWS)):
-                builder = moved(self._jvm, changed, builder, snapshot.handle, statistics)
-            after = builder.build()
-            self._jvm.asks("commit")
-            self._operations.commit(metadata, after)
+        # The transaction's metadata has the columns and specs that `apply` added to it, if any.
+        changed = transaction.table().operations().current()
+        if columns is not None:
+            properties[columns.property] = columns.to_json(self._jvm.field_ids(changed.schema()))
+        builder = self._jvm.build_metadata_from(changed)
+        builder = builder.setBranchSnapshot(snapshot.handle, self._branch)
+        builder = builder.setProperties(properties | {self._property: state.to_json()})
+        old: tuple[int, ...] = ()
+        if self._retention is not None:
+            old = expired_in(self._jvm, changed, self._retention.before_another, intent.at_ms, self._branch)
+        if old:
+            builder = builder.removeSnapshots([changed.snapshot(one) for one in old])
+        statistics = intent.change.statistics if intent.change is not None else None
+        if statistics is not None or (self._retention is not None and changed.properties().containsKey(STATISTICS_ROWS)):
+            builder = moved(self._jvm, changed, builder, snapshot.handle, statistics)
+        after = builder.build()
+
+        def applied() -> None:
             if old:
                 self.expired = Expired(old, seen, seen_from(self._jvm, after, self._branch))
             self._committed = after
@@ -118,6 +136,8 @@ class IcebergPort:
             if self._retention is not None and merged != "0":
                 operation, io = self._operation, self._table.io()
                 self.unreferenced = lambda: self._jvm.leavings(transaction, operation, snapshot.handle.allManifests(io))
+
+        return NextMetadata(self._operations, metadata, after, applied)
 
     def figures(self, *, with_snapshots: bool) -> TableFigures | None:
         """What the metadata of the commit says of the table, if it is certain that it was made.

@@ -110,6 +110,11 @@ class CatalogSpec(Model):
         return {**self.properties, **own}
 
     @property
+    def may_commit_together(self) -> bool:
+        """Whether a catalog of this kind can commit several tables at once. Of some only the server knows it."""
+        return self.as_rest is not None or self.type in (CatalogType.SQL, CatalogType.SPARK)
+
+    @property
     def as_rest(self) -> RestCatalog | None:
         """The catalog as one that speaks Iceberg's REST protocol, or None when it speaks another."""
         match self.type:

@@ -255,6 +255,16 @@ def path_style_needed(place: Place, host: str) -> ConfigError:
     )
 
 
+def no_transactions(address: str) -> ConfigError:
+    """A catalog that cannot commit several tables at once."""
+    return ConfigError(
+        "atomic-unsupported",
+        f"route.atomic is set, and the catalog at {address} cannot commit several tables at once: it does not offer "
+        "transactions/commit.",
+        fix="Leave out route.atomic, or use a SQL catalog, or a REST catalog with multi-table transactions.",
+    )
+
+
 def no_compare_and_swap(place: Place, table: str) -> ConfigError:
     """A catalog that accepted a commit on a state that the table does not have."""
     return ConfigError(

@@ -44,6 +44,11 @@ class RouteSpec(Model):
         description="Whether each batch goes into all tables of `tables`, also those that it has no rows for: with overwrite, "
         "such a table is emptied.",
     )
+    atomic: bool = Field(
+        False,
+        description="Whether a batch becomes visible in all its tables at once. It needs a SQL catalog, or a REST catalog that "
+        "offers multi-table transactions.",
+    )
     parallel: int = Field(4, ge=1, le=64, description="How many tables are written at the same time.")
     ledger_table: str = Field(LEDGER, min_length=1, description="Table, in the sink's namespace, that keeps how far the sink is.")
 

@@ -377,6 +377,12 @@ def _route_problems(sink: SinkSpec) -> list[Problem]:
         problems.append(Problem(words, "on_error" if "on_error" in sink.model_fields_set else "error_column"))
     if route.unknown is UnknownRoute.DEAD_LETTER and sink.on_error is not OnError.DEAD_LETTER:
         problems.append(Problem("unknown: dead_letter needs on_error: dead_letter", "route", "unknown"))
+    if route.atomic and not sink.catalog.may_commit_together:
+        words = (
+            f"atomic cannot be used with a catalog of type {sink.catalog.type}, which commits one table at a time; a SQL catalog "
+            "can commit several, and so can a REST catalog with multi-table transactions"
+        )
+        problems.append(Problem(words, "route", "atomic"))
     for value, given in route.tables.items():
         if (sink.namespace, route.table_of(value)) == sink.letters_name:
             words = f"the table of {value!r} is that of the dead letters, which takes no rows"

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from frazil.errors import ConfigError, DataError, FrazilError, Retryable
 from frazil.model.catalog import CatalogType
-from frazil.model.connections import Place
+from frazil.model.connections import Place, no_transactions
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import greet_rest, open_catalog, pyiceberg_properties, sqlite_path
 from frazil.observe.faults import translated
@@ -110,6 +110,8 @@ def check_catalog(sink: SinkSpec) -> str:
     catalog = open_catalog(sink)
     if catalog is None:
         return f"the {spec.type.value} catalog at {spec.address} will be made by the first run"
+    if sink.route is not None and sink.route.atomic and getattr(catalog, "lacks_transactions", False):
+        raise no_transactions(spec.address)
     connected = f"connected to the {spec.type.value} catalog at {spec.address}"
     with translated(spec):
         if sink.namespace is None:

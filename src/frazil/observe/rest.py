@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, VIEW_ENDPOINTS, Endpoint, RestCatalog
 from pyiceberg.exceptions import OAuthError, RESTError, ServerError, ServiceUnavailableError, TooManyRequestsError
 from requests import Session
+
+_TRANSACTIONS = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
 
 
 class CertifiedCatalog(RestCatalog):
     """Requests would prefer the authorities in REQUESTS_CA_BUNDLE to those that a session was given."""
+
+    @property
+    def lacks_transactions(self) -> bool:
+        """Whether the server lists what it offers, and commits of several tables are not on its list."""
+        listed = self._supported_endpoints
+        lists_none = listed in (DEFAULT_ENDPOINTS, DEFAULT_ENDPOINTS | VIEW_ENDPOINTS)
+        return not lists_none and _TRANSACTIONS not in listed
 
     def _create_session(self) -> Session:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -20,6 +20,8 @@ from frazil.commit.protocol import (
     FailureKind,
     Intent,
     Moved,
+    Swap,
+    TablePort,
     TableView,
     commit,
     contiguous,
@@ -29,6 +31,7 @@ from frazil.commit.protocol import (
     same_table,
 )
 from frazil.commit.retry import contended, retried
+from frazil.commit.together import Each, Member, TablesPort
 from frazil.errors import CredentialsRefused, Fenced, Retryable
 from frazil.iceberg import Append, Change, Expired, IcebergPort, IcebergTable, Lake, Restage
 from frazil.iceberg.biglake import BigLakeTable
@@ -170,18 +173,51 @@ class ClaimedSink:
 
     def run(self, intent: Intent) -> CommitResult:
         """Through the commit loop; the state is what the ledger says then."""
+        port = self.table.port(self.sink_id, self.retention)
+        result = self._committed(port, intent)
+        self._note(port, result)
+        return result
+
+    def run_together(self, intent: Intent, others: Sequence[tuple[ClaimedSink, Intent]], each: Each) -> list[CommitResult]:
+        """Through the commit loop in one step with other tables of the catalog; this sink is their home, and comes first.
+
+        ``each`` does what can be done for several tables at a time.
+        """
+        sinks = {one.sink.full_name: one for one in (self, *(one for one, _ in others))}
+        ports = {name: one.table.port(one.sink_id, one.retention) for name, one in sinks.items()}
+        intents = zip(sinks, (intent, *(theirs for _, theirs in others)), strict=True)
+        home, *members = [Member(name, ports[name], one) for name, one in intents]
+
+        def swap_all(swaps: Mapping[str, Swap]) -> None:
+            self.lake.swap_together({sinks[name].place: (ports[name], swap) for name, swap in swaps.items()})
+
+        port = TablesPort(home, members, swap_all, each)
+        result = self._committed(port, intent)
+        results = [result, *(port.result_of(member, result) for member in members)]
+        for (name, one), what in zip(sinks.items(), results, strict=True):
+            one._note(ports[name], what)
+        return results
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], str]:
+        """Where the catalog has the table: its namespace and its name."""
+        return self.sink.namespace_levels, self.sink.table or ""
+
+    def _committed(self, port: TablePort, intent: Intent) -> CommitResult:
         began = time.monotonic()
         with self._fence_reported():
-            port = self.table.port(self.sink_id, self.retention)
             result = commit(port, intent, self.retry, on_failure=self._failed_attempt, sleep=self.sleep)
         self.commit_seconds = time.monotonic() - began
+        return result
+
+    def _note(self, port: IcebergPort, result: CommitResult) -> None:
+        """Remembers what a commit to this table has changed."""
         self.state, self._epoch = result.state, result.state.epoch
         if port.expired is not None:
             self.expired.append(port.expired)
         if port.unreferenced is not None:
             self.unreferenced.append(port.unreferenced)
         self._last = port
-        return result
 
     @property
     def figures(self) -> TableFigures | None:

@@ -39,6 +39,18 @@ class Rejected:
     rows: int
 
 
+@dataclass(frozen=True)
+class StagedLetters:
+    """The letters of a batch on their way. ``files``: what the writer of their table has staged, None if there is nothing to add.
+
+    ``rows`` is how many letters this run has more with them, ``end`` where their batch ends if it has any.
+    """
+
+    rows: int = 0
+    end: Position | None = None
+    files: Any = None
+
+
 class Follower(Protocol):
     """What is needed of the writer of the letters' own table."""
 
@@ -56,8 +68,11 @@ class Follower(Protocol):
     def committed_before(self, end: Position) -> bool:
         """Whether a batch with this end was committed, however long ago."""
 
-    def write(self, frame: DataFrame, part: Part) -> object:
-        """Writes and commits a batch."""
+    def stage_batch(self, frame: DataFrame, part: Part) -> Any:
+        """Writes the files of a batch."""
+
+    def commit_batch(self, batch: Any) -> object:
+        """Commits what was staged."""
 
 
 class Letters(Protocol):
@@ -101,6 +116,13 @@ class LetterBox:
 
     def put(self, rejected: Sequence[Rejected], read: int, part: Part, home_batch: int) -> None:
         """Writes the letters of a batch, once."""
+        staged = self.stage(rejected, read, part, home_batch)
+        if staged.files is not None:
+            self._writer.commit_batch(staged.files)
+        self.kept(staged)
+
+    def stage(self, rejected: Sequence[Rejected], read: int, part: Part, home_batch: int) -> StagedLetters:
+        """Writes the files of the letters of a batch. What is committed of them is told by `kept`."""
         count = sum(one.rows for one in rejected)
         state = self._writer.state
         own = replace(part, rows=count).following(state, home_batch)
@@ -113,22 +135,24 @@ class LetterBox:
                 fix="Something was changed since: the sink's columns, or the table. Undo it, and change it after the next batch.",
             )
         if not count:
-            self._cut_off = None
-            return
+            return StagedLetters()
         if claimed:
-            self._cut_off = part.end
-            return
+            return StagedLetters(end=part.end)
         require_few(self._sink, read, count, self._put)
         # Where a batch ends says which one it is for single writes alone: a source may be read again from an earlier place.
-        if part.source != SINGLE_WRITES or not self._writer.committed_before(part.end):
-            constants = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.home_batch}
-            frames = [letters(one.frame, constants | {"table": one.table}) for one in rejected if one.rows]
-            frame = reduce(DataFrame.unionByName, frames)
-            if self._post is not None:
-                self._post(frame)
-            self._writer.write(frame, own)
-        self._put += count
-        self._cut_off = part.end
+        if part.source == SINGLE_WRITES and self._writer.committed_before(part.end):
+            return StagedLetters(count, part.end)
+        constants = {"pipeline": self._pipeline, "sink": self._writer.sink_id, "batch": own.home_batch}
+        frames = [letters(one.frame, constants | {"table": one.table}) for one in rejected if one.rows]
+        frame = reduce(DataFrame.unionByName, frames)
+        if self._post is not None:
+            self._post(frame)
+        return StagedLetters(count, part.end, self._writer.stage_batch(frame, own))
+
+    def kept(self, staged: StagedLetters) -> None:
+        """The letters are in their table."""
+        self._put += staged.rows
+        self._cut_off = staged.end
 
     def abandon(self) -> None:
         """Takes the letters of the batch that was cut off back out."""

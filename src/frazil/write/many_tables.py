@@ -3,7 +3,7 @@
 The sink's home is a table of its own, which holds no rows: its ledger says how far the sink is, and which tables it writes to. A
 batch is staged for all of them; then its letters go into the table of dead letters and its rows into theirs, a few at a time, and
 it is done when the home says so. What was cut off is found on the next start by the ledgers of the tables, and is repeated as it
-was: those that have it already skip it.
+was: those that have it already skip it. With ``atomic`` all of this is one commit of the catalog, and nothing is cut off.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, functions
 from pyspark.util import inheritable_thread_target
 
 from frazil.columns.schema import data_columns, error_of
+from frazil.commit.retry import contended
+from frazil.commit.together import Member
 from frazil.errors import ConfigError, DataError, FrazilError, Halted
+from frazil.iceberg import Restage
 from frazil.model.changes import ChangeFormat
-from frazil.model.commit import Position, RowCounts, SinkState
+from frazil.model.commit import CommitResult, Position, RowCounts, SinkState
+from frazil.model.connections import no_transactions
 from frazil.model.dead_letters import LETTERS, OnError
 from frazil.model.events import Committed
 from frazil.model.hidden import ERROR
@@ -31,7 +36,7 @@ from frazil.model.route import RouteSpec
 from frazil.model.sink import SinkSpec
 from frazil.model.types import Column, StructType, Type
 from frazil.write.claim import ClaimedSink
-from frazil.write.deadletters import Collected, LetterBox, Rejected, letters_sink, unfinished, with_record
+from frazil.write.deadletters import Collected, LetterBox, Rejected, StagedLetters, letters_sink, unfinished, with_record
 from frazil.write.modes import is_extra
 from frazil.write.part import Part
 from frazil.write.router import Piece, Router
@@ -39,6 +44,8 @@ from frazil.write.setup import WriterSetup
 from frazil.write.shape import Tally
 from frazil.write.stager import Explain
 from frazil.write.writer import Prepared, SinkWriter
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -82,9 +89,13 @@ class RoutedWriter:
         self._transforms = setup.transforms
         self._listen = setup.listen
         self._home = SinkWriter(setup.of_one_table, sink.home)
+        if sink.route.atomic and not self._home.claimed.lake.commits_together:
+            raise no_transactions(sink.catalog.address)
         self.letters: LetterBox | None = None
+        self._letter_writer: SinkWriter | None = None
         if sink.on_error is OnError.DEAD_LETTER:
-            self.letters = LetterBox(self._home.beside(letters_sink(sink)), sink, setup.name, setup.post)
+            self._letter_writer = self._home.beside(letters_sink(sink))
+            self.letters = LetterBox(self._letter_writer, sink, setup.name, setup.post)
         self._router = Router(sink, sink.route, setup.transforms)
         self._make: Callable[[str], SinkWriter] = lambda table: SinkWriter(
             setup.of_one_table,
@@ -197,13 +208,15 @@ class RoutedWriter:
             self._batch = RoutedBatch(part, home_batch, misfits, unrouted)
             names = self._usable(names, pieces, self._batch)
             self._introduce(names)
-            done = self._write_tables(pieces, names, self._batch, explain)
-            unrouted = self._batch.unrouted
-            total = sum((one.counts for one in done), unrouted)
-        reshaped = RowCounts(0, 0)
-        for piece, tally in zip(pieces, tallies, strict=True):
-            reshaped += tally.of(piece.found.records)
-        return self._finish(part, total + reshaped, unrouted + reshaped, done, began)
+            with self._staged(pieces, names, self._batch, explain) as (staged, failed):
+                reshaped = [tally.of(piece.found.records) for piece, tally in zip(pieces, tallies, strict=True)]
+                elsewhere = sum(reshaped, self._batch.unrouted)
+                if self._route.atomic:
+                    done, result = self._commit_together(staged, self._batch, elsewhere)
+                else:
+                    done = self._commit_each(names, staged, failed, self._batch)
+                    result = self._home.mark(part, sum((one.counts for one in done), elsewhere))
+        return self._finish(result, elsewhere, done, began)
 
     @property
     def _always(self) -> tuple[str, ...]:
@@ -211,8 +224,7 @@ class RoutedWriter:
         values = self._route.tables if self._route.every_table else ()
         return tuple(f"{self.sink.namespace}.{self._route.table_of(value)}" for value in values)
 
-    def _finish(self, part: Part, total: RowCounts, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
-        result = self._home.mark(part, total)
+    def _finish(self, result: CommitResult, unrouted: RowCounts, done: Sequence[Committed], began: float) -> Committed:
         self.unfinished = None
 
         def committed(counts: RowCounts) -> Committed:
@@ -232,7 +244,7 @@ class RoutedWriter:
 
         # Each table has reported its own rows; what is left are the rows without a table.
         self._listen(committed(unrouted))
-        return committed(total)
+        return committed(sum((one.counts for one in done), unrouted))
 
     @property
     def _listed(self) -> frozenset[str]:
@@ -278,12 +290,12 @@ class RoutedWriter:
         with self._lock:
             self._tables[name] = writer
 
-    def _write_tables(
+    @contextmanager
+    def _staged(
         self, pieces: Sequence[Piece], names: Sequence[str], batch: RoutedBatch, explain: Explain
-    ) -> list[Committed]:
-        """Stages the rows of all tables, then writes letters and rows: how many letters there are is known before any of it."""
+    ) -> Iterator[tuple[dict[str, Prepared], dict[str, BaseException]]]:
+        """Stages the rows of all tables, and tells what went wrong with some. All letters are known before any commit."""
         staged: dict[str, Prepared] = {}
-        done: list[Committed] = []
 
         def prepare(name: str) -> None:
             whole = _rows_of(pieces, name)
@@ -305,26 +317,64 @@ class RoutedWriter:
             with self._lock:
                 staged[name] = prepared
 
+        try:
+            failed = self._tried(names, prepare)
+            if failed and (self._limited or self._route.atomic):
+                raise _first_of(names, failed)  # whether there are too many letters is not known
+            yield staged, failed
+        finally:
+            for prepared in staged.values():
+                prepared.let_go()
+
+    def _commit_each(
+        self, names: Sequence[str], staged: Mapping[str, Prepared], failed: dict[str, BaseException], batch: RoutedBatch
+    ) -> list[Committed]:
+        """Writes letters, then the rows of each table in a commit of its own."""
+        done: list[Committed] = []
+
         def write(name: str) -> None:
             written = self._tables[name].commit_batch(staged[name])
             with self._lock:
                 done.append(written)
 
-        try:
-            failed = self._tried(names, prepare)
-            if failed and self._limited:
-                raise _first_of(names, failed)  # whether there are too many letters is not known
-            self._require_as_before(staged, batch, but=failed)
-            self.unfinished = batch.part.end  # from here on the very same part must be repeated
-            if not failed:
-                self._post(staged, batch)
-            failed |= self._tried(list(staged), write)
-            if failed:
-                raise _first_of(names, failed)
-        finally:
-            for prepared in staged.values():
-                prepared.let_go()
+        self._require_as_before(staged, batch, but=failed)
+        self.unfinished = batch.part.end  # from here on the very same part must be repeated
+        if not failed and self.letters is not None:
+            read = self._gather_letters(staged, batch)
+            self.letters.put(batch.rejected, read, batch.part, batch.home_batch)
+            batch.posted, batch.read = True, read
+        failed |= self._tried(list(staged), write)
+        if failed:
+            raise _first_of(names, failed)
         return done
+
+    def _commit_together(
+        self, staged: Mapping[str, Prepared], batch: RoutedBatch, elsewhere: RowCounts
+    ) -> tuple[list[Committed], CommitResult]:
+        """Commits the rows of all tables, the letters, and at home that the batch is done, in one step."""
+
+        def attempt() -> tuple[list[Committed], CommitResult]:
+            self._require_as_before(staged, batch, but=())
+            total = sum((prepared.counts for prepared in staged.values()), elsewhere)
+            files = [(self._tables[name], prepared) for name, prepared in staged.items()]
+            letters = StagedLetters()
+            if self.letters is not None and self._letter_writer is not None:
+                read = self._gather_letters(staged, batch)
+                letters = self.letters.stage(batch.rejected, read, batch.part, batch.home_batch)
+                files += [(self._letter_writer, letters.files)] if letters.files is not None else []
+            intents = {writer: intent for writer, prepared in files if (intent := writer.intent_of(prepared)) is not None}
+            others = [(writer.claimed, intent) for writer, intent in intents.items()]
+            result, *results = self._home.claimed.run_together(
+                self._home.intent_to_mark(batch.part, total), others, self._at_once
+            )
+            if self.letters is not None:
+                self.letters.kept(letters)
+            return self._follow_up(files, dict(zip(intents, results, strict=True))), result
+
+        def stage_again() -> None:
+            self._each(list(staged), lambda name: self._tables[name].restage(staged[name]))
+
+        return contended(attempt, self._home.claimed.retry, Restage, stage_again)
 
     @property
     def _limited(self) -> bool:
@@ -338,15 +388,30 @@ class RoutedWriter:
             elif name not in but:
                 writer.require_as_before(batch.part.following(writer.state, batch.home_batch), RowCounts(0, 0))
 
-    def _post(self, staged: Mapping[str, Prepared], batch: RoutedBatch) -> None:
-        """Puts the letters of all tables away, before these get their rows."""
-        if self.letters is None:
-            return
+    def _follow_up(
+        self, files: Sequence[tuple[SinkWriter, Prepared]], results: Mapping[SinkWriter, CommitResult]
+    ) -> list[Committed]:
+        """Reports what was committed to each table, and does what is due there; the rows of the letters are not the sink's."""
+        by_name = {writer.sink.full_name: (writer, prepared) for writer, prepared in files}
+        done: dict[str, Committed] = {}
+
+        def follow_up(name: str) -> None:
+            writer, prepared = by_name[name]
+            done[name] = writer.committed_together(prepared, results.get(writer))
+
+        self._each(list(by_name), follow_up)
+        return [one for name, one in done.items() if by_name[name][0] is not self._letter_writer]
+
+    def _at_once(self, work: Callable[[Member], T], members: Sequence[Member]) -> list[T]:
+        """Does the work for several tables at a time."""
+        with ThreadPoolExecutor(self._route.parallel) as pool:
+            return list(pool.map(inheritable_thread_target(self._session)(work), members))
+
+    def _gather_letters(self, staged: Mapping[str, Prepared], batch: RoutedBatch) -> int:
+        """Finds the letters of all tables; among how many rows they were."""
         for name, prepared in staged.items():
             batch.by_table[name] = prepared.rejected
-        read = sum((one.counts for one in staged.values()), batch.unrouted).read
-        self.letters.put(batch.rejected, read, batch.part, batch.home_batch)
-        batch.posted, batch.read = True, read
+        return sum((one.counts for one in staged.values()), batch.unrouted).read
 
     def _collect(self, table: str, rejected: Sequence[Rejected]) -> None:
         """Takes the letters of a table, which may be others when it was staged again after they were put away."""
@@ -389,7 +454,7 @@ def _first_of(names: Sequence[str], failed: Mapping[str, BaseException]) -> Base
     if not isinstance(error, FrazilError):
         return error
     others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
-    first = type(error)(error.code, f"Table {name}: {error.message}{others}", fix=error.fix, location=error.location)
+    first = error.of_table(name, others)
     first.__cause__ = error
     return first
 

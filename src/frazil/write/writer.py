@@ -16,6 +16,7 @@ from pyspark.util import inheritable_thread_target
 
 from frazil.columns.schema import keys_from_source, schema_of
 from frazil.columns.table_columns import new_table_schema
+from frazil.commit.protocol import Intent
 from frazil.errors import ConfigError, CredentialsRefused, DataError, Halted, SourceAway
 from frazil.iceberg import IcebergTable, KeyIndex, Restage
 from frazil.model.changes import CommitMode
@@ -208,6 +209,12 @@ class SinkWriter:
         batch.staging = self.claimed.until_it_fits(lambda: self._staged(batch))
         return batch
 
+    def restage(self, batch: Prepared) -> None:
+        """Writes the files of a batch anew, for the table as it is now."""
+        batch.let_go()
+        self.claimed.retried(self.claimed.table.refresh)
+        batch.staging = self.claimed.until_it_fits(lambda: self._staged(batch))
+
     def commit_batch(self, batch: Prepared) -> Committed:
         """The second half: letters and commit."""
 
@@ -269,8 +276,7 @@ class SinkWriter:
         return staging
 
     def _commit_staged(self, prepared: Prepared, staging: Staging) -> Committed:
-        part, change, counts = prepared.part, staging.written.change, staging.written.counts
-        staged = change.operation.staged
+        part, counts = prepared.part, staging.written.counts
         if self.letters is not None:
             try:
                 if part.home_batch is not None or not staging.rejected or self.awaits(part):
@@ -279,11 +285,27 @@ class SinkWriter:
             finally:
                 staging.let_go()
             self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
-        if self._has_single_write(part):
-            assert self.state is not None, "it has written that"
-            result = CommitResult(self.state, skipped=True, attempts=0)
-        else:
-            result = self.claimed.commit(Batch(part.source, part.start, part.end, counts, part.home_batch, part.named), change)
+        result = self._skipped(part) or self.claimed.commit(_batch_of(part, counts), staging.written.change)
+        return self._reported(prepared, staging, result)
+
+    def intent_of(self, batch: Prepared) -> Intent | None:
+        """What is to be committed of a batch, for one who commits it together with what other tables get. None: it is there."""
+        assert batch.staging is not None, "it was staged"
+        written = batch.staging.written
+        if self._skipped(batch.part) is not None:
+            return None
+        return replace(self.claimed.intent(written.change), batch=_batch_of(batch.part, written.counts))
+
+    def committed_together(self, batch: Prepared, result: CommitResult | None) -> Committed:
+        """What follows such a commit; without a result, the table had the batch."""
+        result = result or self._skipped(batch.part)
+        assert batch.staging is not None, "it was staged"
+        assert result is not None, "it was committed"
+        return self._reported(batch, batch.staging, result)
+
+    def _reported(self, prepared: Prepared, staging: Staging, result: CommitResult) -> Committed:
+        """Reports a commit, and does what is due after it."""
+        counts, staged = staging.written.counts, staging.written.change.operation.staged
         self.unfinished = None
         committed = Committed(
             pipeline=self.name,
@@ -305,9 +327,12 @@ class SinkWriter:
             self.claimed.listen(requests)
         return committed
 
-    def _has_single_write(self, part: Part) -> bool:
-        """Whether a table that follows got a single write that was cut off elsewhere: its end is given once, or is a name."""
-        return part.home_batch is not None and part.source == SINGLE_WRITES and self.committed_before(part.end)
+    def _skipped(self, part: Part) -> CommitResult | None:
+        """For a table that follows, and got a single write that was cut off elsewhere: its end is given once, or is a name."""
+        if part.home_batch is None or part.source != SINGLE_WRITES or not self.committed_before(part.end):
+            return None
+        assert self.state is not None, "it has written that"
+        return CommitResult(self.state, skipped=True, attempts=0)
 
     def require_as_before(self, part: Part, counts: RowCounts) -> None:
         """Stops when a table that follows has this batch already, with another number of rows than it would get now.
@@ -346,7 +371,15 @@ class SinkWriter:
 
     def mark(self, part: Part, counts: RowCounts) -> CommitResult:
         """Commits a batch that has no rows for this table: only that it is done."""
-        return self.claimed.commit(Batch(part.source, part.start, part.end, counts, named=part.named), None)
+        return self.claimed.commit(_batch_of(part, counts), None)
+
+    def intent_to_mark(self, part: Part, counts: RowCounts) -> Intent:
+        """The same for one who commits it together with what other tables get."""
+        return replace(self.claimed.intent(), batch=_batch_of(part, counts))
+
+
+def _batch_of(part: Part, counts: RowCounts) -> Batch:
+    return Batch(part.source, part.start, part.end, counts, part.home_batch, part.named)
 
 
 def _require_balanced(counts: RowCounts) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from frazil.doors.python.sink import Sink
-from frazil.iceberg import FilesToDelete, IcebergPort, KeyIndex, TableCare
+from frazil.iceberg import FilesToDelete, IcebergPort, KeyIndex, Lake, TableCare
 from frazil.write.claim import ClaimedSink
 from frazil.write.maintenance import Upkeep
 from frazil.write.writer import SinkWriter
@@ -92,6 +92,9 @@ MOMENTS = {
     "unsent": Moment(IcebergPort, "swap", before, _of_a_batch),
     "sent": Moment(IcebergPort, "swap", during, _of_a_batch),
     "applied": Moment(IcebergPort, "swap", after, _of_a_batch),
+    "together-unsent": Moment(Lake, "swap_together", before),
+    "together-sent": Moment(Lake, "swap_together", during),
+    "together-applied": Moment(Lake, "swap_together", after),
     "settlement-staged": Moment(ClaimedSink, "run", before, _puts_in_order("settle", 1)),
     "settlement-applied": Moment(IcebergPort, "swap", after, _puts_in_order("settle", 3)),
     "compaction-staged": Moment(ClaimedSink, "run", before, _puts_in_order("compact", 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import signal
@@ -188,6 +189,51 @@ def test_killed_between_tables_while_the_database_is_written_to(database: Databa
             assert ended(child) == -signal.SIGKILL, child.log_text()[-3000:]
     go_on(database, tmp_path, spec)
     assert_equal(database, Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced())
+    await_free_slot(database)
+
+
+@contextmanager
+def transferring(database: Database) -> Iterator[None]:
+    """Transactions that change two tables alike, as long as the block."""
+    over = threading.Event()
+
+    def transfer() -> None:
+        with database.connect() as connection:
+            for number in itertools.count(10):
+                with connection.transaction():
+                    for table in ("debits", "credits"):
+                        connection.execute(f"insert into {table} values ({number}, {number})".encode())
+                        connection.execute(f"update {table} set amount = amount + 1 where id = {number - 3}".encode())
+                        connection.execute(f"delete from {table} where id = {number - 7}".encode())
+                if over.wait(0.02):
+                    return
+
+    thread = threading.Thread(target=transfer)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.slow(seconds=100)
+def test_a_transaction_over_two_tables_is_in_both_or_in_none(database: Database, lake: Lake, tmp_path: Path) -> None:
+    for table in ("debits", "credits"):
+        database.run(f"create table {table} (id int primary key, amount int)", f"insert into {table} values (1, 1)")
+    spec, mine = tmp_path / "spec.json", Lake(lake.spark, {**lake.catalog, "name": name_of(tmp_path)}, lake.folder).introduced()
+    sink = {"route": {"source": True, "atomic": True}, "commit_mode": "upsert"}
+    spec.write_text(json.dumps({"source": described(database, "debits", "credits"), "sink": sink}))
+    go_on(database, tmp_path, spec)
+    with transferring(database):
+        for moment in ("together-applied", "together-unsent", "together-sent"):
+            child = following(tmp_path, spec, moment, "1", "kill-all")
+            assert ended(child) == -signal.SIGKILL, child.log_text()[-3000:]
+            assert mine.rows(table="db.public_debits") == mine.rows(table="db.public_credits")
+            assert mine.count("db.public_debits") > 5
+    go_on(database, tmp_path, spec)
+    expected = sorted((tuple(row) for row in database.rows("select id, amount from credits")), key=repr)
+    assert mine.rows("id, amount", "db.public_debits") == mine.rows("id, amount", "db.public_credits") == expected
     await_free_slot(database)
 
 
