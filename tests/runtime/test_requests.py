@@ -138,7 +138,9 @@ def written(lake: Lake, metrics: Metrics, **options: Any) -> None:
     assert len(commits(run(pipeline, once=True, listeners=[metrics]))) == BATCHES
 
 
-@pytest.mark.parametrize("mode", [{}, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param({}, id="append"), pytest.param(UPSERT, id="upsert", marks=pytest.mark.slow(seconds=25))]
+)
 def test_the_metrics_are_what_the_servers_saw(watched: Watched, mode: dict[str, Any]) -> None:
     written(watched.lake, watched.metrics, **mode)
     seen, metrics = watched.seen, watched.metrics
