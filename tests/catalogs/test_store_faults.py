@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,18 @@ def assert_whole(lake: Lake, s3: S3Store, rows: int) -> None:
         assert all(s3.file(row[column]).is_file() for row in lake.meta(kind, TABLE))
 
 
-@pytest.mark.parametrize("mode", MODES)
+UPSERT = pytest.param("upsert", marks=pytest.mark.slow(seconds=30))
+
+
+@pytest.mark.parametrize("mode", ["append", UPSERT, "maintained"])
 def test_what_passes_by_itself_is_not_even_noticed(lake: Lake, s3: S3Store, faulty_s3: FaultyS3, mode: str) -> None:
     """Requests are repeated by the client of the store. Only an answer that breaks off is repeated by frazil."""
     for number, kind in enumerate(KINDS):
         faults = (*PASSING, *LOST_ANSWERS, *(BODIES if kind.startswith("read") else ()))
         # Each kind begins with another one, as there are few requests of some.
-        faulty_s3.script([fault for one in (*faults[2 * number :], *faults) for fault in (one, None)], on=kind)
+        faulty_s3.script([fault for one in (*faults[2 * number :], *faults) for fault in (one, None, None)], on=kind)
+    # Requests go side by side, so that one of them may have several faults in a row.
+    lake = replace(lake, given={"s3": lake.given["s3"] | {"max_retries": 5}})
     events = run(numbers(lake, 48, mode, batch=4), once=True, settings=PATIENT)
     assert len(commits(events)) == 12
     assert all("Premature end" in event.message for event in events if isinstance(event, CommitFailed))
@@ -148,7 +154,7 @@ NO_DELETES = {
 }
 
 
-@pytest.mark.parametrize("mode", ["upsert", "maintained"])
+@pytest.mark.parametrize("mode", [UPSERT, "maintained"])
 @pytest.mark.parametrize("refusal", NO_DELETES)
 def test_nothing_depends_on_deletes(spark: SparkSession, tmp_path: Path, s3: S3Store, refusal: str, mode: str) -> None:
     """Amazon S3 Tables refuses them to all but itself, and many a role has no right to delete."""
