@@ -374,7 +374,7 @@ class SinkWriter:
         return self.claimed.commit(_batch_of(part, counts), None)
 
     def intent_to_mark(self, part: Part, counts: RowCounts) -> Intent:
-        """The same for one who commits it together with what other tables get."""
+        """What is to be committed to say that a batch is done, for one who commits it together with what other tables get."""
         return replace(self.claimed.intent(), batch=_batch_of(part, counts))
 
 

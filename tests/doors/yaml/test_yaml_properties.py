@@ -19,7 +19,10 @@ from frazil.reading.anatomy import keys_of
 from tiers import examples
 
 FRAGMENTS = (DATA / "fragments.md").read_text()
-MACHINERY = ("Input should", "pydantic", "_type", "<class", "NoneType", "validation error", "Literal[", "has a value that is not")
+MACHINERY = (
+    "Input should", "pydantic", "string_type", "int_type", "bool_type", "dict_type", "list_type", "model_type", "<class", "NoneType",
+    "validation error", "Literal[", "has a value that is not",
+)  # fmt: skip
 
 
 def assert_loads_or_explains(text: str, env: dict[str, str] | None = None) -> None:
