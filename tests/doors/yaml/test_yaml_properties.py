@@ -20,8 +20,8 @@ from tiers import examples
 
 FRAGMENTS = (DATA / "fragments.md").read_text()
 MACHINERY = (
-    "Input should", "pydantic", "string_type", "int_type", "bool_type", "dict_type", "list_type", "model_type", "<class", "NoneType",
-    "validation error", "Literal[", "has a value that is not",
+    "Input should", "pydantic", "string_type", "int_type", "bool_type", "dict_type", "list_type", "model_type", "<class",
+    "NoneType", "validation error", "Literal[", "has a value that is not",
 )  # fmt: skip
 
 
