@@ -22,10 +22,11 @@ from pyspark.sql.types import DataType, DecimalType, IntegerType
 
 from frazil.columns.schema import quoted
 from frazil.errors import Retryable
-from frazil.iceberg.branches import Seen, steps_between
+from frazil.iceberg.branches import head_of, steps_between
 from frazil.iceberg.jvm import Jvm, fault_of
 from frazil.iceberg.small import rows_of_tasks
 from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
+from frazil.model.publishing import MAIN
 from frazil.spark.running_java import java_class
 
 if TYPE_CHECKING:
@@ -105,42 +106,43 @@ class KeyIndex:
         self.given_up = failed.message
         _log.warning("%s The rows to replace are looked for in the table from now on.", failed.message)
 
-    def delete(self, jvm: Jvm, seen: Seen, keys: DataFrame) -> DeletesWritten:
+    def delete(self, jvm: Jvm, table: Any, keys: DataFrame) -> DeletesWritten:
         """Writes files that delete the rows of the table's head with one of the keys, whose columns have the table's names."""
         names = keys.columns
-        live = java_class(jvm.spark, _PLACES).live(seen.table)
+        live = java_class(jvm.spark, _PLACES).live(table)
         try:
             with _failures():
-                seeds = self._updated(jvm, seen, live, names, keys.sparkSession).seeds
+                seeds = self._updated(jvm, table, live, names, keys.sparkSession).seeds
                 found = self._java.find(_hashed(keys, names, seeds)._jdf)
         except IndexFailed as failed:
             self.give_up(failed)
             raise
         if found.files().isEmpty():
             return DeletesWritten()
-        result = found.delete(seen.table, live)
+        result = found.delete(table, live)
         paths = tuple(str(path) for path in found.files())
         return DeletesWritten(tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()), paths)
 
-    def _updated(self, jvm: Jvm, seen: Seen, live: Any, names: Sequence[str], spark: SparkSession) -> _Described:
-        now, table = seen.head, str(seen.original.uuid())
-        fields = [seen.metadata.schema().findField(name) for name in names]
+    def _updated(self, jvm: Jvm, table: Any, live: Any, names: Sequence[str], spark: SparkSession) -> _Described:
+        metadata = table.operations().current()
+        now, uuid = head_of(metadata, MAIN), str(metadata.uuid())
+        fields = [metadata.schema().findField(name) for name in names]
         keys = tuple((int(field.fieldId()), _kind(str(field.type().typeId()))) for field in fields)
         known = _Described.read(str(self._java.state()))
-        if known is None or not known.is_of(table, keys) or not _comes_from(jvm, seen.table, now, known.snapshot):
+        if known is None or not known.is_of(uuid, keys) or not _comes_from(jvm, table, now, known.snapshot):
             self._java.clear()
-            known = _Described(table, keys, None, (secrets.randbits(63), secrets.randbits(63)))
+            known = _Described(uuid, keys, None, (secrets.randbits(63), secrets.randbits(63)))
         elif known.snapshot == now:
             return known
         gone = jvm.root.java.util.HashSet(self._java.files())
         gone.removeAll(live.keySet())
         self._java.remove(gone)
-        alone = jvm.text_list(_replacing(jvm, seen.metadata, known.snapshot, now, self._sink_id))
+        alone = jvm.text_list(_replacing(jvm, metadata, known.snapshot, now, self._sink_id))
         places = java_class(jvm.spark, _PLACES)
-        for group in places.fresh(seen.table, live, self._java.files(), alone):
+        for group in places.fresh(table, live, self._java.files(), alone):
             rows, size = (int(number) for number in group.size())
             options = {"split-size": max(1, min(TASK_BYTES, size * _ROWS_A_TASK // max(1, rows))), "file-open-cost": OPEN_BYTES}
-            with rows_of_tasks(jvm, spark, seen.table, group.tasks(), options) as read:
+            with rows_of_tasks(jvm, spark, table, group.tasks(), options) as read:
                 self._add(read, names, known.seeds, group)
         updated = replace(known, snapshot=now)
         self._save(updated)

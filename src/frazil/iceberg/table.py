@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from frazil.commit.fast_forward import Goal
-from frazil.iceberg.branches import BranchesPort, Seen, head_of
+from frazil.iceberg.branches import BranchesPort, Seen, head_of, seen_from
 from frazil.iceberg.care import TableCare
 from frazil.iceberg.changes import Base, StagedFiles, base_of
 from frazil.iceberg.debt import counted, equality_deletes
@@ -332,10 +332,17 @@ class IcebergTable:
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 
-    def delete_by_position(self, index: KeyIndex, keys: DataFrame) -> DeletesWritten:
-        """Writes files that delete the rows with some keys, which are found by an index that is brought up to date first."""
+    def delete_by_position(self, index: KeyIndex, keys: DataFrame, evolution: Sequence[TableChange]) -> DeletesWritten:
+        """Writes files that delete the rows with some keys, which are found by an index that is brought up to date first.
+
+        The files are those of the table as it will be after the changes, and so are the names of the key columns.
+        """
         with java_errors(self._address):
-            return index.delete(self._jvm, self._seen, keys)
+            table = self._seen.table
+            if evolution:
+                metadata = seen_from(self._jvm, self._evolved(evolution), self._seen.branch)
+                table = self._jvm.view(self._table, metadata)
+            return index.delete(self._jvm, table, keys)
 
     def can_open(self, index: KeyIndex) -> bool:
         """Whether an index is opened by this process."""
@@ -353,6 +360,13 @@ class IcebergTable:
         spark = session or self._jvm.spark
         with active(spark), scratch_of(self._jvm, spark, self._seen, evolution, properties or {}) as copy:
             yield copy
+
+    def _evolved(self, evolution: Sequence[TableChange]) -> Any:
+        """The table's metadata after the changes."""
+        self._jvm.asks("load")
+        transaction = self._table.newTransaction()
+        evolve(self._jvm, transaction, evolution)
+        return transaction.table().operations().current()
 
     def _spec_of_deletes(self, metadata: Any, everywhere: bool) -> Any:
         if not everywhere:
@@ -374,10 +388,7 @@ class IcebergTable:
         if not evolution and not lacking:
             return self._table
         if evolution:
-            self._jvm.asks("load")
-            transaction = self._table.newTransaction()
-            evolve(self._jvm, transaction, evolution)
-            metadata = transaction.table().operations().current()
+            metadata = self._evolved(evolution)
         if lacking:
             metadata = self._jvm.build_metadata_from(metadata).setProperties(lacking).discardChanges().build()
         return self._jvm.view(self._table, metadata)

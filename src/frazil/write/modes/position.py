@@ -48,11 +48,9 @@ def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit
         return context.write_files(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
 
     def deletes() -> DeletesWritten:
-        names = fit.keys_before
-        if not survey.keys or names is None:
-            return DeletesWritten()  # no row of the table has a column that it does not have yet
-        keys = [functions.col(quoted(key)).alias(name) for key, name in zip(fit.keys, names, strict=True)]
-        return table.delete_by_position(index, last.select(*keys))
+        if not survey.keys:
+            return DeletesWritten()
+        return table.delete_by_position(index, last.select(*[quoted(key) for key in fit.keys]), fit.evolution)
 
     staged, deleted = together(rows, deletes, session=last.sparkSession)
     changes = RowChanges(table.everything, staged, (), deleted.added, deleted.replaced, deleted.referenced)
