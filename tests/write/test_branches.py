@@ -44,6 +44,7 @@ MODES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "append": ({}, sorted([*BEFORE, (2, "b"), (3, "b"), (4, "b"), (5, "b")])),
     "equality deletes": (UPSERT | {"upsert_strategy": "equality_delete"}, UPSERTED),
     "merge": (UPSERT | {"upsert_strategy": "merge"}, UPSERTED),
+    "positions": (UPSERT | {"upsert_strategy": "position"}, UPSERTED),
     "overwrite": ({"commit_mode": "overwrite"}, [(2, "b"), (3, "b"), (4, "b"), (5, "b")]),
     "overwrite where": (
         {"commit_mode": "overwrite", "overwrite_where": "id >= 2"},

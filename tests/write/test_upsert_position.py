@@ -91,6 +91,27 @@ def test_keys_of_several_columns_are_not_confused(lake: Lake) -> None:
     assert lake.rows("a, b, n, v") == [("x", "yz", 1, 1), ("x", "yz", 2, 3), ("xy", "z", 1, 20)]
 
 
+@pytest.mark.parametrize("files", ["parquet", "orc", "avro"])
+def test_rows_are_found_in_files_of_each_format(lake: Lake, files: str) -> None:
+    for value in "abc":
+        upsert(lake, "select id from range(50)" if value != "c" else "select id from range(7)", value, file_format=files)
+    by_position(lake)
+    assert values(lake) == dict.fromkeys(range(7), "c") | dict.fromkeys(range(7, 50), "b")
+
+
+def test_each_table_of_a_route_has_an_index_of_its_own(lake: Lake) -> None:
+    route = {"field": "kind", "remove_field": True}
+    given = {"route": route, "namespace": "db", "id": "routed", "format_version": 3}
+    for value in "abc":
+        rows = f"select id, '{value}' v, if(id % 2 = 0, 'even', 'odd') kind from range({20 if value != 'c' else 6})"
+        frazil.sink(lake.introduced().frame(rows)).catalog(**lake.catalog).options(**UPSERT, **given).write()
+    expected = [(n, "c" if n < 6 else "b") for n in range(20)]
+    assert lake.rows(table="db.even") == sorted(expected[::2], key=repr)
+    assert lake.rows(table="db.odd") == sorted(expected[1::2], key=repr)
+    (last,) = [s.summary for s in lake.data_snapshots("db.odd")[-1:]]
+    assert (last["frazil.upsert-strategy"], last["total-equality-deletes"]) == ("position", "0")
+
+
 def foreign(lake: Lake, statement: str) -> None:
     lake.spark.sql(statement.format(table=f"{lake.name}.db.t", catalog=lake.name)).collect()
 

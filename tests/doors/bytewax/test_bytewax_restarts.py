@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import frazil
 from frazil.bytewax import IcebergSink
 from frazil.doors.bytewax.sink import IcebergSinkPartition
+from frazil.spark import session as sessions
 
 FIRST, SECOND = key_of(0, 2), key_of(1, 2)
 # A failure of a part, with or without what Bytewax puts around it.
@@ -176,7 +177,9 @@ def test_options_of_spark_that_come_too_late_are_refused_and_others_are_those_of
     assert (pond.ids(), spark.conf.get("spark.sql.shuffle.partitions")) == ([1], before)
 
 
-def test_a_catalog_whose_jars_the_running_spark_lacks_is_refused(pond: Pond) -> None:
+def test_a_catalog_whose_jars_the_running_spark_lacks_is_refused(pond: Pond, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another test may have given this process the jars.
+    monkeypatch.setitem(sessions._CLASSES, "gcp", "of.no.Jar")
     with pytest.raises(frazil.FrazilError) as caught:
         pond.sink(warehouse_path="gs://bucket/lake").list_parts()
     assert caught.value.code == "jars-missing"
