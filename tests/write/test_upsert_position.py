@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import frazil
 from exactly_once.programs.moments import act_at
 from frazil.model.events import CommitFailed, Event
 from frazil.spark.cache import state_dir
