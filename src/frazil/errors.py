@@ -63,7 +63,7 @@ class FrazilError(Exception):
         """Others that happened at the same time, elsewhere."""
 
     def of_table(self, table: str, others: str = "") -> Self:
-        """The same error, with the table where it happened before its message, and what else is to be said behind it."""
+        """A copy of the error whose message begins with the table where it happened, and ends with a remark on others."""
         named = type(self).__new__(type(self))
         named.__dict__.update(self.__dict__, message=f"Table {table}: {self.message}{others}")
         named.args = (named.message,)

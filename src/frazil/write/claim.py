@@ -231,7 +231,7 @@ class ClaimedSink:
         )
 
     def _with_new_credentials(self, attempt: Callable[[], T]) -> T:
-        """What an attempt returns; when it is told that its credentials are no good, it is made once more with new ones.
+        """What an attempt returns; when its credentials are refused, it is made once more with new ones.
 
         The table is opened anew: a catalog gives out other credentials of its files then, and logs in again where it must.
         """

@@ -6,19 +6,16 @@ snapshot that it looked at: if another writer changes the table before the commi
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import DataFrame
 
 from frazil.columns.schema import quoted
-from frazil.iceberg import Change, DeletesWritten, IndexFailed, RowChanges, StagedFiles
+from frazil.iceberg import Change, DeletesWritten, IndexFailed, RowChanges
 from frazil.model.changes import UpsertStrategy
-from frazil.model.hidden import DELETE, OP
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import Choice
+from frazil.write.modes.last_rows import in_few_tasks, write_last_rows
 from frazil.write.modes.latest import Survey, counts_of
 from frazil.write.modes.table_context import TableContext, Written, together
-
-# Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
-ROWS_A_TASK = 250_000
 
 
 def why_no_index(context: TableContext) -> str | None:
@@ -39,19 +36,13 @@ def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit
     table, index = context.table, context.index
     assert index is not None, "the way was chosen because there is one"
     base = table.base
-    last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
-
-    def rows() -> StagedFiles:
-        if not survey.upserts:
-            return StagedFiles()
-        kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
-        return context.write_files(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+    last = in_few_tasks(last, survey)
 
     def deletes() -> DeletesWritten:
         if not survey.keys:
             return DeletesWritten()
         return table.delete_by_position(index, last.select(*[quoted(key) for key in fit.keys]), fit.evolution)
 
-    staged, deleted = together(rows, deletes, session=last.sparkSession)
+    staged, deleted = together(lambda: write_last_rows(context, last, survey, fit), deletes, session=last.sparkSession)
     changes = RowChanges(table.everything, staged, (), deleted.added, deleted.replaced, deleted.referenced)
     return Written(Change(changes, base, fit.evolution, summary=choice.summary), counts_of(survey))

@@ -15,9 +15,10 @@ from frazil.model.evolution import AddUnpartitionedSpec, TableChange
 from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, MERGE, POSITION, Choice, Facts, choose, misread, unfit_for_duckdb
+from frazil.write.modes.last_rows import in_few_tasks, write_last_rows
 from frazil.write.modes.latest import Survey, counts_of, latest, require_keys, without_key
 from frazil.write.modes.merge import merge
-from frazil.write.modes.position import ROWS_A_TASK, by_position, why_no_index
+from frazil.write.modes.position import by_position, why_no_index
 from frazil.write.modes.table_context import TableContext, Written, together
 
 
@@ -73,18 +74,12 @@ def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, ch
     """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
     table = context.table
     base = table.base
-    last = last.coalesce(max(1, survey.keys // ROWS_A_TASK))
+    last = in_few_tasks(last, survey)
     by_key = bool(survey.keys) and choice.way != APPEND
     everywhere = by_key and deletes_everywhere(table, fit)
     evolution: tuple[TableChange, ...] = fit.evolution
     if everywhere and fit.partition and table.unpartitioned_spec is None:
         evolution = (*evolution, AddUnpartitionedSpec())
-
-    def rows() -> StagedFiles:
-        if not survey.upserts:
-            return StagedFiles()
-        kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
-        return context.write_files(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
 
     def keys() -> StagedFiles:
         if not by_key:
@@ -92,7 +87,7 @@ def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, ch
         named = last.select(*[quoted(key) for key in fit.keys])
         return table.write_deletes(named, context.options, fit.keys, evolution, everywhere=everywhere)
 
-    staged, deletes = together(rows, keys, session=last.sparkSession)
+    staged, deletes = together(lambda: write_last_rows(context, last, survey, fit), keys, session=last.sparkSession)
     delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
     return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
 
