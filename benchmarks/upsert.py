@@ -27,11 +27,11 @@ Runs = Mapping[str, Sequence[float]]
 class Tables:
     """Tables of one size, one for each contestant, all beginning as the same files."""
 
-    def __init__(self, lab: Lab, rows: int, version: int) -> None:
+    def __init__(self, lab: Lab, rows: int, version: int, name: str = "first") -> None:
         self._lab = lab
         self.rows = rows
         self._turn = 0
-        self._first = f"{CATALOG}.{NAMESPACE}.first_{rows}_v{version}"
+        self._first = f"{CATALOG}.{NAMESPACE}.{name}_{rows}_v{version}"
         properties = (
             f"'format-version'='{version}', 'write.merge.mode'='merge-on-read', 'write.parquet.compression-codec'='snappy'"
         )
@@ -164,11 +164,11 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
             compacting.append(round(took[1], 4))
     tables.upsert(live, last)
     # In rounds of their own: what a scan looks up a million live deletes in would be cleaned up at the cost of the next.
-    scans = _scans(lab, {"settled": settled, "compacted": compacted}, tell) | _scans(lab, {"live": live}, tell)
+    scans = scans_of(lab, {"settled": settled, "compacted": compacted}, tell) | scans_of(lab, {"live": live}, tell)
     text = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,}"
     return [
-        _scan(f"{text}, settled", scans, "settled", 1.3),
-        _scan(f"{text}, not settled", scans, "live", None),
+        scan_finding("upsert", f"{text}, settled", scans, "settled", 1.3),
+        scan_finding("upsert", f"{text}, not settled", scans, "live", None),
         Finding(
             benchmark="upsert",
             case="settling",
@@ -182,7 +182,8 @@ def _reading(lab: Lab, tell: Callable[[str], None]) -> list[Finding]:
     ]
 
 
-def _scans(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, list[float]]:
+def scans_of(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, list[float]]:
+    """How long the same query takes of tables, by their states, in turns."""
     scans: dict[str, list[float]] = {state: [] for state in names}
     for turn, counted in rounds(lab.sizes, lab.sizes.scan_rounds):
         for state, name in names.items():
@@ -194,9 +195,10 @@ def _scans(lab: Lab, names: Mapping[str, str], tell: Callable[[str], None]) -> d
     return scans
 
 
-def _scan(goal: str, scans: Runs, state: str, at_most: float | None) -> Finding:
+def scan_finding(benchmark: str, goal: str, scans: Runs, state: str, at_most: float | None) -> Finding:
+    """How much longer the scans of a table take in a state than those of the same table, compacted."""
     return Finding(
-        benchmark="upsert",
+        benchmark=benchmark,
         case=f"scan, {state}",
         goal=f"{goal}: time relative to the same table compacted",
         value=ratio(scans[state], scans["compacted"]),

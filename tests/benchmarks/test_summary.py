@@ -45,7 +45,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 def value_of(goal: str, mine: float, theirs: float) -> float:
     """A goal is a speed or a cost beside another's, or, when it says so, a time by itself."""
-    if goal.endswith((": seconds", ": megabytes", " a second")):
+    if goal.endswith((": seconds", ": megabytes", ": bytes", " a second")):
         return mine
     return theirs / mine if "speed" in goal else mine / theirs
 

@@ -49,6 +49,7 @@ def events_into(lake: Lake, table: str, **options: Any) -> PipelineSpec:
 
 APPEND: dict[str, Any] = {}
 UPSERT: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["user_id"], "order_by": ["event_number"]}
+POSITION: dict[str, Any] = UPSERT | {"upsert_strategy": "position", "format_version": 3}
 
 
 def written(lake: Lake, table: str) -> list[int]:
@@ -62,7 +63,7 @@ def newest_of_each_user(lake: Lake, table: str) -> list[int]:
     return sorted(row[0] for row in found)
 
 
-@pytest.mark.parametrize("mode", [APPEND, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize("mode", [APPEND, UPSERT, POSITION], ids=["append", "upsert", "position"])
 def test_the_next_batch_is_written_while_one_is_committed(slow_lake: Lake, faulty_rest: FaultyRest, mode: dict[str, Any]) -> None:
     table, held = f"{fresh_name()}.t", Held(batches=4)
     # The claim, two slow commits, and the third one, which is answered when the files of the fourth batch are there.

@@ -12,7 +12,7 @@ import pytest
 
 import frazil
 from exactly_once.programs.moments import act_at
-from frazil.model.events import CommitFailed, Event
+from frazil.model.events import CommitFailed, Event, Staged
 from frazil.spark.cache import state_dir
 from helpers.lakes import Lake
 from helpers.readers import by_duckdb, by_polars, by_pyiceberg, by_spark, tuples
@@ -160,6 +160,7 @@ def test_rows_that_others_change_before_the_commit_are_looked_up_again(lake: Lak
     finally:
         undo()
     assert [event for event in events if isinstance(event, CommitFailed)], "the first try was overtaken"
+    assert len([event for event in events if isinstance(event, Staged)]) == 1, "the rows need not be written again"
     by_position(lake)
     found = values(lake)
     assert [found[key] for key in range(40)] == ["b"] * 40
@@ -265,3 +266,50 @@ def test_the_index_stays_small_however_often_a_row_changes(lake: Lake) -> None:
     entries = sum(file.stat().st_size for file in index_folder().glob("*.run")) / 24
     assert entries <= 3 * 1000
     assert values(lake) == dict.fromkeys(range(500), "b11") | dict.fromkeys(range(500, 1000), "a")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_data_file_has_one_file_of_deletes_or_one_vector(lake: Lake, version: int) -> None:
+    given: dict[str, Any] = {"format_version": version, "partition_by": ["part"], "maintenance": {"enabled": False}}
+    upsert(lake, "select id from range(300)", "a", **given)
+    for turn in range(4):
+        upsert(lake, f"select id from range({turn}, 300, 7)", f"b{turn}", max_delete_files=1, **given)
+    summary = last_summary(lake)
+    assert int(summary["total-delete-files"]) <= int(summary["total-data-files"])
+    assert not [s for s in lake.spark.table(f"{lake.name}.db.t.snapshots").collect() if s.summary.get("frazil.kind") == "compact"]
+    late = {key: f"b{turn}" for turn in range(4) for key in range(turn, 300, 7)}
+    assert values(lake) == dict.fromkeys(range(300), "a") | late
+
+
+# What is chosen without being asked for.
+
+
+def by_itself(lake: Lake, query: str, **options: Any) -> tuple[str, str]:
+    """An upsert that may choose; what it chose, and why."""
+    given = {"commit_mode": "upsert", "key_fields": ["id"], "format_version": 3}
+    lake.sink(f"select id, '{query}' v, id % 3 part from range(10)", **given | options).write()
+    summary = last_summary(lake)
+    return summary["frazil.upsert-strategy"], summary["frazil.upsert-reason"]
+
+
+def test_tables_with_vectors_get_no_equality_deletes(lake: Lake) -> None:
+    by_itself(lake, "a")
+    assert by_itself(lake, "b") == ("position", "its cost does not grow with the table, and every reader can read it")
+    way, why = by_itself(lake, "c", max_indexed_rows=9)
+    assert (way, "20 rows are more than the 9" in why) == ("equality_delete", True)
+    way, why = by_itself(lake, "d", max_indexed_rows=9, readers=["pyiceberg"])
+    assert (way, "pyiceberg" in why) == ("merge", True)
+    assert by_itself(lake, "e")[0] == "position"
+    assert values(lake) == dict.fromkeys(range(10), "e")
+
+
+def test_without_a_folder_for_the_index_readers_decide(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_itself(lake, "a")
+    blocked = lake.folder / "no folder"
+    blocked.write_text("")
+    monkeypatch.setenv("FRAZIL_STATE_DIR", str(blocked))
+    way, why = by_itself(lake, "b")
+    assert (way, str(blocked) in why) == ("equality_delete", True)
+    way, why = by_itself(lake, "c", readers=["polars"])
+    assert (way, str(blocked) in why) == ("merge", True)
+    assert values(lake) == dict.fromkeys(range(10), "c")

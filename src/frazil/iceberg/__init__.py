@@ -15,6 +15,7 @@ from frazil.iceberg.changes import (
     Fits,
     ManifestsWithoutRemoved,
     Operation,
+    PositionDelta,
     Removal,
     Replace,
     Restage,
@@ -31,7 +32,7 @@ from frazil.iceberg.disposal import Doomed, FilesToDelete
 from frazil.iceberg.expiry import Expired
 from frazil.iceberg.history import TAKEN_BACK_TO, Added
 from frazil.iceberg.jvm import active, fault_of
-from frazil.iceberg.key_index import DeletesWritten, IndexFailed, KeyIndex
+from frazil.iceberg.key_index import IndexFailed, KeyIndex
 from frazil.iceberg.lake import Lake
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.table import IcebergTable
@@ -47,7 +48,6 @@ __all__ = [
     "DeadRows",
     "DeletedKeys",
     "Deletes",
-    "DeletesWritten",
     "Delta",
     "Digest",
     "Doomed",
@@ -63,6 +63,7 @@ __all__ = [
     "LiveFile",
     "ManifestsWithoutRemoved",
     "Operation",
+    "PositionDelta",
     "Removal",
     "Replace",
     "Restage",

@@ -191,6 +191,41 @@ class Delta:
         return DataError("refused-by-iceberg", why)
 
 
+@dataclass(frozen=True)
+class DeletesWritten:
+    """Files that delete rows by position from the table of a snapshot, and the files of deletes that they replace."""
+
+    head: int | None
+    added: tuple[Any, ...] = ()
+    replaced: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class PositionDelta:
+    """Rows, and deletes by position of the earlier rows with the same keys.
+
+    Each attempt of the commit looks these rows up in the table that it finds: ``look_up`` gets its transaction.
+    """
+
+    staged: StagedFiles
+    look_up: Callable[[Any], DeletesWritten]
+    fits = Fits.LAYOUT
+
+    def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - what is deleted is found out now
+        """A row delta that is made for the head that the transaction is on: nothing can have come in between."""
+        found = self.look_up(transaction)
+        if not (self.staged.files or found.added):
+            return transaction.newFastAppend()
+        operation = transaction.newRowDelta()
+        if found.head is not None:
+            operation.validateFromSnapshot(found.head)
+        return with_files(operation, self.staged.files, (), found.added, found.replaced)
+
+    def overtaken(self, why: str) -> FrazilError:
+        """Not known to happen: see above."""
+        return DataError("refused-by-iceberg", why)
+
+
 def done_again(why: str) -> FrazilError:
     """What a change raises when it was overtaken and has to look at the table again."""
     return Restage("overtaken", f"Another writer changed rows that this batch looked at: {why}")
@@ -356,5 +391,5 @@ class Change:
         return (
             not self.evolution
             and self.operation.fits in (Fits.COLUMNS, Fits.LAYOUT)
-            and isinstance(self.operation, Append | Delta)
+            and isinstance(self.operation, Append | Delta | PositionDelta)
         )

@@ -15,25 +15,26 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import DataType, DecimalType, IntegerType
 
 from frazil.columns.schema import quoted
 from frazil.errors import Retryable
-from frazil.iceberg.branches import head_of, steps_between
+from frazil.iceberg.branches import head_of, seen_from, steps_between
+from frazil.iceberg.changes import DeletesWritten, Restage
 from frazil.iceberg.jvm import Jvm, fault_of
 from frazil.iceberg.small import rows_of_tasks
 from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
 from frazil.model.publishing import MAIN
 from frazil.spark.running_java import java_class
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _INDEX, _PLACES, _FAILED = "frazil.KeyIndex", "frazil.Places", "frazil.KeyIndex$Failed"
 _FILE, _POSITION = "_file", "_pos"
+# The file of the folder that says what the index describes.
+_STATE = "state"
 _MOST_DIGITS = 38
 _log = logging.getLogger("frazil")
 # The ways of an upsert after which the files that it added have the only rows with their keys.
@@ -75,12 +76,11 @@ class _Described:
 
 
 @dataclass(frozen=True)
-class DeletesWritten:
-    """Files that delete rows by position, the files of deletes that they replace, and the data files that they are about."""
+class HashedKeys:
+    """The keys of a batch: the columns that they are in, and their hashes, which Java has sorted."""
 
-    added: tuple[Any, ...] = ()
-    replaced: tuple[Any, ...] = ()
-    referenced: tuple[str, ...] = ()
+    names: tuple[str, ...]
+    hashes: Any
 
 
 class KeyIndex:
@@ -90,50 +90,88 @@ class KeyIndex:
         self._folder = folder
         self._sink_id = sink_id
         self._java: Any = None
+        # Fresh ones unless the folder has an index: what was built with them may be built anew while keys wait to be looked up.
+        self._seeds = (secrets.randbits(63), secrets.randbits(63))
+        # The next batch may be staged while one is committed.
+        self._one_at_a_time = Lock()
         self.given_up: str | None = None
         """Why it is not used any more."""
 
-    def open(self, jvm: Jvm) -> bool:
-        """Opens the folder; False where another process has it, or where Spark has not got frazil's jar."""
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an index that need not be built first."""
+        return (self._folder / _STATE).exists()
+
+    def open(self, jvm: Jvm) -> None:
+        """Opens the folder, unless it is open. Another process that has it may let go of it: it is asked for again then."""
+        if self._java is not None:
+            return
+        index = java_class(jvm.spark, _INDEX)
+        with self._usable():
+            self._java = None if index is None else index.open(str(self._folder))
+            if self._java is not None and (known := self._described()) is not None:
+                self._seeds = known.seeds
         if self._java is None:
-            index = java_class(jvm.spark, _INDEX)
-            with _failures():
-                self._java = None if index is None else index.open(str(self._folder))
-        return self._java is not None
+            why = "another process has it" if index is not None else "Spark was started without frazil's jar"
+            raise IndexFailed("key-index-failed", f"The key index in {self._folder} cannot be used: {why}.")
 
     def give_up(self, failed: IndexFailed) -> None:
         """It is not tried again: what was wrong with its folder is most likely still so with the next batch."""
         self.given_up = failed.message
-        _log.warning("%s The rows to replace are looked for in the table from now on.", failed.message)
+        _log.warning("%s The rows to replace are found in another way from now on.", failed.message)
 
-    def delete(self, jvm: Jvm, table: Any, keys: DataFrame) -> DeletesWritten:
-        """Writes files that delete the rows of the table's head with one of the keys, whose columns have the table's names."""
+    def hashed(self, jvm: Jvm, keys: DataFrame) -> HashedKeys:
+        """The keys of a batch, to be looked up with its commit; their columns have the names that the table will have."""
         names = keys.columns
-        live = java_class(jvm.spark, _PLACES).live(table)
+        return HashedKeys(tuple(names), java_class(jvm.spark, _INDEX).sorted(_hashed(keys, names, self._seeds)._jdf))
+
+    def catch_up(self, jvm: Jvm, table: Any, names: Sequence[str]) -> None:
+        """Adds what came into the table, or builds the index, so that a commit has little left to add.
+
+        An index that describes a snapshot which the table does not know may be ahead of it: that is left to the commit.
+        """
+        with self._one_at_a_time, self._usable():
+            known = self._described()
+            if known is None or known.snapshot is None or table.snapshot(known.snapshot) is not None:
+                self._updated(jvm, table, _live(jvm, table), names)
+
+    def delete(self, jvm: Jvm, table: Any, keys: HashedKeys) -> DeletesWritten:
+        """Writes files that delete the rows of the table's head with one of the keys."""
+        with self._one_at_a_time:
+            live = _live(jvm, table)
+            with self._usable():
+                self._updated(jvm, table, live, keys.names)
+                found = self._java.find(keys.hashes)
+            head = head_of(table.operations().current(), MAIN)
+            if found.files().isEmpty():
+                return DeletesWritten(head)
+            result = found.delete(table, live)
+        return DeletesWritten(head, tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()))
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """An index that fails is given up."""
         try:
             with _failures():
-                seeds = self._updated(jvm, table, live, names, keys.sparkSession).seeds
-                found = self._java.find(_hashed(keys, names, seeds)._jdf)
+                yield
         except IndexFailed as failed:
             self.give_up(failed)
             raise
-        if found.files().isEmpty():
-            return DeletesWritten()
-        result = found.delete(table, live)
-        paths = tuple(str(path) for path in found.files())
-        return DeletesWritten(tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()), paths)
 
-    def _updated(self, jvm: Jvm, table: Any, live: Any, names: Sequence[str], spark: SparkSession) -> _Described:
+    def _described(self) -> _Described | None:
+        return _Described.read(str(self._java.state()))
+
+    def _updated(self, jvm: Jvm, table: Any, live: Any, names: Sequence[str]) -> None:
         metadata = table.operations().current()
         now, uuid = head_of(metadata, MAIN), str(metadata.uuid())
         fields = [metadata.schema().findField(name) for name in names]
         keys = tuple((int(field.fieldId()), _kind(str(field.type().typeId()))) for field in fields)
-        known = _Described.read(str(self._java.state()))
+        known = self._described()
         if known is None or not known.is_of(uuid, keys) or not _comes_from(jvm, table, now, known.snapshot):
             self._java.clear()
-            known = _Described(uuid, keys, None, (secrets.randbits(63), secrets.randbits(63)))
+            known = _Described(uuid, keys, None, self._seeds)
         elif known.snapshot == now:
-            return known
+            return
         gone = jvm.root.java.util.HashSet(self._java.files())
         gone.removeAll(live.keySet())
         self._java.remove(gone)
@@ -142,19 +180,41 @@ class KeyIndex:
         for group in places.fresh(table, live, self._java.files(), alone):
             rows, size = (int(number) for number in group.size())
             options = {"split-size": max(1, min(TASK_BYTES, size * _ROWS_A_TASK // max(1, rows))), "file-open-cost": OPEN_BYTES}
-            with rows_of_tasks(jvm, spark, table, group.tasks(), options) as read:
-                self._add(read, names, known.seeds, group)
-        updated = replace(known, snapshot=now)
-        self._save(updated)
-        return updated
+            with rows_of_tasks(jvm, jvm.spark, table, group.tasks(), options) as read:
+                self._add(read, names, group)
+        self._save(replace(known, snapshot=now))
 
-    def _add(self, read: DataFrame, names: Sequence[str], seeds: tuple[int, int], group: Any) -> None:
+    def _add(self, read: DataFrame, names: Sequence[str], group: Any) -> None:
         """Rows that lack a part of their key are left out: no row of a batch does."""
         complete = read.where(reduce(Column.__and__, (functions.col(quoted(name)).isNotNull() for name in names)))
-        self._java.add(_hashed(complete, names, seeds, _FILE, _POSITION)._jdf, group.paths(), group.replaces())
+        self._java.add(_hashed(complete, names, self._seeds, _FILE, _POSITION)._jdf, group.paths(), group.replaces())
 
     def _save(self, described: _Described) -> None:
         self._java.save(described.text)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Deletes the rows with the keys of a batch from the table that a commit finds."""
+
+    jvm: Jvm
+    index: KeyIndex
+    keys: HashedKeys
+    table: Any
+    branch: str
+
+    def __call__(self, transaction: Any) -> DeletesWritten:
+        """The files, for the table that a transaction is on. If the index fails, the batch is staged in another way."""
+        metadata = seen_from(self.jvm, transaction.table().operations().current(), self.branch)
+        try:
+            return self.index.delete(self.jvm, self.jvm.view(self.table, metadata), self.keys)
+        except IndexFailed as failed:
+            raise Restage(failed.code, failed.message, fix=failed.fix) from failed
+
+
+def _live(jvm: Jvm, table: Any) -> Any:
+    """The table's data files by their paths."""
+    return java_class(jvm.spark, _PLACES).live(table)
 
 
 @contextmanager

@@ -151,7 +151,10 @@ class IcebergPort:
         return TableFigures.of_summary(self._jvm.texts(head.summary()), snapshots)
 
     def _applied(self, transaction: Any, change: Change, summary: dict[str, str]) -> Any:
-        operation = change.operation.on(transaction, change.base)
+        try:
+            operation = change.operation.on(transaction, change.base)
+        except Restage as again:
+            raise AttemptFailed(FailureKind.CONFLICT, again, final=True) from again
         if self._branch != MAIN:
             operation = operation.toBranch(self._branch)
         for key, value in summary.items():

@@ -18,10 +18,10 @@ from frazil.iceberg.evolve import evolve
 from frazil.iceberg.faults import too_early
 from frazil.iceberg.history import History
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
-from frazil.iceberg.key_index import DeletesWritten, KeyIndex
+from frazil.iceberg.key_index import KeyIndex, Lookup
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.staging import metrics_of, stage_files
-from frazil.iceberg.working_copy import WorkingCopy, scratch_of
+from frazil.iceberg.working_copy import FIRST_WITH_VECTORS, WorkingCopy, scratch_of
 from frazil.model.commit import SinkState
 from frazil.model.evolution import TableChange
 from frazil.model.ledger import ledger_entries
@@ -184,6 +184,11 @@ class IcebergTable:
         """Version of the table format."""
         return int(self._operations.current().formatVersion())
 
+    @property
+    def keeps_vectors(self) -> bool:
+        """Whether rows are deleted by deletion vectors."""
+        return self.format_version >= FIRST_WITH_VECTORS
+
     def total(self, what: str) -> int:
         """A total of the whole table: `records`, `data-files`, `equality-deletes` or `delete-files`.
 
@@ -195,6 +200,11 @@ class IcebergTable:
             return 0
         value = head.summary().get(f"total-{what}")
         return counted(self._jvm, self._seen.table, what) if value is None else int(value)
+
+    @property
+    def equality_delete_files(self) -> int:
+        """How many files of equality deletes there are; all manifests of deletes are read for that."""
+        return sum(map(len, equality_deletes(self._jvm, self._seen.table).values()))
 
     @property
     def holds_no_files(self) -> bool:
@@ -332,22 +342,19 @@ class IcebergTable:
         ids = self._jvm.ints([int(key_schema.findField(key).fieldId()) for key in keys])
         return StagedFiles(tuple(self._as_deletes(file, spec, ids) for file in staged.files), staged.rows, staged.bytes)
 
-    def delete_by_position(self, index: KeyIndex, keys: DataFrame, evolution: Sequence[TableChange]) -> DeletesWritten:
-        """Writes files that delete the rows with some keys, which are found by an index that is brought up to date first.
+    def lookup(self, index: KeyIndex, keys: DataFrame, evolution: Sequence[TableChange]) -> Lookup:
+        """Prepares to delete the rows with some keys, whose columns have the names that they get by the changes.
 
-        The files are those of the table as it will be after the changes, and so are the names of the key columns.
+        The index is brought up to date with the table as it is now.
         """
         with java_errors(self._address):
+            index.open(self._jvm)
             table = self._seen.table
             if evolution:
-                metadata = seen_from(self._jvm, self._evolved(evolution), self._seen.branch)
-                table = self._jvm.view(self._table, metadata)
-            return index.delete(self._jvm, table, keys)
-
-    def can_open(self, index: KeyIndex) -> bool:
-        """Whether an index is opened by this process."""
-        with java_errors(self._address):
-            return index.open(self._jvm)
+                table = self._jvm.view(self._table, seen_from(self._jvm, self._evolved(evolution), self._seen.branch))
+            hashed = index.hashed(self._jvm, keys)
+            index.catch_up(self._jvm, table, keys.columns)
+            return Lookup(self._jvm, index, hashed, self._table, self._seen.branch)
 
     @contextmanager
     def working_copy(

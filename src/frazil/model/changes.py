@@ -170,7 +170,15 @@ class ChangeOptions(Model):
         1_000_000, ge=0, description="Most equality deletes that a commit may leave; more are turned into positions first."
     )
     max_delete_files: int | None = Field(
-        500, ge=0, description="Most delete files that a commit may leave; more are merged or compacted away."
+        500,
+        ge=0,
+        description="Most delete files that a commit may leave; more are merged or compacted away. One for each data file may "
+        "always be left; with 0, none.",
+    )
+    max_indexed_rows: int | None = Field(
+        500_000_000,
+        ge=0,
+        description="Upsert: tables with more rows get no key index, which takes up to 48 bytes a row on the driver's disk.",
     )
 
     @property
@@ -223,6 +231,7 @@ class ChangeOptions(Model):
 # What has a meaning in one mode only: given in another it would be ignored.
 _ONLY_UPSERT = (
     "upsert_strategy",
+    "max_indexed_rows",
     "when_matched_update_all",
     "when_not_matched_insert_all",
     "partial_updates",

@@ -163,10 +163,14 @@ public final class KeyIndex implements Closeable {
     }
   }
 
-  /** Where rows with some keys are, which are given as both halves of their hashes. */
-  public synchronized Places find(Dataset<?> keys) {
+  /** Some keys, given as both halves of their hashes, in the order in which they are looked for. */
+  public static LongBuffer sorted(Dataset<?> keys) {
+    return inOrder(packed(keys, new HashMap<>(), false).collect());
+  }
+
+  /** Where rows with some keys are, which are sorted. */
+  public synchronized Places find(LongBuffer wanted) {
     inFolder(() -> {});
-    LongBuffer wanted = inOrder(packed(keys, new HashMap<>(), false).collect());
     int count = wanted.limit() / KeyRun.LONGS;
     Map<Integer, Roaring64NavigableMap> found = new HashMap<>();
     BitSet replaced = new BitSet(count);

@@ -31,6 +31,8 @@ import org.apache.iceberg.expressions.ResidualEvaluator;
 import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.DeleteWriteResult;
 import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.util.CharSequenceSet;
+import org.apache.iceberg.util.ContentFileUtil;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /** Rows of a table by the file that each is in and its position there, and how they are deleted. */
@@ -157,14 +159,24 @@ public final class Places {
     return deletes.isEmpty() ? null : loader.loadPositionDeletes(deletes, task.file().location());
   }
 
-  /** A file for each data file: its partition is that of the data file, whatever type the column of it has by now. */
+  /**
+   * A file for each data file, with what such a file had before. Its partition is that of the data file, whatever type the column of
+   * it has by now.
+   */
   private DeleteWriteResult files(Table table, Map<String, FileScanTask> live) throws IOException {
     OutputFileFactory outputs = OutputFileFactory.builderFor(table, 1, 1).format(FileFormat.PARQUET).build();
     GenericFileWriterFactory factory = new GenericFileWriterFactory.Builder(table).deleteFileFormat(FileFormat.PARQUET).build();
+    BaseDeleteLoader loader = new BaseDeleteLoader(file -> table.io().newInputFile(file));
     PositionDelete<Record> delete = PositionDelete.create();
     List<DeleteFile> written = new ArrayList<>();
+    List<DeleteFile> replaced = new ArrayList<>();
     for (Map.Entry<String, Roaring64NavigableMap> one : positions.entrySet()) {
       DataFile file = live.get(one.getKey()).file();
+      List<DeleteFile> own = live.get(one.getKey()).deletes().stream().filter(ContentFileUtil::isFileScoped).toList();
+      if (!own.isEmpty()) {
+        loader.loadPositionDeletes(own, one.getKey()).forEach(at -> one.getValue().addLong(at));
+        replaced.addAll(own);
+      }
       PartitionSpec spec = table.specs().get(file.specId());
       PositionDeleteWriter<Record> writer =
           factory.newPositionDeleteWriter(outputs.newOutputFile(), spec, file.partition());
@@ -173,6 +185,6 @@ public final class Places {
       }
       written.add(writer.toDeleteFile());
     }
-    return new DeleteWriteResult(written);
+    return new DeleteWriteResult(written, CharSequenceSet.empty(), replaced);
   }
 }

@@ -17,7 +17,8 @@ class Facts:
 
     ``disjoint``: no file of the table can hold a key of the batch. ``debt``: how many equality deletes the table holds.
     ``misread``: keys whose equality deletes are not read as they were written. ``unfit``: why a reader of the table's would not
-    find its rows by them. ``no_index``: why rows cannot be found by the key index, where that was asked for.
+    find its rows by them. ``no_index``: why rows cannot be found by the key index. ``unindexed``: from how many rows of the table
+    that would have to be built first. ``vectors``: the table's version of the format has deletion vectors.
     """
 
     empty: bool = False
@@ -29,6 +30,8 @@ class Facts:
     misread: tuple[str, ...] = ()
     unfit: str | None = None
     no_index: str | None = None
+    unindexed: int = 0
+    vectors: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Choice:
         return {"frazil.upsert-strategy": self.way, "frazil.upsert-reason": self.reason}
 
 
+# To read so many rows for a key index takes seconds. More are read only if that is asked for, or if readers need it.
+MOST_INDEXED_AT_ONCE = 10_000_000
 APPEND = "append"
 EQUALITY_DELETE = UpsertStrategy.EQUALITY_DELETE.value
 MERGE = UpsertStrategy.MERGE.value
@@ -73,9 +78,22 @@ def _best(options: ChangeOptions, facts: Facts) -> Choice:
     """The way that costs least, where none is asked for."""
     if facts.disjoint and options.when_not_matched_insert_all:
         return Choice(APPEND, "no file of the table can hold a key of the batch")
-    if (why := _spares_deletes(options, facts)) is not None:
-        return Choice(MERGE, why)
-    return Choice(EQUALITY_DELETE, "its cost does not grow with the table")
+    unfit = _spares_deletes(options, facts)
+    no_index = facts.no_index or (None if unfit is not None else _spares_index(facts))
+    if no_index is None:
+        return Choice(POSITION, unfit or "its cost does not grow with the table, and every reader can read it")
+    if unfit is not None:
+        return Choice(MERGE, f"{unfit}; {no_index}")
+    return Choice(EQUALITY_DELETE, f"its cost does not grow with the table; {no_index}")
+
+
+def _spares_index(facts: Facts) -> str | None:
+    """Why equality deletes are to be preferred, where readers can do with them."""
+    if not facts.vectors:
+        return "version 2 of the table format has no deletion vectors"
+    if facts.unindexed > MOST_INDEXED_AT_ONCE:
+        return f"a key index would have to be built from {facts.unindexed} rows first"
+    return None
 
 
 def _spares_deletes(options: ChangeOptions, facts: Facts) -> str | None:

@@ -38,21 +38,30 @@ class Settlement:
 
 
 def too_many_keys(table: IcebergTable, options: ChangeOptions) -> bool:
-    """Whether the table has more equality deletes than the sink allows, or any of them and more delete files than it allows.
+    """Whether the table has more equality deletes than the sink allows, or more files of them than it allows delete files.
 
     If readers cannot read them, a single one is too many: they may have been written before ``readers`` was set.
     """
     keys = table.total("equality-deletes")
     if any(reader in WITHOUT_EQUALITY_DELETES for reader in options.readers):
         return keys > 0
+    if keys == 0:
+        return False
     over = options.max_equality_deletes is not None and keys > options.max_equality_deletes
-    return over or (keys > 0 and too_many_files(table, options))
+    return over or (_more_files(table, options) and table.equality_delete_files > (options.max_delete_files or 0))
 
 
 def too_many_files(table: IcebergTable, options: ChangeOptions) -> bool:
-    """Whether the table holds more files of deletes than the sink allows."""
-    files = table.total("delete-files")
-    return options.max_delete_files is not None and files > options.max_delete_files
+    """Whether the table holds more files of deletes than the sink allows, and more than one for each of its data files.
+
+    To read a data file with one of them costs little, and to rewrite all of these costs much: only for a sink that allows none.
+    """
+    more = _more_files(table, options)
+    return more and (options.max_delete_files == 0 or table.total("delete-files") > table.total("data-files"))
+
+
+def _more_files(table: IcebergTable, options: ChangeOptions) -> bool:
+    return options.max_delete_files is not None and table.total("delete-files") > options.max_delete_files
 
 
 def compact(table: IcebergTable) -> Settlement | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, functions
 
@@ -37,14 +38,16 @@ def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
             lacks_columns=fit.lacks_parts,
             misread=misread(fit.keys, fit.schema),
             unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
-            no_index=why_no_index(context),
+            no_index=why_no_index(context, survey.keys),
+            vectors=table.keeps_vectors,
+            unindexed=table.total("records") if context.index is None or not context.index.is_there else 0,
         )
         choice = choose(sink, facts)
         if choice.way == POSITION:
             try:
                 return by_position(context, last, survey, fit, choice)
             except IndexFailed as failed:
-                choice = Choice(MERGE, failed.message)
+                choice = choose(sink, replace(facts, no_index=failed.message))
         if choice.way == MERGE:
             return merge(context, last, survey, fit, choice)
         return _by_key(context, last, survey, fit, choice)

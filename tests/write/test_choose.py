@@ -1,0 +1,47 @@
+"""Which way an upsert takes by itself, by what is known of the table and the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from frazil.model.sink import SinkSpec
+from frazil.write.modes.choose import MOST_INDEXED_AT_ONCE, Facts, choose
+
+WARM = {"vectors": True}
+COLD = {"vectors": True, "unindexed": MOST_INDEXED_AT_ONCE + 1}
+PYICEBERG = {"readers": ["pyiceberg"]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "way"),
+    [
+        ({"empty": True} | WARM, {}, "append"),
+        ({"disjoint": True} | WARM, PYICEBERG, "append"),
+        (WARM, {}, "position"),
+        (COLD | {"unindexed": MOST_INDEXED_AT_ONCE}, {}, "position"),
+        (COLD, {}, "equality_delete"),
+        (COLD, PYICEBERG, "position"),
+        (COLD, {"upsert_strategy": "position"}, "position"),
+        ({}, {}, "equality_delete"),
+        ({}, PYICEBERG, "position"),
+        ({}, {"upsert_strategy": "position"}, "position"),
+        ({"misread": ("id",)}, {}, "position"),
+        ({"unfit": "duckdb cannot"}, {}, "position"),
+        ({"keys": 2_000_000}, {}, "position"),
+        ({"keys": 2_000_000, "debt": 1}, {}, "equality_delete"),
+        (WARM | {"no_index": "the disk is full"}, {}, "equality_delete"),
+        (WARM | {"no_index": "the disk is full"}, PYICEBERG, "merge"),
+        (WARM | {"no_index": "the disk is full"}, {"upsert_strategy": "position"}, "merge"),
+        (WARM | {"unchanged": 1}, {}, "merge"),
+        (WARM | {"lacks_columns": True}, {"partial_updates": True}, "merge"),
+        (WARM, {"when_matched_update_all": False}, "merge"),
+        (WARM, {"upsert_strategy": "equality_delete"}, "equality_delete"),
+    ],
+)
+def test_a_way_is_chosen(facts: dict[str, Any], options: dict[str, Any], way: str) -> None:
+    given = {"catalog": {"type": "memory"}, "namespace": "db", "table": "t", "commit_mode": "upsert", "key_fields": ["id"]}
+    chosen = choose(SinkSpec.model_validate(given | options), Facts(**facts))
+    assert chosen.way == way
+    assert facts.get("no_index", "") in chosen.reason or way == "append"
