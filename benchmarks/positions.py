@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.lab import Lab, rounds, timed
+from benchmarks.lab import Lab, Measure, interleaved, timed
 from benchmarks.summary import Finding, ratio
 from benchmarks.upsert import COLUMNS, Tables, scan_finding, scans_of
 
@@ -46,19 +46,12 @@ def _by_position(lab: Lab, tables: Tables, name: str) -> float:
 
 def _upserts(lab: Lab, tables: Tables, name: str, tell: Tell) -> Runs:
     others = {EQUALITY: tables.copy("equality"), MERGE: tables.copy("merge")}
-    ways: dict[str, Callable[[], float]] = {
+    ways: dict[str, Measure] = {
         POSITION: lambda: _by_position(lab, tables, name),
         EQUALITY: lambda: tables.upsert(others[EQUALITY], tables.batch()),
         MERGE: lambda: tables.merge(others[MERGE], tables.batch()),
     }
-    runs: dict[str, list[float]] = {who: [] for who in ways}
-    for turn, counted in rounds(lab.sizes, lab.sizes.upsert_rounds):
-        for who, way in ways.items():
-            seconds = way()
-            tell(f"{turn}  {tables.rows:,} rows, {who}: {seconds:.3f}")
-            if counted:
-                runs[who].append(round(seconds, 4))
-    return runs
+    return interleaved(ways, lab.sizes, lambda text: tell(f"{tables.rows:,} rows, {text}"))
 
 
 def _growth(lab: Lab, runs: Mapping[int, Runs]) -> Finding:
