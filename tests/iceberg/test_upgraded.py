@@ -13,7 +13,11 @@ from iceberg.test_debt import kinds, totals, upsert
 
 pytestmark = pytest.mark.slow
 
-WAYS: dict[str, dict[str, Any]] = {"settled": {"max_equality_deletes": 0}, "merged": {"upsert_strategy": "merge"}}
+WAYS: dict[str, dict[str, Any]] = {
+    "settled": {"max_equality_deletes": 0},
+    "merged": {"upsert_strategy": "merge"},
+    "by position": {"upsert_strategy": "position"},
+}
 
 
 def upgrade(lake: Lake) -> None:

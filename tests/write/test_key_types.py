@@ -62,11 +62,12 @@ ALIKE = ("boolean", "int", "decimal(38, 2)", "date", "timestamp", "fixed[4]")
 @pytest.mark.parametrize(("kind", "version"), [*((kind, 3) for kind in KEYS), *((kind, 2) for kind in KEYS if kind not in ALIKE)])
 def test_rows_are_replaced_and_their_deletes_settled(lake: Lake, kind: str, version: int) -> None:
     numbers = list(range(len(KEYS[kind])))
-    upsert(lake, kind, "a", numbers, version)
-    upsert(lake, kind, "b", numbers, version)
+    by_key = {} if kind in MERGED else {"upsert_strategy": "equality_delete"}
+    upsert(lake, kind, "a", numbers, version, **by_key)
+    upsert(lake, kind, "b", numbers, version, **by_key)
     assert lake.rows("n, v") == [(n, "b") for n in numbers]
     assert totals(lake)["total-equality-deletes"] == (0 if kind in MERGED else len(numbers))
-    upsert(lake, kind, "c", numbers[1:], version, max_equality_deletes=0)
+    upsert(lake, kind, "c", numbers[1:], version, max_equality_deletes=0, **by_key)
     expected = [(n, "c" if n else "b") for n in numbers]
     assert lake.rows("n, v") == expected
     assert totals(lake)["total-equality-deletes"] == 0
@@ -77,7 +78,13 @@ def test_rows_are_replaced_and_their_deletes_settled(lake: Lake, kind: str, vers
 @pytest.mark.parametrize("partition", [["bucket(2, id)"], ["id"]], ids=["bucket", "identity"])
 def test_uuids_in_partitions(lake: Lake, partition: list[str], version: int) -> None:
     numbers = list(range(len(KEYS["uuid"])))
-    for value, options in (("a", {}), ("b", {}), ("c", {"max_equality_deletes": 0}), ("d", {"upsert_strategy": "merge"})):
+    by_key: dict[str, Any] = {"upsert_strategy": "equality_delete"}
+    for value, options in (
+        ("a", {}),
+        ("b", by_key),
+        ("c", by_key | {"max_equality_deletes": 0}),
+        ("d", {"upsert_strategy": "merge"}),
+    ):
         upsert(lake, "uuid", value, numbers, version, partition_by=partition, **options)
         assert lake.rows("n, v") == [(n, value) for n in numbers]
 
