@@ -85,14 +85,15 @@ def keys_of(sink: SinkSpec, schema: StructType, had: tuple[str, ...], source_key
     """The columns that identify rows of an existing table: the sink's, or else the table's own."""
     if sink.key_fields or not had:
         return key_columns(sink, schema, source_keys)
-    if source_keys and set(source_keys) != set(had):
+    of_rows = tuple(name for name in had if sink.history is None or name != sink.history.valid_from)
+    if source_keys and set(source_keys) != set(of_rows):
         raise Halted(
             "key-changed",
-            f"The rows of {sink.full_name} are identified by {', '.join(had)}; in the source they now are by "
+            f"The rows of {sink.full_name} are identified by {', '.join(of_rows)}; in the source they now are by "
             f"{', '.join(source_keys)}.",
             fix="Earlier rows cannot be found by the new key. Read the source into a new table.",
         )
-    return had
+    return _of_versions(sink, of_rows)
 
 
 def key_columns(sink: SinkSpec, schema: StructType, source_keys: Sequence[str] = ()) -> tuple[str, ...]:
@@ -115,7 +116,12 @@ def key_columns(sink: SinkSpec, schema: StructType, source_keys: Sequence[str] =
             f"{', '.join(source_keys)}: a row whose key changes could not be followed.",
             fix="Leave key_fields out, or name the same columns.",
         )
-    return keys or tuple(source_keys)
+    return _of_versions(sink, keys or tuple(source_keys))
+
+
+def _of_versions(sink: SinkSpec, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """What identifies a row of the table; where it keeps versions, one of these."""
+    return keys if sink.history is None else (*keys, sink.history.valid_from)
 
 
 def _key_column(sink: SinkSpec, key: str, schema: StructType) -> str:

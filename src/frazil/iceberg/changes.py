@@ -204,12 +204,13 @@ class DeletesWritten:
 class PositionDelta:
     """Rows, and deletes by position of the earlier rows with the same keys.
 
-    Each attempt of the commit looks these rows up in the table that it finds: ``look_up`` gets its transaction.
+    Each attempt of the commit looks these rows up in the table that it finds: ``look_up`` gets its transaction. ``fits``: rows
+    that were made from those in the table only fit the snapshot that has these.
     """
 
     staged: StagedFiles
     look_up: Callable[[Any], DeletesWritten]
-    fits = Fits.LAYOUT
+    fits: Fits = Fits.LAYOUT
 
     def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - what is deleted is found out now
         """A row delta that is made for the head that the transaction is on: nothing can have come in between."""

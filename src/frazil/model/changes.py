@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from frazil.model.base import Model, Problem
+from frazil.model.history import History
 from frazil.model.types import Column, Primitive
 
 
@@ -162,6 +163,11 @@ class ChangeOptions(Model):
         description="Upsert: a row lacks a value because that did not change, and the table has no row with its key: "
         "the pipeline stops, or null is written.",
     )
+    history: History | None = Field(
+        None,
+        description="Upsert: the table keeps every version of a row, with the time from which and to which it was valid: `scd2`, "
+        "or a mapping that names the columns.",
+    )
     merge_mode: MergeMode = Field(
         MergeMode.MERGE_ON_READ, description="Merge: deletes beside the old files, or the old files written anew."
     )
@@ -213,7 +219,14 @@ class ChangeOptions(Model):
     def change_columns(self) -> tuple[Column, ...]:
         """The columns of the table that the options add."""
         types = {self.op_column: "string", self.diff_column: "int", self.time_column: "timestamptz"}
+        if self.history is not None:
+            types |= {self.history.current: "boolean", self.history.operation: "string"}
         return tuple(Column(name, Primitive(kind)) for name, kind in types.items() if name is not None)
+
+    @field_validator("history", mode="before")
+    @classmethod
+    def _kind_alone(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
 
     @field_validator("replace_by", mode="before")
     @classmethod
@@ -238,6 +251,7 @@ _ONLY_UPSERT = (
     "combine",
     "unchanged_value",
     "unchanged_missing",
+    "history",
 )
 # What belongs to both modes that take rows away by the values of their columns.
 _ONLY_BY_VALUE = ("merge_mode", "max_equality_deletes", "max_delete_files")
@@ -272,7 +286,34 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
     if options.overwrite_where is not None and options.commit_mode is not CommitMode.OVERWRITE:
         words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
         problems.append(Problem(words, "overwrite_where"))
-    return problems + _strategy_problems(options) + _operation_problems(options) + _combine_problems(options)
+    problems += _strategy_problems(options) + _operation_problems(options) + _combine_problems(options)
+    return problems + _history_problems(options)
+
+
+def _history_problems(options: ChangeOptions) -> list[Problem]:
+    history = options.history
+    if history is None:
+        return []
+    problems = []
+    if not options.order_by:
+        problems.append(
+            Problem("history needs order_by: its first column says since when a version of a row is valid", "history")
+        )
+    names = [name if options.case_sensitive else name.lower() for name in (*options.key_fields, *history.columns)]
+    if len(set(names)) < len(names):
+        words = f"history needs four columns of its own, which are no keys: {', '.join(history.columns)}"
+        problems.append(Problem(words, "history"))
+    excluded = {
+        "combine": bool(options.combine),
+        "partial_updates": options.partial_updates,
+        "when_matched_update_all": not options.when_matched_update_all,
+        "when_not_matched_insert_all": not options.when_not_matched_insert_all,
+    }
+    return problems + [
+        Problem(f"{name} has no meaning with history, which keeps every version as it came", name)
+        for name, given in excluded.items()
+        if given
+    ]
 
 
 _UNCOMBINED = "combine adds rows up that only come: it cannot follow rows that are updated or deleted"

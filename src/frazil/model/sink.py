@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -310,8 +311,17 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
             return None
         declared = [Column(c.name, parse_type(c.type), c.required, c.doc) for c in self.columns]
         names = {column.name for column in declared}
-        added = [column for column in self.change_columns if column.name not in names]
+        added = [column for column in (*self._times_of_versions(declared), *self.change_columns) if column.name not in names]
         return with_error_columns(StructType((*declared, *added)), self)
+
+    def _times_of_versions(self, declared: Sequence[Column]) -> tuple[Column, ...]:
+        """The columns of a history that have the type of the one that rows are ordered by, if that is declared."""
+        if self.history is None or not self.order_by:
+            return ()
+        place, _, within = self.order_by[0].partition(".")
+        kinds = {column.name: column.type for column in declared}
+        kind = kinds.get(self.history.valid_from) or kinds.get(within or place)
+        return () if kind is None else tuple(Column(name, kind) for name in (self.history.valid_from, self.history.valid_to))
 
     def replaces_rows_of(self, origin: str) -> bool:
         """Whether rows of one of the source's tables replace those with their keys, so that reading them again doubles none."""
@@ -451,6 +461,9 @@ def _declared_problems(sink: SinkSpec) -> list[Problem]:
         elif columns[name].type.name in NOT_KEYS:
             words = f"column {name} has type {columns[name].type.name} which cannot be used as an Iceberg equality delete key"
             problems.append(Problem(words, "key_fields"))
+    if sink.history is not None and sink.order_by and schema.column(sink.history.valid_from) is None:
+        words = f"the type of {sink.history.valid_from!r} is not known: {sink.order_by[0]!r} is not among the declared columns"
+        problems.append(Problem(f"{words}; declare {sink.history.valid_from!r} as well", "history"))
     by = "partition_by" if sink.partition_by else "partition_fields"
     problems.extend(
         Problem(f"partition column {field.source!r} is not among the declared columns", by)

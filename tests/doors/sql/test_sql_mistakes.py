@@ -336,6 +336,14 @@ MISTAKES = {
         "LATEST",
         "",
     ),
+    "a history of rows that have no order": (
+        SINK.format("orders") + "\nKEY (id) WITH (HISTORY = 'scd2')",
+        "HISTORY needs LATEST BY: its first column says since when a version of a row is valid",
+        "CREATE SINK s",
+        (2, 16),
+        "HISTORY",
+        "",
+    ),
     "the latest by a column that is not declared": (
         SINK.format("orders") + "\nKEY (id) WITH (LATEST BY = (id, prise))",
         "there is no column 'prise'",

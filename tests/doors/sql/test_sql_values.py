@@ -12,6 +12,7 @@ from sql_cases import BESIDE, LAKE, blocks, refused, run, session
 from frazil.doors.sql import parse
 from frazil.doors.sql.select import with_tables
 from frazil.doors.sql.statements import Query
+from frazil.model.history import History
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource
 from frazil.spark.catalogs import catalog_settings
@@ -49,6 +50,7 @@ def sink_with(folder: Path, clauses: str, columns: str = "id bigint, at timestam
         ("WITH (TARGET FILE SIZE = '64MiB', FORMAT VERSION = 3)", {"target_file_size_mb": 64, "format_version": 3}),
         ("KEY (ID)", {"commit_mode": "upsert", "key_fields": ("ID",), "case_sensitive": False}),
         ("KEY (id) MODE UPSERT WITH (LATEST BY = (at, 'id'))", {"commit_mode": "upsert", "order_by": ("at", "id")}),
+        ("KEY (id) WITH (LATEST BY = at, HISTORY = 'scd2')", {"commit_mode": "upsert", "history": History()}),
         ("MODE APPEND WITH (TIMESTAMP COLUMN = 'ts')", {"commit_mode": "append", "time_column": "ts"}),
         ("", {"on_error": "stop"}),
         (

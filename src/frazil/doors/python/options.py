@@ -113,6 +113,7 @@ class SinkOptions(TypedDict, total=False):
     combine: Mapping[str, str]
     unchanged_value: str | None
     unchanged_missing: Literal["stop", "write_null"]
+    history: str | Section | None
     merge_mode: str
     readers: Sequence[str]
     max_equality_deletes: int | None

@@ -78,6 +78,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "target_file_size_mb": _megabytes(given),
         "format_version": _version(given),
         "order_by": given.texts("LATEST BY") or None,
+        "history": given.choice("HISTORY", "scd2"),
         "diff_column": given.text("DIFF COLUMN"),
         "time_column": given.text("TIMESTAMP COLUMN"),
         **_letters(given),
@@ -87,9 +88,10 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         values |= _keys(sink, read)
         given.refuse("with MODE UPSERT: it belongs to MODE APPEND", "DIFF COLUMN", "TIMESTAMP COLUMN")
         if read.keys:
-            given.refuse("for a view with GROUP BY: all rows of a group are added up, and none is the last", "LATEST BY")
+            why = "for a view with GROUP BY: all rows of a group are added up, and none is the last"
+            given.refuse(why, "LATEST BY", "HISTORY")
     else:
-        given.refuse("without a KEY: all rows are added", "LATEST BY")
+        given.refuse("without a KEY: all rows are added", "LATEST BY", "HISTORY")
     if not (isinstance(read.source, KafkaSource) and read.source.enveloped):
         given.refuse("where the source does not tell what a row was before: it belongs to ENVELOPE DEBEZIUM", "DIFF COLUMN")
     places = {
@@ -103,10 +105,14 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "target_file_size_mb": given.place("TARGET FILE SIZE"),
         "diff_column": given.place("DIFF COLUMN"),
         "order_by": given.place("LATEST BY"),
+        "history": given.place("HISTORY"),
         "dead_letter_table": given.place("DEAD LETTER TABLE"),
         "max_dead_letters": given.place("MAX DEAD LETTERS"),
         "max_dead_letter_rate": given.place("MAX DEAD LETTER RATE"),
     }
+    if values["history"] and not values["order_by"]:
+        words = "HISTORY needs LATEST BY: its first column says since when a version of a row is valid"
+        raise given.wrong("HISTORY", words)
     made = given.built(SinkSpec, values, places)
     source = _ordered(read, mode)
     for problem in pipeline_problems(source, made, read.transforms):

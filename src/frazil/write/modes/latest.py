@@ -85,9 +85,7 @@ def latest(
     Raises if the last one is ambiguous, or if a key is null.
     """
     if keys_differ:
-        row = frame.agg(*_seen(frame), *_counted(frame, keys)).first()
-        assert row is not None, "an aggregate has one row"
-        yield _without_record(frame), _survey(row, row, keys)
+        yield _without_record(frame), survey_of(frame, keys)
         return
     seen = Counted(frame, *_seen(frame))
     changes = _without_record(seen.frame)
@@ -307,6 +305,13 @@ def _counted(frame: DataFrame, keys: Sequence[str]) -> list[Column]:
         f(_bounded(frame, key)).alias(f"{f.__name__}{n}") for n, key in enumerate(keys) for f in (functions.min, functions.max)
     ]
     return [*(_count_if(condition).alias(name) for name, condition in numbers.items()), *bounds]
+
+
+def survey_of(rows: DataFrame, keys: Sequence[str]) -> Survey:
+    """The survey of rows that are all to be written."""
+    row = rows.agg(*_seen(rows), *_counted(rows, keys)).first()
+    assert row is not None, "an aggregate has one row"
+    return _survey(row, row, keys)
 
 
 def _surveyed(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:

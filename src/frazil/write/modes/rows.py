@@ -23,6 +23,7 @@ from frazil.model.hidden import (
 )
 from frazil.model.sink import SinkSpec
 from frazil.write.modes.envelopes import envelopes, from_debezium, key_columns_of_envelopes
+from frazil.write.modes.history import version_columns
 from frazil.write.modes.row_state import UPDATE, set_aside, with_error, with_faults, with_op
 from frazil.write.modes.shared_types import as_type, fields_of, shared_type, types_within
 
@@ -45,6 +46,8 @@ def with_operations(frame: DataFrame, sink: SinkSpec, *, proven: bool = False) -
     new = {sink.op_column: _op(frame), sink.diff_column: functions.when(_op(frame) == DELETE, -1).otherwise(1)}
     new[sink.time_column] = functions.current_timestamp()
     named = {name: column for name, column in new.items() if name is not None}
+    if sink.history is not None:
+        named |= version_columns(frame, sink.history)
     for name in named:
         for taken in [column for column in data_columns(frame) if column.lower() == name.lower()]:
             frame = set_aside(frame, sink, taken, f"The column {taken!r}, which the sink adds, is in the data already.")
@@ -53,7 +56,7 @@ def with_operations(frame: DataFrame, sink: SinkSpec, *, proven: bool = False) -
 
 def keeps_columns(sink: SinkSpec) -> bool:
     """Whether plain rows, which say nothing of keys and operations, have the same columns after :func:`with_operations`."""
-    named = (sink.op_field, sink.op_column, sink.diff_column, sink.time_column)
+    named = (sink.op_field, sink.op_column, sink.diff_column, sink.time_column, sink.history)
     return sink.change_format is ChangeFormat.ROWS and not sink.aliases and not sink.order_by and not any(named)
 
 

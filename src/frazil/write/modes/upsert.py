@@ -16,6 +16,7 @@ from frazil.model.evolution import AddUnpartitionedSpec, TableChange
 from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, MERGE, POSITION, Choice, Facts, choose, misread, unfit_for_duckdb
+from frazil.write.modes.history import versions
 from frazil.write.modes.last_rows import in_few_tasks, write_last_rows
 from frazil.write.modes.latest import Survey, counts_of, latest, require_keys, without_key
 from frazil.write.modes.merge import merge
@@ -26,31 +27,43 @@ from frazil.write.modes.table_context import TableContext, Written, together
 def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
     table, sink = context.table, context.sink
+    if sink.history is not None:
+        with (
+            latest(fit.applied(frame), fit.keys, sink) as (last, survey),
+            versions(context, last, survey, fit) as (rows, all_rows),
+        ):
+            return replace(_written(context, rows, all_rows, fit, Fits.HEAD), counts=counts_of(survey))
     if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
         return _into_empty(context, fit.applied(frame), fit)
     with latest(fit.applied(frame), fit.keys, sink, keys_differ=context.keys_differ) as (last, survey):
-        facts = Facts(
-            empty=table.holds_no_files,
-            disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
-            keys=survey.keys,
-            debt=table.total("equality-deletes"),
-            unchanged=survey.unchanged,
-            lacks_columns=fit.lacks_parts,
-            misread=misread(fit.keys, fit.schema),
-            unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
-            no_index=why_no_index(context, survey.keys),
-            vectors=table.keeps_vectors,
-            unindexed=table.total("records") if context.index is None or not context.index.is_there else 0,
-        )
-        choice = choose(sink, facts)
-        if choice.way == POSITION:
-            try:
-                return by_position(context, last, survey, fit, choice)
-            except IndexFailed as failed:
-                choice = choose(sink, replace(facts, no_index=failed.message))
-        if choice.way == MERGE:
-            return merge(context, last, survey, fit, choice)
-        return _by_key(context, last, survey, fit, choice)
+        return _written(context, last, survey, fit)
+
+
+def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, fits: Fits = Fits.LAYOUT) -> Written:
+    """Stages them in the best way. ``fits``: what they fit, because they were made from what is there."""
+    table, sink = context.table, context.sink
+    facts = Facts(
+        empty=table.holds_no_files,
+        disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
+        keys=survey.keys,
+        debt=table.total("equality-deletes"),
+        unchanged=survey.unchanged,
+        lacks_columns=fit.lacks_parts,
+        misread=misread(fit.keys, fit.schema),
+        unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
+        no_index=why_no_index(context, survey.keys),
+        vectors=table.keeps_vectors,
+        unindexed=table.total("records") if context.index is None or not context.index.is_there else 0,
+    )
+    choice = choose(sink, facts)
+    if choice.way == POSITION:
+        try:
+            return by_position(context, last, survey, fit, choice, fits=fits)
+        except IndexFailed as failed:
+            choice = choose(sink, replace(facts, no_index=failed.message))
+    if choice.way == MERGE:
+        return merge(context, last, survey, fit, choice)
+    return _by_key(context, last, survey, fit, choice, fits=fits)
 
 
 def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
@@ -73,7 +86,7 @@ def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
     return Written(Change(Delta(staged, StagedFiles(), Fits.HEAD), base, fit.evolution, summary=summary), counts)
 
 
-def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
+def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice, *, fits: Fits) -> Written:
     """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
     table = context.table
     base = table.base
@@ -91,7 +104,7 @@ def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, ch
         return table.write_deletes(named, context.options, fit.keys, evolution, everywhere=everywhere)
 
     staged, deletes = together(lambda: write_last_rows(context, last, survey, fit), keys, session=last.sparkSession)
-    delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
+    delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else fits)
     return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
 
 

@@ -1,0 +1,170 @@
+"""History tables: every version of a row, each with the time from which and to which it was valid.
+
+A batch is put into the order of the versions that the table has of its keys. A row that comes late gets its place between them:
+the version before it ends where it begins. What is then to be written, new versions and those that now end elsewhere, replaces
+rows by their key and the time from which they are valid, as any upsert does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
+
+from frazil.columns.schema import quoted, unchanged
+from frazil.errors import DataError
+from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, UNCHANGED
+from frazil.model.history import History
+from frazil.model.sink import SinkSpec
+from frazil.write.fit import Fit
+from frazil.write.modes.latest import Survey, survey_of
+from frazil.write.modes.row_state import INSERT, UPDATE
+from frazil.write.modes.table_context import TableContext
+
+_NEW, _GONE, _WAS, _BEFORE, _FILL = (f"{HIDDEN}version_{name}" for name in ("new", "gone", "was", "before", "fill"))
+
+
+def version_columns(frame: DataFrame, history: History) -> dict[str, Column]:
+    """What a row is as a version, before anything is known of others: valid since its place in the order."""
+    since = functions.col(ORDER)["o0"]
+    kind = frame.select(since).schema[0].dataType
+    values = (since, functions.lit(None).cast(kind), functions.lit(True), functions.lit(UPDATE))
+    return dict(zip(history.columns, values, strict=True))
+
+
+@contextmanager
+def versions(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -> Iterator[tuple[DataFrame, Survey]]:
+    """The rows to write, each with a key and a time of its own, and the survey of them.
+
+    They fit the table only as it is now: they are made from the versions that it has.
+    """
+    sink = context.sink
+    assert sink.history is not None, "it was asked for"
+    with context.table.working_copy(fit.evolution, session=last.sparkSession) as copy:
+        known = None if context.table.holds_no_files else _near(copy.rows, survey, fit)
+        timeline = _timeline(last, known, fit, sink.history)
+        if UNCHANGED not in last.columns:
+            timeline = timeline.drop(UNCHANGED)
+        rows = _to_write(timeline, fit, sink)
+        if UNCHANGED in last.columns and sink.unchanged_missing == "stop":
+            _require_known(rows, fit)
+        rows = rows.drop(UNCHANGED).persist()
+        try:
+            yield rows, survey_of(rows, fit.keys)
+        finally:
+            rows.unpersist()
+
+
+def _near(rows: DataFrame, survey: Survey, fit: Fit) -> DataFrame:
+    """The rows between the least and the greatest key of a batch: Spark leaves files unread that have none of these."""
+    for key, low, high in zip(_row_keys(fit), survey.lowest, survey.highest, strict=False):
+        if low is not None and high is not None:
+            rows = rows.where(functions.col(quoted(key)).between(low, high))
+    return rows
+
+
+def _timeline(last: DataFrame, known: DataFrame | None, fit: Fit, history: History) -> DataFrame:
+    """The batch's changes and the versions that the table has of their keys, but for those that a change takes the place of."""
+    gone = functions.col(OP) == DELETE if OP in last.columns else functions.lit(False)
+    names = [functions.col(quoted(name)) for name in fit.names]
+    unsent = functions.col(UNCHANGED) if UNCHANGED in last.columns else functions.lit(None).cast("array<string>")
+    was = functions.struct(*[functions.col(quoted(name)) for name in (history.valid_to, history.current, history.operation)])
+    new = last.select(*names, gone.alias(_GONE), unsent.alias(UNCHANGED), was.alias(_WAS), functions.lit(True).alias(_NEW))
+    if known is None:
+        return new
+    of_rows = _row_keys(fit)
+    touched = new.select(*map(quoted, of_rows)).distinct()
+    replaced = new.select(*map(quoted, fit.keys))
+    held = known.join(touched, list(of_rows), "left_semi").join(replaced, list(fit.keys), "left_anti")
+    was_gone = functions.coalesce(functions.col(quoted(history.operation)) == DELETE, functions.lit(False))
+    nothing = functions.lit(None).cast("array<string>")
+    old = held.select(*names, was_gone.alias(_GONE), nothing.alias(UNCHANGED), was.alias(_WAS), functions.lit(False).alias(_NEW))
+    return old.unionByName(new)
+
+
+def _to_write(timeline: DataFrame, fit: Fit, sink: SinkSpec) -> DataFrame:
+    """The versions that are new, and those that others make different, as they are to be."""
+    history = sink.history
+    assert history is not None, "it was asked for"
+    values = [name for name in fit.names if name not in (*fit.keys, *history.columns)]
+    made = _in_place(timeline, values, fit, sink, history)
+    said = (history.valid_to, history.current, history.operation)
+    mended = [~functions.col(quoted(name)).eqNullSafe(functions.col(_WAS)[name]) for name in said]
+    follows_new = functions.col(_GONE) & functions.coalesce(functions.col(_BEFORE)[_NEW], functions.lit(False))
+    changed = made.where(reduce(Column.__or__, mended, functions.col(_NEW) | follows_new))
+    # What a row was is not known if it is deleted before it was ever seen.
+    required = {column.name for column in fit.schema.fields if column.required}
+    for name in values:
+        if name in required:
+            changed = changed.where(~(functions.col(_GONE) & functions.col(quoted(name)).isNull()))
+    lacking = [UNCHANGED] if UNCHANGED in made.columns else []
+    return changed.select(*[quoted(name) for name in fit.names], *lacking)
+
+
+def _in_place(timeline: DataFrame, values: Sequence[str], fit: Fit, sink: SinkSpec, history: History) -> DataFrame:
+    """Each version between the one before it and the one after it. A delete has the values of the row that went."""
+    gone, since = functions.col(_GONE), functions.col(quoted(history.valid_from))
+    in_order = Window.partitionBy(*[functions.col(quoted(key)) for key in _row_keys(fit)]).orderBy(since)
+    following = functions.lead(since).over(in_order)
+    begins = functions.lag(gone, 1, True).over(in_order)
+    row_before = functions.last(functions.when(~gone, _together([*values, _NEW])), ignorenulls=True).over(_earlier(in_order))
+    made = _filled(timeline, values, in_order).withColumn(_BEFORE, row_before)
+    made = made.withColumns(
+        {
+            history.valid_to: functions.when(gone, since).otherwise(following),
+            history.current: ~gone & following.isNull(),
+            history.operation: functions.when(gone, DELETE).when(begins, INSERT).otherwise(UPDATE),
+        }
+    )
+    before = functions.col(_BEFORE)
+    went = gone & before.isNotNull()
+    # The time of a delete is its own.
+    kept = [name for name in values if name not in sink.order_by]
+    return made.withColumns({name: functions.when(went, before[name]).otherwise(functions.col(quoted(name))) for name in kept})
+
+
+def _filled(timeline: DataFrame, values: Sequence[str], in_order: WindowSpec) -> DataFrame:
+    """The versions with the values that did not change and were not sent, from the version before, if there is one."""
+    if UNCHANGED not in timeline.columns or not values:
+        return timeline
+    gone, sent = functions.col(_GONE), {}
+    for name in values:
+        known = functions.struct(gone.alias(_GONE), functions.col(quoted(name)).alias("value"))
+        sent[name] = functions.last(functions.when(gone | ~unchanged(name), known), ignorenulls=True).over(_earlier(in_order))
+    frame = timeline.withColumn(_FILL, functions.struct(*[value.alias(name) for name, value in sent.items()]))
+    filled, lacking = {}, []
+    for name in values:
+        before, takes = functions.col(_FILL)[name], unchanged(name) & ~gone
+        is_known = ~functions.coalesce(before[_GONE], functions.lit(True))
+        filled[name] = functions.when(takes & is_known, before["value"]).otherwise(functions.col(quoted(name)))
+        lacking.append(functions.when(takes & ~is_known, functions.lit(name)))
+    return frame.withColumns(filled | {UNCHANGED: functions.array_compact(functions.array(*lacking))}).drop(_FILL)
+
+
+def _require_known(rows: DataFrame, fit: Fit) -> None:
+    """A row that lacks values because they did not change must have a version before it, which has them."""
+    row = rows.where(functions.size(UNCHANGED) > 0).select(*map(quoted, fit.keys), UNCHANGED).first()
+    if row is None:
+        return
+    key = ", ".join(f"{name} = {row[name]}" for name in fit.keys)
+    raise DataError(
+        "unchanged-missing",
+        f"A row ({key}) came without the values of {', '.join(row[UNCHANGED])}, which did not change, and the table has no "
+        "version of the row from before: it was never read, or comes after a delete.",
+        fix="Let the database log whole rows (REPLICA IDENTITY FULL), or set unchanged_missing: write_null.",
+    )
+
+
+def _row_keys(fit: Fit) -> tuple[str, ...]:
+    """What identifies a row, whatever its versions: the key but for the time."""
+    return fit.keys[:-1]
+
+
+def _earlier(in_order: WindowSpec) -> WindowSpec:
+    return in_order.rowsBetween(Window.unboundedPreceding, -1)
+
+
+def _together(names: Sequence[str]) -> Column:
+    return functions.struct(*[functions.col(quoted(name)).alias(name) for name in names])
