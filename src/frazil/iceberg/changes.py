@@ -374,7 +374,8 @@ class Change:
 
     ``summary`` goes into the snapshot's summary beside the ledger's own entries. ``columns`` is what the table is to remember
     of its source's columns; those that the evolution adds get their ids with it. ``statistics`` is Iceberg's description of a
-    file with statistics, which replaces others.
+    file with statistics, which replaces others. ``decided``: the rows that the head has decide what the operation does, so that
+    it only fits this head.
     """
 
     operation: Operation
@@ -384,12 +385,20 @@ class Change:
     summary: Mapping[str, str] = field(default_factory=dict)
     columns: ColumnIds | None = None
     statistics: Any = None
+    decided: bool = False
+
+    @property
+    def fits(self) -> Fits:
+        """How much of the table must be as it was when the files were staged."""
+        if self.decided:
+            return Fits.HEAD
+        return Fits.LAYOUT if self.evolution and self.operation.fits is Fits.COLUMNS else self.operation.fits
 
     @property
     def leaves_room(self) -> bool:
         """Whether other files of the same kind, staged before this is committed, still fit the table after it."""
         return (
             not self.evolution
-            and self.operation.fits in (Fits.COLUMNS, Fits.LAYOUT)
+            and self.fits in (Fits.COLUMNS, Fits.LAYOUT)
             and isinstance(self.operation, Append | Delta | PositionDelta)
         )

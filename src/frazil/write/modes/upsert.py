@@ -17,6 +17,7 @@ from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, MERGE, POSITION, Choice, Facts, choose, misread, unfit_for_duckdb
 from frazil.write.modes.last_rows import in_few_tasks, write_last_rows
+from frazil.write.modes.late import in_order
 from frazil.write.modes.latest import Survey, counts_of, latest, require_keys, without_key
 from frazil.write.modes.merge import merge
 from frazil.write.modes.position import by_position, why_no_index
@@ -26,31 +27,44 @@ from frazil.write.modes.table_context import TableContext, Written, together
 def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
     table, sink = context.table, context.sink
-    if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
+    if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all and not sink.ignores_late:
         return _into_empty(context, fit.applied(frame), fit)
     with latest(fit.applied(frame), fit.keys, sink, keys_differ=context.keys_differ) as (last, survey):
-        facts = Facts(
-            empty=table.holds_no_files,
-            disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
-            keys=survey.keys,
-            debt=table.total("equality-deletes"),
-            unchanged=survey.unchanged,
-            lacks_columns=fit.lacks_parts,
-            misread=misread(fit.keys, fit.schema),
-            unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
-            no_index=why_no_index(context, survey.keys),
-            vectors=table.keeps_vectors,
-            unindexed=table.total("records") if context.index is None or not context.index.is_there else 0,
-        )
-        choice = choose(sink, facts)
-        if choice.way == POSITION:
-            try:
-                return by_position(context, last, survey, fit, choice)
-            except IndexFailed as failed:
-                choice = choose(sink, replace(facts, no_index=failed.message))
-        if choice.way == MERGE:
-            return merge(context, last, survey, fit, choice)
-        return _by_key(context, last, survey, fit, choice)
+        if not sink.ignores_late:
+            return _written(context, last, survey, fit)
+        base = table.base
+        may_hold = not table.holds_no_files and not _lacks_keys(table, survey, fit)
+        with in_order(context, last, survey, fit, may_hold=may_hold) as kept:
+            written = _written(context, kept.last, kept.survey, fit)
+        change = replace(written.change, base=base, decided=True)
+        return replace(written, change=change, tombstones=kept.tombstones)
+
+
+def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -> Written:
+    """Stages these changes in the way that suits them."""
+    table, sink = context.table, context.sink
+    facts = Facts(
+        empty=table.holds_no_files,
+        disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
+        keys=survey.keys,
+        debt=table.total("equality-deletes"),
+        unchanged=survey.unchanged,
+        lacks_columns=fit.lacks_parts,
+        misread=misread(fit.keys, fit.schema),
+        unfit=unfit_for_duckdb(sink, fit.keys, fit.schema, fit.partition, everywhere=deletes_everywhere(table, fit)),
+        no_index=why_no_index(context, survey.keys),
+        vectors=table.keeps_vectors,
+        unindexed=table.total("records") if context.index is None or not context.index.is_there else 0,
+    )
+    choice = choose(sink, facts)
+    if choice.way == POSITION:
+        try:
+            return by_position(context, last, survey, fit, choice)
+        except IndexFailed as failed:
+            choice = choose(sink, replace(facts, no_index=failed.message))
+    if choice.way == MERGE:
+        return merge(context, last, survey, fit, choice)
+    return _by_key(context, last, survey, fit, choice)
 
 
 def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
