@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 Order = tuple[int | None, ...]
 KEYS = 4
@@ -38,28 +39,33 @@ class Case:
     torn: frozenset[int] = frozenset()
 
 
-def case(seed: int) -> Case:
-    """Inserts, updates and deletes of a few keys, shuffled or delayed, some of them twice, in batches of any length."""
+def case(seed: int, batches: int | None = None) -> Case:
+    """Inserts, updates and deletes of a few keys, shuffled or delayed, some of them twice, in so many batches of any length."""
     chance = random.Random(seed)
-    parts = chance.choice((1, 1, 2))
-    places = [(n,) if parts == 1 else (n // 3, n % 3) for n in range(chance.randint(1, 14))]
+    places = _places(chance)
     history = tuple(
-        Change(chance.randrange(KEYS), place, None if chance.random() < 0.35 else f"v{number}")
+        Change(chance.randrange(KEYS), place, None if chance.random() < 0.35 and place != (None,) else f"v{number}")
         for number, place in enumerate(places)
     )
     coming = [*history, *chance.choices(history, k=chance.randint(0, len(history)))]
     furthest = chance.choice((0.0, 2.0, 5.0, 100.0))
     came = {n: chance.uniform(0, furthest) for n in range(len(coming))}
     coming = [coming[n] for n in sorted(came, key=lambda n: coming[n].place[0][1] + came[n])]
-    batches: list[tuple[Change, ...]] = []
-    while coming:
-        length = chance.randint(1, 6)
-        batches.append(tuple(coming[:length]))
-        coming = coming[length:]
+    cuts = sorted(chance.randint(0, len(coming)) for _ in range((batches or chance.randint(1, len(coming))) - 1))
+    cut = tuple(tuple(coming[start:end]) for start, end in pairwise([0, *cuts, len(coming)]))
     often = chance.choice((0.0, 0.3))
-    cut_off = frozenset(n for n in range(len(batches)) if chance.random() < often)
+    cut_off = frozenset(n for n in range(len(cut)) if chance.random() < often)
     torn = frozenset(n for n in cut_off if chance.random() < 0.5)
-    return Case(history, tuple(batches), cut_off, torn)
+    return Case(history, cut, cut_off, torn)
+
+
+def _places(chance: random.Random) -> list[Order]:
+    """Places in the order, from the lowest on, by one or two numbers; null is the lowest of all."""
+    count = chance.randint(1, 14)
+    lowest = None if chance.random() < 0.3 else 0
+    if chance.random() < 0.6:
+        return [(n or lowest,) for n in range(count)]
+    return [(n // 3, n % 3 or lowest) for n in range(count)]
 
 
 def in_order(history: Iterable[Change]) -> dict[int, str]:
