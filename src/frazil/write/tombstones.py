@@ -20,8 +20,8 @@ from frazil.model.commit import SinkState
 from frazil.model.late import BATCH, BRANCH, DELETED_AT, SINK, SUFFIX
 from frazil.model.sink import SinkSpec
 from frazil.write import take_back
-from frazil.write.claim import ClaimedSink, now_ms
-from frazil.write.deadletters import literal
+from frazil.write.claim import now_ms
+from frazil.write.deadletters import Follower, literal
 from frazil.write.part import Part
 
 # The source of tombstones in the ledger of their table. They follow their own table's batches, whatever these are read from.
@@ -33,39 +33,23 @@ _HOUR_MS = 3_600_000
 _ROWS_A_TASK = 250_000
 
 
-class Follower(Protocol):
+class TombstoneWriter(Follower, Protocol):
     """What is needed of the writer of the table of tombstones."""
 
-    sink: SinkSpec
-    sink_id: str
     session: SparkSession
-    claimed: ClaimedSink
-
-    @property
-    def state(self) -> SinkState | None:
-        """What the ledger says."""
 
     @property
     def ready(self) -> bool:
         """Whether the table is there."""
 
-    def open(self, *, claim: bool = True, make: bool = True) -> SinkState | None:
-        """Finds the table, claims it, and returns what its ledger says."""
-
     def ensure(self, frame: DataFrame) -> SinkState | None:
         """Creates the table with the columns of a frame."""
-
-    def stage_batch(self, frame: DataFrame, part: Part) -> Any:
-        """Writes the files of a batch."""
-
-    def commit_batch(self, batch: Any) -> object:
-        """Commits what was staged."""
 
 
 class Tombstones:
     """The deleted keys of one sink's table. The table that remembers them is created with the first delete."""
 
-    def __init__(self, writer: Follower, sink: SinkSpec) -> None:
+    def __init__(self, writer: TombstoneWriter, sink: SinkSpec) -> None:
         self._writer = writer
         self._sink = sink
         self._part: Part | None = None
