@@ -204,8 +204,8 @@ class SinkWriter:
     ) -> Prepared:
         """The first half of a write: the files, which nothing knows of yet."""
         self._stager.begin(unfilled)
-        if self.sink.commit_mode is CommitMode.OVERWRITE:
-            # What others have done up to now is there to be replaced; only what they do from here on is a conflict.
+        if self.sink.commit_mode is CommitMode.OVERWRITE or self.sink.ignores_late:
+            # What others have done up to now is there to be replaced, or compared; only what they do from here on is a conflict.
             self.claimed.retried(self.claimed.table.refresh)
         batch = Prepared(frame, part, explain, time.monotonic())
         batch.staging = self.claimed.until_it_fits(lambda: self._staged(batch))
