@@ -346,3 +346,16 @@ def test_a_table_of_format_version_1(lake: Lake, forget: Forget) -> None:
     done = forget("--where", WHERE, "--yes", "--json")
     assert done.code == 0, done.text
     assert (traces(lake), lake.rows()) == ([], [(1, "n"), (3, None)])
+
+
+def test_keys_that_were_deleted_are_remembered_elsewhere_and_the_proof_says_so(lake: Lake, forget: Forget) -> None:
+    given = {"commit_mode": "upsert", "key_fields": ["mail"], "order_by": ["at"], "late": "ignore", "op_field": "op"}
+    mail = f"{JANE}@example.org"
+    lake.sink(f"select * from values ('{mail}', 1, 'u'), ('other', 1, 'u'), ('gone', 1, 'd') t(mail, at, op)", **given).write()
+    lake.sink(f"select '{mail}' mail, 2 at, 'd' op", **given).write()
+    proof = proof_of(forget("--where", WHERE, "--yes", "--json"))
+    assert any("db.t__tombstones" in text for text in proof["not_covered"])
+    done = forget("--where", WHERE, "--yes", "--json", table="db.t__tombstones")
+    assert (done.code, lake.rows("mail", "db.t__tombstones")) == (0, [("gone",)])
+    lake.sink("select 'gone' mail, 0 at, 'u' op union all select 'other', 2, 'd'", **given).write()
+    assert (lake.rows("mail"), lake.rows("mail", "db.t__tombstones")) == ([], [("gone",), ("other",)])

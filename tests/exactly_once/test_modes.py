@@ -205,6 +205,8 @@ MOMENTS = {
     "settled": (("settlement-staged", 1), ("settlement-applied", 1)),
     "compacted": (("compaction-applied", 1),),
     EVOLVING: (("staged", 3), ("applied", 2)),
+    # Each batch commits its tombstones first: between both commits of the second one, and after them.
+    "late": (("applied", 3), ("applied", 4)),
     OVERWRITE: (("staged", 2),),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.errors import Fenced
-from frazil.model.events import Event, Staged
+from frazil.model.events import Committed, Event, Staged
 from frazil.model.pipeline import PipelineSpec
 from helpers.lakes import Lake, StopAfter, commits, fresh_name, run
 from services.faults import Cut, Fault, applied_late, applied_then, applied_then_cut_off, refused, slow
@@ -73,6 +73,16 @@ def test_the_next_batch_is_written_while_one_is_committed(slow_lake: Lake, fault
     assert [event.batch for event in commits(events)] == [1, 2, 3, 4, 5, 6], "one after the other"
     expected = newest_of_each_user(slow_lake, table) if mode else list(range(BATCHES * SIZE))
     assert written(slow_lake, table) == expected
+
+
+def test_batches_that_are_compared_with_the_table_wait_for_each_other(slow_lake: Lake, faulty_rest: FaultyRest) -> None:
+    table = f"{fresh_name()}.t"
+    faulty_rest.script([None, SLOW, SLOW, SLOW])
+    events: list[Event] = []
+    run(events_into(slow_lake, table, **UPSERT | {"late": "ignore"}), once=True, events=events)
+    in_turn = [type(event) for event in events if isinstance(event, Staged | Committed)]
+    assert in_turn == [Staged, Committed] * BATCHES
+    assert written(slow_lake, table) == newest_of_each_user(slow_lake, table)
 
 
 LOST: list[Fault] = [applied_then(500), applied_then_cut_off(Cut.RESET), refused(503), refused(409), applied_late(504, after=0.2)]

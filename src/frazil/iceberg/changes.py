@@ -204,13 +204,12 @@ class DeletesWritten:
 class PositionDelta:
     """Rows, and deletes by position of the earlier rows with the same keys.
 
-    Each attempt of the commit looks these rows up in the table that it finds: ``look_up`` gets its transaction. ``fits``: rows
-    that were made from those in the table only fit the snapshot that has these.
+    Each attempt of the commit looks these rows up in the table that it finds: ``look_up`` gets its transaction.
     """
 
     staged: StagedFiles
     look_up: Callable[[Any], DeletesWritten]
-    fits: Fits = Fits.LAYOUT
+    fits = Fits.LAYOUT
 
     def on(self, transaction: Any, base: Base) -> Any:  # noqa: ARG002 - what is deleted is found out now
         """A row delta that is made for the head that the transaction is on: nothing can have come in between."""
@@ -375,7 +374,8 @@ class Change:
 
     ``summary`` goes into the snapshot's summary beside the ledger's own entries. ``columns`` is what the table is to remember
     of its source's columns; those that the evolution adds get their ids with it. ``statistics`` is Iceberg's description of a
-    file with statistics, which replaces others.
+    file with statistics, which replaces others. ``decided``: the rows that the head has decide what the operation does, so that
+    it only fits this head.
     """
 
     operation: Operation
@@ -385,12 +385,20 @@ class Change:
     summary: Mapping[str, str] = field(default_factory=dict)
     columns: ColumnIds | None = None
     statistics: Any = None
+    decided: bool = False
+
+    @property
+    def fits(self) -> Fits:
+        """How much of the table must be as it was when the files were staged."""
+        if self.decided:
+            return Fits.HEAD
+        return Fits.LAYOUT if self.evolution and self.operation.fits is Fits.COLUMNS else self.operation.fits
 
     @property
     def leaves_room(self) -> bool:
         """Whether other files of the same kind, staged before this is committed, still fit the table after it."""
         return (
             not self.evolution
-            and self.operation.fits in (Fits.COLUMNS, Fits.LAYOUT)
+            and self.fits in (Fits.COLUMNS, Fits.LAYOUT)
             and isinstance(self.operation, Append | Delta | PositionDelta)
         )

@@ -9,7 +9,7 @@ from typing import Any
 from frazil.commit.protocol import AttemptFailed, FailureKind, Intent, NewSnapshot, TableView
 from frazil.commit.retry import takes_too_long
 from frazil.iceberg.branches import head_of, seen_from, with_branch
-from frazil.iceberg.changes import Append, Change, Fits, Restage, base_of
+from frazil.iceberg.changes import Append, Change, Restage, base_of
 from frazil.iceberg.evolve import evolve
 from frazil.iceberg.expiry import Expired, expired_in
 from frazil.iceberg.faults import ICEBERG, too_early
@@ -170,9 +170,9 @@ class IcebergPort:
 
     def _require_fit(self, seen: Any, change: Change) -> None:
         """The ids in the staged files are those of the table only if nobody else has changed its columns or specs meanwhile."""
-        fits = Fits.LAYOUT if change.evolution and change.operation.fits is Fits.COLUMNS else change.operation.fits
-        if not change.base.allows(fits, seen):
-            text = f"The table was changed by somebody else while a batch was being written: its files only fit {fits.value}."
+        if not change.base.allows(change.fits, seen):
+            fits = change.fits.value
+            text = f"The table was changed by somebody else while a batch was being written: its files only fit {fits}."
             raise AttemptFailed(FailureKind.CONFLICT, Restage("table-moved", text), final=True)
 
     def _history(self, metadata: Any, head: Any) -> Iterator[Ancestor]:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from frazil.model.base import Model, Problem
 from frazil.model.history import History
+from frazil.model.late import MOST_HOURS, OWN_COLUMNS, SUFFIX, Late
 from frazil.model.types import Column, Primitive
 
 
@@ -125,6 +126,17 @@ class ChangeOptions(Model):
     order_by: tuple[str, ...] = Field(
         (), description="Columns that tell which of several rows with one key in a batch is the last: an offset, an LSN, a time."
     )
+    late: Late = Field(
+        Late.APPLY,
+        description="Upsert: a row whose order_by is below that of the table's row with its key, or of the delete of its key, "
+        "is written all the same (`apply`), or left out (`ignore`).",
+    )
+    tombstone_retention_hours: int = Field(
+        168,
+        ge=1,
+        le=MOST_HOURS,
+        description=f"With late: ignore, how long deleted keys are remembered at least, in the table `<table>{SUFFIX}`.",
+    )
     change_format: ChangeFormat = Field(
         ChangeFormat.ROWS,
         description="What a source row is: a row; an envelope of Debezium (`before`, `after`, `op`); "
@@ -186,6 +198,16 @@ class ChangeOptions(Model):
         ge=0,
         description="Upsert: tables with more rows get no key index, which takes up to 48 bytes a row on the driver's disk.",
     )
+
+    @property
+    def ignores_late(self) -> bool:
+        """Whether a row that is lower in the order than what the table has of its key is left out."""
+        return self.late is Late.IGNORE
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether it depends on the rows of the table what a batch changes."""
+        return self.ignores_late or self.history is not None
 
     @property
     def has_operations(self) -> bool:
@@ -252,6 +274,8 @@ _ONLY_UPSERT = (
     "unchanged_value",
     "unchanged_missing",
     "history",
+    "late",
+    "tombstone_retention_hours",
 )
 # What belongs to both modes that take rows away by the values of their columns.
 _ONLY_BY_VALUE = ("merge_mode", "max_equality_deletes", "max_delete_files")
@@ -287,7 +311,7 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
         words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
         problems.append(Problem(words, "overwrite_where"))
     problems += _strategy_problems(options) + _operation_problems(options) + _combine_problems(options)
-    return problems + _history_problems(options)
+    return problems + _late_problems(options) + _history_problems(options)
 
 
 def _history_problems(options: ChangeOptions) -> list[Problem]:
@@ -305,6 +329,7 @@ def _history_problems(options: ChangeOptions) -> list[Problem]:
         problems.append(Problem(words, "history"))
     excluded = {
         "combine": bool(options.combine),
+        "late": options.ignores_late,
         "partial_updates": options.partial_updates,
         "when_matched_update_all": not options.when_matched_update_all,
         "when_not_matched_insert_all": not options.when_not_matched_insert_all,
@@ -333,6 +358,38 @@ def _combine_problems(options: ChangeOptions) -> list[Problem]:
         "when_matched_update_all": not options.when_matched_update_all,
     }
     return problems + [Problem(f"{name} has no meaning with combine", name) for name, given in excluded.items() if given]
+
+
+def _late_problems(options: ChangeOptions) -> list[Problem]:
+    """What does not fit together with late rows that are left out, or would make the table depend on when rows come."""
+    if not options.ignores_late:
+        words = "tombstone_retention_hours has no meaning without late: ignore"
+        given = options.commit_mode is CommitMode.UPSERT and "tombstone_retention_hours" in options.model_fields_set
+        return [Problem(words, "tombstone_retention_hours")] if given else []
+    problems = []
+    if not options.order_by:
+        problems.append(Problem("late: ignore needs order_by: the columns that tell which rows are late", "late"))
+    if options.change_format is not ChangeFormat.ROWS:
+        words = (
+            f"late: ignore cannot be used with change_format: {options.change_format}: the table would not have the order of a "
+            "delete; unwrap the messages with a transform that adds the order as a column"
+        )
+        problems.append(Problem(words, "late"))
+    if not options.when_matched_update_all:
+        words = "late has no meaning with when_matched_update_all: false: rows with known keys are left as they are in any case"
+        problems.append(Problem(words, "late"))
+    keeps = {"partial_updates": options.partial_updates, "unchanged_value": options.unchanged_value is not None}
+    problems += [
+        Problem(f"late: ignore cannot be used with {name}: a late row may have values that later rows did not send", "late")
+        for name, given in keeps.items()
+        if given
+    ]
+    return problems + [
+        Problem(f"{option} cannot have {name!r} with late: ignore: the table of tombstones has a column of this name", option)
+        for option, names in (("key_fields", options.key_fields), ("order_by", options.order_by))
+        for name in names
+        if name in OWN_COLUMNS
+    ]
 
 
 def _replacement_problems(options: ChangeOptions) -> list[Problem]:

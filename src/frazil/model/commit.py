@@ -136,9 +136,9 @@ class SinkState:
 class RowCounts:
     """What became of a batch's rows. Every row that came in must be accounted for, or the batch is not committed.
 
-    ``deleted`` rows took a key away, ``superseded`` ones were followed by another row of their key in the same batch. A row
-    that has two effects (an update that moves a key), or of which a transform makes several, is one that was read and the others
-    are ``extra``.
+    ``deleted`` rows took a key away, ``superseded`` ones were followed by another row of their key in the same batch, or were
+    late and are left out. A row that has two effects (an update that moves a key), or of which a transform makes several, is one
+    that was read and the others are ``extra``.
     """
 
     read: int

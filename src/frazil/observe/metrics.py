@@ -119,7 +119,8 @@ class Metrics:
         self._dead_lettered = self._counter("frazil_rows_dead_lettered", "Rows of committed batches that were dead-lettered.")
         self._deleted = self._counter("frazil_rows_deleted", "Rows of committed batches that took a key away.")
         self._superseded = self._counter(
-            "frazil_rows_superseded", "Rows of committed batches that a later row of their key in the batch took the place of."
+            "frazil_rows_superseded",
+            "Rows of committed batches that came with a later row of their key, or, with late: ignore, after one.",
         )
         self._maintained = self._counter("frazil_maintenance", "What was done for the health of tables.", "kind")
         self._maintenance_seconds = self._counter("frazil_maintenance_seconds", "Time spent on the health of tables.", "kind")

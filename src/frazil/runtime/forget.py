@@ -27,6 +27,7 @@ from frazil.iceberg.sweep import Sweep, Verdict
 from frazil.model.dead_letters import SUFFIX
 from frazil.model.events import Listener
 from frazil.model.forget import Extent, Proof
+from frazil.model.late import SUFFIX as TOMBSTONES
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.runtime.condition import Asked, rows_where, rows_with_keys
@@ -182,6 +183,10 @@ def _not_covered(opened: _Opened, asked: Asked) -> Iterator[str]:
     levels = tuple(namespace.split(".")) if namespace else sink.namespace_levels
     if opened.lake.load(levels, name) is not None:
         yield f"The table of dead letters {'.'.join((*levels, name))}: records as they came. Run frazil forget for it, too."
+    deleted = f"{sink.table}{TOMBSTONES}"
+    if opened.lake.load(sink.namespace_levels, deleted) is not None:
+        name = ".".join((*sink.namespace_levels, deleted))
+        yield f"The table of tombstones {name}: keys of deleted rows, and their order. Run frazil forget for it, too."
     if named := sorted({column for column, _ in table.partition} & set(asked.wanted.columns)):
         yield f"Names of folders, and of files in this proof: the table is partitioned by {', '.join(named)}."
     yield "The source, its backups, other tables made from this one, and versions of deleted objects that a store keeps."

@@ -91,6 +91,8 @@ def reset(pipeline: PipelineSpec, settings: Settings, *, really: bool) -> Rewoun
         if really:
             if writer.unfinished is not None:
                 writer.abandon()
+            if writer.tombstones is not None:
+                writer.tombstones.clear()
             take_back.restart(writer.claimed, source.fingerprint)
     finally:
         source.close()

@@ -141,12 +141,13 @@ def _insisting(table: StructType, declared: StructType | None) -> StructType:
 
 def _meaningless(hidden: Collection[str], sink: SinkSpec) -> Callable[[str], SparkColumn] | None:
     """Which values of a row nobody is to look at: those that were not sent, all of one that is ignored, and of a row that only
-    deletes all but the key."""
+    deletes all but the key, and the order by which it may be late."""
     if OP not in hidden and UNCHANGED not in hidden:
         return None
-    nothing = [IGNORE] if sink.keeps_deletes else [IGNORE, DELETE]
+    compared = sink.order_by if sink.ignores_late else ()
 
     def said(column: str) -> SparkColumn:
+        nothing = [IGNORE] if sink.keeps_deletes or column in compared else [IGNORE, DELETE]
         skipped = functions.col(OP).isin(*nothing) if OP in hidden else functions.lit(False)
         return skipped | unchanged(column) if UNCHANGED in hidden else skipped
 

@@ -362,6 +362,8 @@ class RoutedWriter:
                 read = self._gather_letters(staged, batch)
                 letters = self.letters.stage(batch.rejected, read, batch.part, batch.home_batch)
                 files += [(self._letter_writer, letters.files)] if letters.files is not None else []
+            for name, prepared in staged.items():
+                self._tables[name].remember_deletes(prepared)
             intents = {writer: intent for writer, prepared in files if (intent := writer.intent_of(prepared)) is not None}
             others = [(writer.claimed, intent) for writer, intent in intents.items()]
             result, *results = self._home.claimed.run_together(

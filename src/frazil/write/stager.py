@@ -23,6 +23,7 @@ from frazil.write.fit import Fit, fit_of, null_column
 from frazil.write.modes import TableContext, Written, is_extra, strategy_of
 from frazil.write.part import Part
 from frazil.write.shape import Tally, sink_rows
+from frazil.write.tombstones import Tombstones
 
 _WHOSE, _ITS_ERROR = f"{HIDDEN}whose", f"{HIDDEN}its_error"
 
@@ -64,10 +65,16 @@ class Stager:
     """Stages the batches of one sink, one after the other: it remembers how the last one fitted."""
 
     def __init__(
-        self, sink: SinkSpec, sink_id: str, transforms: tuple[TransformSpec, ...], index: KeyIndex | None = None
+        self,
+        sink: SinkSpec,
+        sink_id: str,
+        transforms: tuple[TransformSpec, ...],
+        index: KeyIndex | None = None,
+        tombstones: Tombstones | None = None,
     ) -> None:
         self._sink = sink
         self._index = index
+        self._tombstones = tombstones
         self._sink_id = sink_id
         self._transforms = transforms
         self._fit: Fit | None = None
@@ -118,7 +125,17 @@ class Stager:
         frame = self._filled(self.shaped(frame, tally), table)
         fit = fitted = self._fitted(table, frame)
         self._seen = self._seen or table.base
-        context = TableContext(table, self._sink, fit.schema, fit.partition, self._seen, part.rows, part.keys_differ, self._index)
+        context = TableContext(
+            table,
+            self._sink,
+            fit.schema,
+            fit.partition,
+            self._seen,
+            part.rows,
+            part.keys_differ,
+            self._index,
+            self._tombstones,
+        )
         wrong = None
         if fit.error is not None:
             applied = _together(fit.applied(frame)) if whole else fit.applied(frame)

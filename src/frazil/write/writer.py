@@ -34,6 +34,7 @@ from frazil.write.maintenance import Upkeep
 from frazil.write.part import SINGLE_WRITES, Part
 from frazil.write.setup import WriterSetup
 from frazil.write.stager import Explain, Stager, Staging
+from frazil.write.tombstones import Tombstones, tombstones_sink
 
 
 @dataclass
@@ -93,7 +94,8 @@ class SinkWriter:
         self._setup = setup
         self._transforms = setup.transforms
         index = KeyIndex(setup.index_folder(sink), sink_id) if sink.commit_mode is CommitMode.UPSERT else None
-        self._stager = Stager(sink, sink_id, setup.transforms, index)
+        self.tombstones = Tombstones(self.beside(tombstones_sink(sink)), sink) if sink.ignores_late else None
+        self._stager = Stager(sink, sink_id, setup.transforms, index, self.tombstones)
         self._upkeep = Upkeep(self.claimed)
         self.letters = letters
         if letters is None and sink.error_handling is OnError.DEAD_LETTER:
@@ -202,8 +204,8 @@ class SinkWriter:
     ) -> Prepared:
         """The first half of a write: the files, which nothing knows of yet."""
         self._stager.begin(unfilled)
-        if self.sink.commit_mode is CommitMode.OVERWRITE:
-            # What others have done up to now is there to be replaced; only what they do from here on is a conflict.
+        if self.sink.commit_mode is CommitMode.OVERWRITE or self.sink.compares_rows:
+            # What others have done up to now is there to be replaced, or compared; only what they do from here on is a conflict.
             self.claimed.retried(self.claimed.table.refresh)
         batch = Prepared(frame, part, explain, time.monotonic())
         batch.staging = self.claimed.until_it_fits(lambda: self._staged(batch))
@@ -265,6 +267,8 @@ class SinkWriter:
         if table is None:
             table = self.claimed.table
             self.claimed.retried(table.look)
+        if self.tombstones is not None:
+            self.tombstones.begin(batch.part, self.state)
         staging = self._files_of(table, batch.frame, batch.part, batch.explain)
         counts, staged = staging.written.counts, staging.written.change.operation.staged
         try:
@@ -285,8 +289,22 @@ class SinkWriter:
             finally:
                 staging.let_go()
             self.unfinished = part.end if staging.rejected else None  # from here on the very same part must be repeated
+        self._remember_deletes(part, staging)
         result = self._skipped(part) or self.claimed.commit(_batch_of(part, counts), staging.written.change)
         return self._reported(prepared, staging, result)
+
+    def remember_deletes(self, batch: Prepared) -> None:
+        """Writes down which keys a batch deletes, for one who commits it together with what other tables get."""
+        assert batch.staging is not None, "it was staged"
+        self._remember_deletes(batch.part, batch.staging)
+
+    def _remember_deletes(self, part: Part, staging: Staging) -> None:
+        """What the batch deletes is written down before it is committed; not that of one that the table has."""
+        staged = staging.written.tombstones
+        if self.tombstones is None or staged is None or self._skipped(part) is not None:
+            return
+        if part.home_batch is not None or self.awaits(part):
+            self.tombstones.put(staged)
 
     def intent_of(self, batch: Prepared) -> Intent | None:
         """What is to be committed of a batch, for one who commits it together with what other tables get. None: it is there."""
@@ -337,13 +355,15 @@ class SinkWriter:
     def require_as_before(self, part: Part, counts: RowCounts) -> None:
         """Stops when a table that follows has this batch already, with another number of rows than it would get now.
 
-        A merge may have written then what it leaves alone now.
+        A merge may have written then what it leaves alone now, and rows may be late now that were not then, or the reverse.
         """
         state = self.state
         if state is None or not part.held_by(state):
             return
+        least = 0 if self.sink.ignores_late else counts.written
         most = counts.written + (counts.filtered if self.sink.commit_mode is CommitMode.UPSERT else 0)
-        if not counts.written <= state.rows <= most:
+        most += counts.superseded if self.sink.ignores_late else 0
+        if not least <= state.rows <= most:
             raise Halted(
                 "batch-differs",
                 f"Table {self.sink.full_name} got {state.rows} rows of the batch up to {part.end} before that was cut off; now "
@@ -366,6 +386,8 @@ class SinkWriter:
         followers = None if self.letters is None else self.letters.followers
         self.claimed.take(table, claim=claim, make=make, followers=followers)
         self._upkeep.begin()
+        if self.tombstones is not None:
+            self.tombstones.open(claim=claim)
         if self.letters is not None:
             self.unfinished = self.letters.open(self.state, claim=claim, make=make)
 

@@ -406,6 +406,7 @@ CREATE VIEW counts AS SELECT id, count(*) AS n FROM clicks GROUP BY id;
     [
         ("clicks", "", "the latest message counts"),
         ("clicks", "WITH (LATEST BY = 'at')", "the last one counts, by LATEST BY (at)"),
+        ("clicks", "WITH (LATEST BY = at, LATE = ignore)", "the last one counts, by LATEST BY (at), in whatever batch it comes"),
         ("message", "", "the last one counts, by the database's log"),
         ("orders", "", "the last one counts, by the database's log"),
         ("files", "", "none counts: different ones stop the sink, unless LATEST BY tells which is the last"),

@@ -101,6 +101,21 @@ def test_many_inserts_and_some_updates_in_one_commit_leave_one_row_a_key(door: D
 
 
 @pytest.mark.slow
+def test_late_rows_are_left_out(door: Door) -> None:
+    def comes(rows: str) -> None:
+        door.spark.sql(f"select * from values {rows} t(id, v, seq)").coalesce(1).write.mode("append").json(f"{door.folder}/in")
+
+    comes("(1, 'five', 5), (2, 'five', 5)")
+    door.sql(f"""CREATE SOURCE changes (id bigint, v text, seq bigint) FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
+                 CREATE SINK items FROM changes {into("items", "KEY (id) WITH (LATEST BY = seq, LATE = 'ignore')")};""")
+    door.run()
+    comes("(1, 'four', 4), (2, 'six', 6), (3, 'one', 1)")
+    (commit,) = door.run()
+    assert (commit.counts.written, commit.counts.superseded) == (2, 1)
+    assert door.rows("SELECT id, v FROM items ORDER BY id") == [(1, "five"), (2, "six"), (3, "one")]
+
+
+@pytest.mark.slow
 def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothing(door: Door) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 

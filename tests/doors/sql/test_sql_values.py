@@ -51,6 +51,11 @@ def sink_with(folder: Path, clauses: str, columns: str = "id bigint, at timestam
         ("KEY (ID)", {"commit_mode": "upsert", "key_fields": ("ID",), "case_sensitive": False}),
         ("KEY (id) MODE UPSERT WITH (LATEST BY = (at, 'id'))", {"commit_mode": "upsert", "order_by": ("at", "id")}),
         ("KEY (id) WITH (LATEST BY = at, HISTORY = 'scd2')", {"commit_mode": "upsert", "history": History()}),
+        (
+            "KEY (id) WITH (LATEST BY = at, LATE = 'ignore', TOMBSTONE RETENTION = '2 days')",
+            {"order_by": ("at",), "late": "ignore", "tombstone_retention_hours": 48},
+        ),
+        ("KEY (id) WITH (LATE = APPLY)", {"late": "apply", "tombstone_retention_hours": 168}),
         ("MODE APPEND WITH (TIMESTAMP COLUMN = 'ts')", {"commit_mode": "append", "time_column": "ts"}),
         ("", {"on_error": "stop"}),
         (
@@ -75,6 +80,11 @@ def test_partitions(tmp_path: Path) -> None:
     ("clauses", "said"),
     [
         ("WITH (COMMIT INTERVAL '5s', MAXIMUM PERIOD '5s')", "say the same"),
+        ("WITH (LATE = 'ignore', LATEST BY = at)", "LATEST BY has no meaning without a KEY"),
+        ("KEY (id) WITH (LATE = 'ignore')", "LATE = 'ignore' needs LATEST BY"),
+        ("KEY (id) WITH (LATE = 'drop')", "LATE cannot be 'drop'"),
+        ("KEY (id) WITH (LATEST BY = at, TOMBSTONE RETENTION = '2h')", "no meaning without LATE = 'ignore'"),
+        ("KEY (id) WITH (LATEST BY = at, LATE = ignore, TOMBSTONE RETENTION = '90m')", "a whole number of hours"),
         ("WITH (COMMIT INTERVAL '2h')", "at most 3600"),
         ("WITH (COMMIT INTERVAL '1 day')", "at most 3600"),
         ("WITH (COMMIT INTERVAL '1500ms')", "whole number of seconds"),

@@ -33,6 +33,7 @@ WAYS = {
     "settled": EQUALITY | {"format_version": 3, "max_equality_deletes": 20},
     "compacted": EQUALITY | {"format_version": 2, "max_delete_files": 0},
     EVOLVING: EQUALITY | {"format_version": 2, "schema_evolution": "full"},
+    "late": EQUALITY | {"format_version": 2, "order_by": ["v"], "late": "ignore"},
     OVERWRITE: {"format_version": 3, "commit_mode": "overwrite"},
 }
 # From this batch on the table is another one: `v` is called `w` and is wider, and new rows are divided.

@@ -100,6 +100,8 @@ class SinkOptions(TypedDict, total=False):
     replace_by: Sequence[Sequence[str] | str]
     case_sensitive: bool
     order_by: Sequence[str]
+    late: str
+    tombstone_retention_hours: int
     change_format: str
     op_field: str | None
     op_values: Section

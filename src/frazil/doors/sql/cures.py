@@ -124,6 +124,9 @@ _SINK: _Cures = {
     "required-missing": ("", "Supply the column, or change the table: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL."),
     "transform-changes": ("DIFF COLUMN", "Leave DIFF COLUMN out, or filter when you read the table."),
     "column-missing": ("LATEST BY", "LATEST BY names columns of what the sink reads."),
+    "order-not-kept": ("LATEST BY", "LATEST BY names columns that the table keeps."),
+    "order-missing": ("LATEST BY", "Name columns in LATEST BY that deletes have, too, or leave LATE out."),
+    "late-unchanged": ("LATE", "Let the database log whole rows (REPLICA IDENTITY FULL), or leave LATE out."),
     "dead-letter-table": ("DEAD LETTER TABLE", "Name another DEAD LETTER TABLE."),
     "too-many-dead-letters": (
         "MAX DEAD LETTERS", "Look at what the source sends, or raise MAX DEAD LETTERS or MAX DEAD LETTER RATE.",

@@ -195,7 +195,8 @@ def _which_counts(made: PipelineSpec) -> str:
     if sink.combine:
         return "all are added up"
     if sink.order_by:
-        return f"the last one counts, by LATEST BY ({', '.join(sink.order_by)})"
+        late = ", in whatever batch it comes" if sink.ignores_late else ""
+        return f"the last one counts, by LATEST BY ({', '.join(sink.order_by)}){late}"
     if isinstance(source, PostgresCdcSource) or (isinstance(source, KafkaSource) and source.enveloped):
         return "the last one counts, by the database's log"
     if isinstance(source, KafkaSource):

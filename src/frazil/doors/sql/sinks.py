@@ -22,6 +22,7 @@ from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogType
 from frazil.model.changes import CommitMode
 from frazil.model.format import JsonFormat
+from frazil.model.late import MOST_HOURS
 from frazil.model.partition import PartitionField, transform_problem
 from frazil.model.partition import Transform as PartitionTransform
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
@@ -35,6 +36,9 @@ from frazil.model.types import NOT_KEYS
 TICK_SECONDS = 1
 # With a period alone it decides; a commit has so many rows at most, whatever its size.
 LONGEST_SECONDS = 3600
+_HOUR = 3600
+# The options that only have a meaning where the last row of a key counts.
+_OF_ORDER = ("LATEST BY", "LATE", "TOMBSTONE RETENTION", "HISTORY")
 # Iceberg keeps the widths of transforms in 32 bits.
 _WIDEST = 2**31 - 1
 
@@ -79,6 +83,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "format_version": _version(given),
         "order_by": given.texts("LATEST BY") or None,
         "history": given.choice("HISTORY", "scd2"),
+        **_lateness(given),
         "diff_column": given.text("DIFF COLUMN"),
         "time_column": given.text("TIMESTAMP COLUMN"),
         **_letters(given),
@@ -88,10 +93,9 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         values |= _keys(sink, read)
         given.refuse("with MODE UPSERT: it belongs to MODE APPEND", "DIFF COLUMN", "TIMESTAMP COLUMN")
         if read.keys:
-            why = "for a view with GROUP BY: all rows of a group are added up, and none is the last"
-            given.refuse(why, "LATEST BY", "HISTORY")
+            given.refuse("for a view with GROUP BY: all rows of a group are added up, and none is the last", *_OF_ORDER)
     else:
-        given.refuse("without a KEY: all rows are added", "LATEST BY", "HISTORY")
+        given.refuse("without a KEY: all rows are added", *_OF_ORDER)
     if not (isinstance(read.source, KafkaSource) and read.source.enveloped):
         given.refuse("where the source does not tell what a row was before: it belongs to ENVELOPE DEBEZIUM", "DIFF COLUMN")
     places = {
@@ -106,6 +110,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "diff_column": given.place("DIFF COLUMN"),
         "order_by": given.place("LATEST BY"),
         "history": given.place("HISTORY"),
+        "late": given.place("LATE"),
+        "tombstone_retention_hours": given.place("TOMBSTONE RETENTION"),
         "dead_letter_table": given.place("DEAD LETTER TABLE"),
         "max_dead_letters": given.place("MAX DEAD LETTERS"),
         "max_dead_letter_rate": given.place("MAX DEAD LETTER RATE"),
@@ -366,6 +372,20 @@ def _pace(given: Given) -> dict[str, Any]:
     if least is None:
         return {"batch_size": MOST_ROWS, "flush_interval_secs": int(period or TICK_SECONDS)}
     return {"batch_bytes": least, "flush_interval_secs": int(period or LONGEST_SECONDS)}
+
+
+def _lateness(given: Given) -> dict[str, Any]:
+    """What becomes of late rows, and how long deleted keys are remembered for that."""
+    chosen, period = given.choice("LATE", "apply", "ignore"), seconds(given, "TOMBSTONE RETENTION")
+    if chosen != "ignore":
+        given.refuse("without LATE = 'ignore'", "TOMBSTONE RETENTION")
+    elif "LATEST BY" not in given:
+        raise given.wrong("LATE", "LATE = 'ignore' needs LATEST BY: the columns that tell which rows are late")
+    if period is None:
+        return {"late": chosen}
+    if period % _HOUR or not _HOUR <= period <= MOST_HOURS * _HOUR:
+        raise given.wrong("TOMBSTONE RETENTION", f"TOMBSTONE RETENTION is a whole number of hours, 1 to {MOST_HOURS}")
+    return {"late": chosen, "tombstone_retention_hours": int(period // _HOUR)}
 
 
 def _letters(given: Given) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, UNCHANGED
 from frazil.model.history import History
 from frazil.model.sink import SinkSpec
 from frazil.write.fit import Fit
-from frazil.write.modes.latest import Survey, survey_of
+from frazil.write.modes.latest import Survey, near, survey_of
 from frazil.write.modes.row_state import INSERT, UPDATE
 from frazil.write.modes.table_context import TableContext
 
@@ -43,7 +43,7 @@ def versions(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -
     sink = context.sink
     assert sink.history is not None, "it was asked for"
     with context.table.working_copy(fit.evolution, session=last.sparkSession) as copy:
-        known = None if context.table.holds_no_files else _near(copy.rows, survey, fit)
+        known = None if context.table.holds_no_files else near(copy.rows, survey, _row_keys(fit))
         timeline = _timeline(last, known, fit, sink.history)
         if UNCHANGED not in last.columns:
             timeline = timeline.drop(UNCHANGED)
@@ -55,14 +55,6 @@ def versions(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -
             yield rows, survey_of(rows, fit.keys)
         finally:
             rows.unpersist()
-
-
-def _near(rows: DataFrame, survey: Survey, fit: Fit) -> DataFrame:
-    """The rows between the least and the greatest key of a batch: Spark leaves files unread that have none of these."""
-    for key, low, high in zip(_row_keys(fit), survey.lowest, survey.highest, strict=False):
-        if low is not None and high is not None:
-            rows = rows.where(functions.col(quoted(key)).between(low, high))
-    return rows
 
 
 def _timeline(last: DataFrame, known: DataFrame | None, fit: Fit, history: History) -> DataFrame:

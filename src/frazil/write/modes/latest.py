@@ -364,6 +364,17 @@ def _survey(row: Row, seen: Row, keys: Sequence[str]) -> Survey:
     )
 
 
+def near(rows: DataFrame, survey: Survey, keys: Sequence[str]) -> DataFrame:
+    """The rows between the lowest and the highest key of a batch: the statistics of files show which have none.
+
+    ``keys`` are the first columns of the batch's key, or all of them.
+    """
+    for key, low, high in zip(keys, survey.lowest, survey.highest, strict=False):
+        if low is not None and high is not None:
+            rows = rows.where(functions.col(quoted(key)).between(functions.lit(low), functions.lit(high)))
+    return rows
+
+
 def without_key(keys: Sequence[str]) -> Column:
     """Which rows lack a value in one of the key columns."""
     return reduce(Column.__or__, (functions.col(quoted(key)).isNull() for key in keys))

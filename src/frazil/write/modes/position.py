@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from frazil.columns.schema import quoted
-from frazil.iceberg import Change, Fits, PositionDelta
+from frazil.iceberg import Change, PositionDelta
 from frazil.model.changes import UpsertStrategy
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import Choice
@@ -34,7 +34,7 @@ def why_no_index(context: TableContext, keys: int) -> str | None:
     return index.given_up
 
 
-def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice, *, fits: Fits) -> Written:
+def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
     """Data files of the rows; the earlier rows with their keys are deleted with the commit."""
     table, index = context.table, context.index
     assert index is not None, "the way was chosen because there is one"
@@ -46,4 +46,4 @@ def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit
         lambda: table.lookup(index, keys, fit.evolution),
         session=last.sparkSession,
     )
-    return Written(Change(PositionDelta(staged, look_up, fits), base, fit.evolution, summary=choice.summary), counts_of(survey))
+    return Written(Change(PositionDelta(staged, look_up), base, fit.evolution, summary=choice.summary), counts_of(survey))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
@@ -25,13 +25,23 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+class Remembers(Protocol):
+    """Remembers deleted keys beyond their batch, with their places in the order."""
+
+    def rows(self, names: Sequence[str]) -> DataFrame | None:
+        """These columns of what is remembered: keys and order. None: nothing was deleted yet."""
+
+    def stage(self, deletes: DataFrame, count: int) -> Any:
+        """Writes the files for so many deleted keys of the batch, to be committed before the batch; None if they are there."""
+
+
 @dataclass(frozen=True)
 class TableContext:
     """The table and the sink of a batch, the columns and partitions that its rows are written under, and about how many it has.
 
     ``keys_differ``: each key is known to come once, so that no row has to be compared with another one of the batch.
     ``seen`` is the table as it was when the batch was staged first: what came after that, the batch knows nothing of.
-    ``index`` finds rows of an upsert by their keys.
+    ``index`` finds rows of an upsert by their keys. ``tombstones`` remember deleted keys, for a sink that ignores late rows.
     """
 
     table: IcebergTable
@@ -42,6 +52,7 @@ class TableContext:
     rows: int | None = None
     keys_differ: bool = False
     index: KeyIndex | None = None
+    tombstones: Remembers | None = None
 
     @property
     def options(self) -> dict[str, str]:
@@ -79,7 +90,11 @@ def together(first: Callable[[], T], second: Callable[[], U], session: SparkSess
 
 @dataclass(frozen=True)
 class Written:
-    """A batch whose files are written: the change to commit, and what became of the rows that came in."""
+    """A batch whose files are written: the change to commit, and what became of the rows that came in.
+
+    ``tombstones``: what is to be committed before it, to the table that remembers its deleted keys.
+    """
 
     change: Change
     counts: RowCounts
+    tombstones: Any = None

@@ -18,6 +18,7 @@ from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, MERGE, POSITION, Choice, Facts, choose, misread, unfit_for_duckdb
 from frazil.write.modes.history import versions
 from frazil.write.modes.last_rows import in_few_tasks, write_last_rows
+from frazil.write.modes.late import in_order
 from frazil.write.modes.latest import Survey, counts_of, latest, require_keys, without_key
 from frazil.write.modes.merge import merge
 from frazil.write.modes.position import by_position, why_no_index
@@ -28,19 +29,22 @@ def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     """Stages the last row of each key, and what takes away those before it."""
     table, sink = context.table, context.sink
     if sink.history is not None:
-        with (
-            latest(fit.applied(frame), fit.keys, sink) as (last, survey),
-            versions(context, last, survey, fit) as (rows, all_rows),
-        ):
-            return replace(_written(context, rows, all_rows, fit, Fits.HEAD), counts=counts_of(survey))
-    if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all:
+        return _into_history(context, fit.applied(frame), fit)
+    if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all and not sink.ignores_late:
         return _into_empty(context, fit.applied(frame), fit)
     with latest(fit.applied(frame), fit.keys, sink, keys_differ=context.keys_differ) as (last, survey):
-        return _written(context, last, survey, fit)
+        if not sink.ignores_late:
+            return _written(context, last, survey, fit)
+        base = table.base
+        may_hold = not table.holds_no_files and not _lacks_keys(table, survey, fit)
+        with in_order(context, last, survey, fit, may_hold=may_hold) as kept:
+            written = _written(context, kept.last, kept.survey, fit)
+        change = replace(written.change, base=base, decided=True)
+        return replace(written, change=change, tombstones=kept.tombstones)
 
 
-def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, fits: Fits = Fits.LAYOUT) -> Written:
-    """Stages them in the best way. ``fits``: what they fit, because they were made from what is there."""
+def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -> Written:
+    """Stages these changes in the way that suits them."""
     table, sink = context.table, context.sink
     facts = Facts(
         empty=table.holds_no_files,
@@ -58,12 +62,20 @@ def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, f
     choice = choose(sink, facts)
     if choice.way == POSITION:
         try:
-            return by_position(context, last, survey, fit, choice, fits=fits)
+            return by_position(context, last, survey, fit, choice)
         except IndexFailed as failed:
             choice = choose(sink, replace(facts, no_index=failed.message))
     if choice.way == MERGE:
         return merge(context, last, survey, fit, choice)
-    return _by_key(context, last, survey, fit, choice, fits=fits)
+    return _by_key(context, last, survey, fit, choice)
+
+
+def _into_history(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
+    """The versions that a batch adds, and those that it makes different, in the way that suits them."""
+    base = context.table.base
+    with latest(applied, fit.keys, context.sink) as (last, survey), versions(context, last, survey, fit) as (rows, all_rows):
+        written = _written(context, rows, all_rows, fit)
+    return Written(replace(written.change, base=base, decided=True), counts_of(survey))
 
 
 def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
@@ -86,7 +98,7 @@ def _into_empty(context: TableContext, applied: DataFrame, fit: Fit) -> Written:
     return Written(Change(Delta(staged, StagedFiles(), Fits.HEAD), base, fit.evolution, summary=summary), counts)
 
 
-def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice, *, fits: Fits) -> Written:
+def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
     """Data files of the rows, and delete files of all keys unless nothing has them. The cost is that of the batch alone."""
     table = context.table
     base = table.base
@@ -104,7 +116,7 @@ def _by_key(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, ch
         return table.write_deletes(named, context.options, fit.keys, evolution, everywhere=everywhere)
 
     staged, deletes = together(lambda: write_last_rows(context, last, survey, fit), keys, session=last.sparkSession)
-    delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else fits)
+    delta = Delta(staged, deletes, Fits.HEAD if choice.way == APPEND else Fits.LAYOUT)
     return Written(Change(delta, base, evolution, summary=choice.summary), counts_of(survey))
 
 
