@@ -120,6 +120,7 @@ class SinkOptions(TypedDict, total=False):
     readers: Sequence[str]
     max_equality_deletes: int | None
     max_delete_files: int | None
+    max_indexed_rows: int | None
     maintenance: Section
 
     s3: Section | None
