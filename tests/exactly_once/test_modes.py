@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.children import end, ended, started
 from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
-from exactly_once.programs.upserting import BATCHES, EVOLVING, OVERWRITE, WAYS, write_all
+from exactly_once.programs.upserting import BATCHES, EVOLVING, HISTORY, OVERWRITE, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.write.part import Part
 from services.faults import (
@@ -207,6 +207,7 @@ MOMENTS = {
     EVOLVING: (("staged", 3), ("applied", 2)),
     # Each batch commits its tombstones first: between both commits of the second one, and after them.
     "late": (("applied", 3), ("applied", 4)),
+    HISTORY: (("applied", 2), ("staged", 2)),
     OVERWRITE: (("staged", 2),),
 }
 
@@ -227,13 +228,26 @@ def test_changes_of_each_mode_killed_at_any_moment(spark: SparkSession, tmp_path
         assert_each_change_is_there_once(sqlite_ground(spark, tmp_path / way).session(), way)
 
 
+def versions() -> Counter[tuple[int, int, str]]:
+    """Every change of all batches: rows that come, most of them a second time in the next batch, and go with the one after."""
+    made: Counter[tuple[int, int, str]] = Counter()
+    for number in range(BATCHES):
+        for key in range(5 * number - 5, 5 * number + 10):
+            op = "delete" if key < 5 * number else "update" if number and key < 5 * number + 5 else "insert"
+            made[key, number, op] += 1
+    return made
+
+
 def assert_each_change_is_there_once(session: SparkSession, way: str) -> None:
-    rows = session.table("lake.changes.t").collect()
+    table = session.table("lake.changes.t")
+    if way == HISTORY:
+        assert Counter(tuple(row) for row in table.select("id", "valid_from", "operation").collect()) == versions()
+        table = table.where("is_current").select("id", "v")
+    rows = table.collect()
     assert Counter(row.id for row in rows) == Counter(range(5 * BATCHES - 5, 5 * BATCHES + 5))
     value, new = ("w", [f"c{number}" for number in range(BATCHES)]) if way == EVOLVING else ("v", [])
     assert {row[value] for row in rows} == {BATCHES - 1}
     assert {row[name] for row in rows for name in new[-1:]} <= {BATCHES - 1}
-    table = session.table("lake.changes.t")
     assert table.columns == ["id", value, *new]
     assert table.schema[value].dataType.simpleString() == ("bigint" if way == EVOLVING else "int")
     assert session.table("lake.changes.t.snapshots").where("summary['frazil.kind'] = 'data'").count() == BATCHES

@@ -24,7 +24,7 @@ from frazil.model.settings import Settings, SparkSettings
 BATCHES = 5
 MERGE = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": "merge"}
 EQUALITY = MERGE | {"upsert_strategy": "equality_delete"}
-EVOLVING, OVERWRITE = "evolving", "overwrite"
+EVOLVING, OVERWRITE, HISTORY = "evolving", "overwrite", "history"
 # Both versions of the format, so that positions are files for some and vectors for others.
 WAYS = {
     "equality_delete": EQUALITY | {"format_version": 3},
@@ -34,6 +34,7 @@ WAYS = {
     "compacted": EQUALITY | {"format_version": 2, "max_delete_files": 0},
     EVOLVING: EQUALITY | {"format_version": 2, "schema_evolution": "full"},
     "late": EQUALITY | {"format_version": 2, "order_by": ["v"], "late": "ignore"},
+    HISTORY: MERGE | {"format_version": 3, "upsert_strategy": "auto", "order_by": ["v"], "history": "scd2"},
     OVERWRITE: {"format_version": 3, "commit_mode": "overwrite"},
 }
 # From this batch on the table is another one: `v` is called `w` and is wider, and new rows are divided.
