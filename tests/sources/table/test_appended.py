@@ -1,4 +1,4 @@
-"""Spark tables as a source: Iceberg tables from snapshot to snapshot, others once."""
+"""Spark tables as a source of what is appended: Iceberg tables from snapshot to snapshot, others once."""
 
 from __future__ import annotations
 
