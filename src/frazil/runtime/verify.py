@@ -149,12 +149,12 @@ class _Comparison:
     def run(self, *, values: bool) -> tuple[str, ...]:
         """Compares all tables, and returns those whose values were compared."""
         if self._waits():
-            self.notes.append("There are changes that are not in the table yet: its rows were not compared with the database's.")
+            self.notes.append("There are changes that are not in the table yet: its rows were not compared with the source's.")
             return ()
         compared = tuple(name for name in map(self._by_value if values else self._by_keys, self._source.table_names) if name)
         if self.findings and self._waits():
             self.findings = []
-            self.notes.append("Rows were changed in the database while they were compared, which says nothing: do it again.")
+            self.notes.append("Rows were changed in the source while they were compared, which says nothing: do it again.")
             return ()
         return compared
 
