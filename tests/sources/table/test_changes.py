@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -88,6 +91,18 @@ def test_a_slice_keeps_its_rows_and_takes_whole_snapshots(spark: SparkSession, t
     assert feed.batch(2) == [("insert", key, "a") for key in (1, 2, 3)]
     assert feed.batch(2) == [("delete", 0, "a")]
     assert feed.batch(2) == [("update", key, "b") for key in (1, 2, 3)]
+
+
+def test_only_files_that_differ_are_read(spark: SparkSession, table: str, sql: Sql) -> None:
+    made(sql)
+    sql("INSERT INTO {t} VALUES (1, 'a')")
+    feed = Feed(spark, table)
+    feed.batch()
+    for row in spark.table(f"{table}.files").collect():
+        Path(urlsplit(row.file_path).path).unlink()
+    sql("INSERT INTO {t} VALUES (2, 'a'), (3, 'a')")
+    sql("DELETE FROM {t} WHERE id = 3")
+    assert feed.batch() == [("insert", 2, "a")]
 
 
 def test_without_a_key_a_changed_row_is_a_delete_and_an_insert(spark: SparkSession, table: str, sql: Sql) -> None:

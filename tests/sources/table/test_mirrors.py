@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 import frazil
 from exactly_once.children import end as end_of
 from exactly_once.children import ended, started
+from frazil.errors import ConfigError
 from frazil.model.events import Committed
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
+from frazil.runtime.replay import replay
 from frazil.runtime.verify import verify
 from helpers.children import COMMAND, finished, write_project
 from helpers.lakes import Lake, commits, run
@@ -99,6 +101,34 @@ def test_a_mirror_under_another_key(lake: Lake) -> None:
     written(pipeline)
     assert lake.rows("id, v", "db.b") == [(1, "b"), (2, "a"), (3, "d")]
     same(pipeline)
+
+
+@pytest.mark.slow(seconds=20)
+def test_changes_that_cannot_be_written_are_dead_letters(lake: Lake) -> None:
+    """An update under another key is left out as a whole. Changes of the past are not put through again."""
+    pipeline = mirror(lake, "a", "b", key_fields=["v"], schema={"id": "long", "v": "int"}, on_error="dead_letter")
+    write(lake, "(1, '1', 'c'), (2, 'x', 'c')")
+    written(pipeline)
+    write(lake, "(1, 'y', 'u'), (3, '3', 'c')")
+    (event,) = written(pipeline)
+    assert (event.counts.written, event.counts.dead_lettered) == (1, 1)
+    assert lake.rows("id, v", "db.b") == [(1, 1), (3, 3)]
+    letters = lake.rows("at, cast(raw as string)", "db.b__dead_letters")
+    assert [raw for _, raw in letters] == ['{"id":1,"v":"y"}', '{"id":2,"v":"x"}']
+    assert f"{lake.name}.db.a" in letters[0][0]
+    with pytest.raises(ConfigError, match="changes of the past"):
+        replay(pipeline, Settings(), None, really=True)
+
+
+def test_rows_are_not_compared_before_they_are_there(lake: Lake) -> None:
+    pipeline = mirror(lake, "a", "b")
+    write(lake, "(1, 'a', 'c')")
+    written(pipeline)
+    write(lake, "(2, 'a', 'c')")
+    assert "not in the table yet" in verify(pipeline, Settings(), values=True).notes[0]
+    written(pipeline)
+    lake.spark.sql(f"DELETE FROM {lake.name}.db.b WHERE id = 2")
+    assert ["1 rows of" in one.problem for one in verify(pipeline, Settings(), values=True).findings] == [True]
 
 
 def test_a_table_without_a_key_is_followed_by_one_that_is_named(lake: Lake) -> None:
