@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from frazil.columns.schema import data_columns, quoted
+from frazil.columns.schema import data_columns
 from frazil.model.hidden import COLUMN_MARK, EXTRA, OP, ORDER
 from frazil.model.source import TableSource
 from frazil.sources import open_source
@@ -56,7 +56,7 @@ class Feed:
         if part is None:
             return None
         frame = self.source.read(part)
-        rows = frame.orderBy(ORDER, *map(quoted, data_columns(frame))).collect()
+        rows = frame.orderBy(ORDER).collect()
         self.ledger = part.end
         self.source.committed(part.end)
         return frame, rows
