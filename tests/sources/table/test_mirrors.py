@@ -55,7 +55,7 @@ def written(*pipelines: PipelineSpec) -> list[Committed]:
         ("position", 3),
         pytest.param("position", 2, marks=pytest.mark.slow(seconds=30)),
         pytest.param("equality_delete", 3, marks=pytest.mark.slow(seconds=30)),
-        ("equality_delete", 2),
+        pytest.param("equality_delete", 2, marks=pytest.mark.slow(seconds=30)),
         pytest.param("merge", 3, marks=pytest.mark.slow(seconds=30)),
         pytest.param("merge", 2, marks=pytest.mark.slow(seconds=30)),
     ],
@@ -92,6 +92,7 @@ def test_columns_are_renamed_and_added_in_the_mirror(lake: Lake) -> None:
     same(pipeline)
 
 
+@pytest.mark.slow
 def test_a_mirror_under_another_key(lake: Lake) -> None:
     """Two rows exchange the values that the mirror knows them by."""
     pipeline = mirror(lake, "a", "b", key_fields=["v"])
@@ -120,6 +121,7 @@ def test_changes_that_cannot_be_written_are_dead_letters(lake: Lake) -> None:
         replay(pipeline, Settings(), None, really=True)
 
 
+@pytest.mark.slow
 def test_rows_are_not_compared_before_they_are_there(lake: Lake) -> None:
     pipeline = mirror(lake, "a", "b")
     write(lake, "(1, 'a', 'c')")
@@ -131,6 +133,7 @@ def test_rows_are_not_compared_before_they_are_there(lake: Lake) -> None:
     assert ["1 rows of" in one.problem for one in verify(pipeline, Settings(), values=True).findings] == [True]
 
 
+@pytest.mark.slow
 def test_a_table_without_a_key_is_followed_by_one_that_is_named(lake: Lake) -> None:
     lake.sink("select 1 id, 'a' v union all select 2, 'a'", "db.a").write()
     by_source, by_sink = mirror(lake, "a", "b", key="id"), mirror(lake, "a", "c", key_fields=["id"])
