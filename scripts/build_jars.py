@@ -22,6 +22,7 @@ SOURCES = {
     "brotli": ("BrotliCodec.java",),
     "core": (
         "AwsRequests.java",
+        "ChangedFiles.java",
         "DeadRows.java",
         "JsonPass.java",
         "JsonRows.java",

@@ -47,8 +47,8 @@ ALLOWED = {
     "columns": MODEL,
     "spark": MODEL,
     "iceberg": (*SPARK, *COLUMNS, *COMMIT, *MODEL),
-    # A source knows nothing of what becomes of its rows.
-    "sources": (*SPARK, *COLUMNS, *MODEL),
+    # A source knows nothing of what becomes of its rows. Which rows a table has changed its files tell, which Java reads.
+    "sources": ("frazil.iceberg.changed_rows", *SPARK, *COLUMNS, *MODEL),
     # A batch is written in one way, whatever source it came from.
     "write": (*ICEBERG, *SPARK, *COLUMNS, *COMMIT, *MODEL),
     # Sources are opened by their front door; none is known by name.

@@ -121,7 +121,7 @@ class BranchesPort:
 
 def _branches_view(jvm: Jvm, metadata: Any, goal: Goal) -> BranchesView:
     """What is known of main and a branch whose snapshot is to be published."""
-    parents = _parents(jvm, metadata)
+    parents = parents_of(jvm, metadata)
     main = head_of(metadata, MAIN)
     of_main, line = _line(parents, main), _line(parents, goal.snapshot)
     published = goal.snapshot in of_main
@@ -141,13 +141,13 @@ def _branches_view(jvm: Jvm, metadata: Any, goal: Goal) -> BranchesView:
 
 def steps_between(jvm: Jvm, metadata: Any, older: int | None, newer: int) -> list[Step]:
     """The snapshots after one up to another, from old to new; all as far as they are known if the older is not among them."""
-    line = _line(_parents(jvm, metadata), newer)
+    line = _line(parents_of(jvm, metadata), newer)
     wanted = line[: line.index(older)] if older in line else line
     found = ((one, metadata.snapshot(one)) for one in reversed(wanted))
     return [Step(one, str(snapshot.operation()), jvm.texts(snapshot.summary())) for one, snapshot in found]
 
 
-def _parents(jvm: Jvm, metadata: Any) -> dict[int, int | None]:
+def parents_of(jvm: Jvm, metadata: Any) -> dict[int, int | None]:
     """The parent of every snapshot of a table, read in a few calls."""
     listed = metadata.snapshots()
     return dict(zip(jvm.each(listed, "Snapshot.snapshotId"), jvm.each(listed, "Snapshot.parentId"), strict=True))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession, functions
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from frazil.columns.partition import Room, open_file_bytes
 from frazil.iceberg.changes import StagedFiles
@@ -26,6 +26,7 @@ from frazil.spark.running_java import task_memory
 # Smaller than this part of what a file of the table should have.
 SMALL_PART = 8
 _PLACES = StructType([StructField("_file", StringType(), nullable=False), StructField("_pos", LongType(), nullable=False)])
+_DELETED = StructField("_deleted", BooleanType(), nullable=False)
 _WORDS = "__words"
 _FILE_BYTES, _DEFAULT_BYTES = "write.target-file-size-bytes", 512 * 1024 * 1024
 
@@ -67,23 +68,31 @@ def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]
 
 
 @contextmanager
-def rows_of_tasks(jvm: Jvm, spark: SparkSession, table: Any, tasks: Any, options: Mapping[str, int]) -> Iterator[DataFrame]:
-    """Only the rows that Iceberg's tasks read, as above; ``options`` are those of the read."""
+def rows_of_tasks(
+    jvm: Jvm, spark: SparkSession, table: Any, tasks: Any, options: Mapping[str, int], *, deleted: bool = False
+) -> Iterator[DataFrame]:
+    """Only the rows that Iceberg's tasks read, as above; ``options`` are those of the read.
+
+    With ``deleted``, a column `_deleted` says which rows are, and where that column is read these come, too.
+    """
     group = str(uuid.uuid4())
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, tasks)
     try:
-        yield _placed(jvm, spark.read.format("iceberg").options(**options).load(group))
+        columns = StructType([*_PLACES.fields, _DELETED]) if deleted else _PLACES
+        yield _with_columns(jvm, spark.read.format("iceberg").options(**options).load(group), columns)
     finally:
         jvm.task_sets.removeTasks(table, group)
         jvm.table_cache.remove(group)
 
 
-def _placed(jvm: Jvm, rows: DataFrame) -> DataFrame:
-    """With the file and the position of each row. A rewrite has them, but Spark does not allow selecting them by name."""
+def _with_columns(jvm: Jvm, rows: DataFrame, columns: StructType) -> DataFrame:
+    """With columns of Iceberg's own, as the file and the position of each row. A rewrite has them, but Spark does not allow
+    selecting them by name.
+    """
     spark, sql = rows.sparkSession, jvm.root.org.apache.spark.sql
     relation = rows._jdf.queryExecution().analyzed()
-    places = sql.catalyst.types.DataTypeUtils.toAttributes(sql.types.DataType.fromJson(_PLACES.json()))
+    places = sql.catalyst.types.DataTypeUtils.toAttributes(sql.types.DataType.fromJson(columns.json()))
     whole = relation.output().appendedAll(places)
     known = (relation.catalog(), relation.identifier(), relation.options(), relation.timeTravelSpec())
     placed = relation.copy(relation.table(), whole, *known)

@@ -13,7 +13,7 @@ from frazil.model.cases import CaseSpec
 from frazil.model.dead_letters import OnError
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
-from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
+from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec, TableSource
 from frazil.model.transform import Transform, TransformSpec, UnwrapDebezium
 
 
@@ -87,12 +87,13 @@ def located_in_file(pipeline: PipelineSpec) -> Iterator[None]:
 def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[Transform]) -> list[Problem]:
     """What the sink needs that the source, and what is done to its rows, does not give; each at its key in the sink."""
     unwraps = any(isinstance(transform, UnwrapDebezium) for transform in transforms)
+    table = isinstance(source, TableSource) and source.changes
     database = isinstance(source, PostgresCdcSource)
     messages = source if isinstance(source, KafkaSource) else None
     problems = sink.unmet_by(
-        keys=database or (messages is not None and messages.tells_keys),
-        operations=database or unwraps or (messages is not None and messages.tells_operations),
-        images=unwraps or (messages is not None and messages.enveloped),
+        keys=table or database or (messages is not None and messages.tells_keys),
+        operations=table or database or unwraps or (messages is not None and messages.tells_operations),
+        images=table or unwraps or (messages is not None and messages.enveloped),
     )
     if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"

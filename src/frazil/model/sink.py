@@ -244,6 +244,16 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
         return any(one.commit_mode is CommitMode.UPSERT and one.key_fields for one in (self, *self.apart.values()))
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether the sink, or one of its tables, counts rows that came and rows that went."""
+        return any(one.diff_column is not None for one in (self, *self.apart.values()))
+
+    @property
+    def needs_images(self) -> bool:
+        """Whether the previous rows of updates may be needed: to find them by the sink's own key, or to count them as gone."""
+        return self.has_own_key or self.counts_rows
+
+    @property
     def namespace_levels(self) -> tuple[str, ...]:
         """The names of the nested namespaces from the outermost."""
         return tuple((self.namespace or "").split("."))

@@ -60,10 +60,35 @@ class TableSource(Model):
 
     connector: Literal["table"] = "table"
     table: str = Field(min_length=1, description="Name in Spark: `catalog.namespace.table`.")
+    changes: bool = Field(
+        False, description="Read all inserts, updates and deletes of an Iceberg table, not only what is appended."
+    )
+    key: tuple[str, ...] = Field(
+        (), description="With changes: columns that identify a row; the table's identifier fields when left out."
+    )
     on_change: Literal["stop", "ignore"] = Field(
         "stop",
-        description="What to do when rows of an Iceberg source were replaced or deleted, which an append cannot follow.",
+        description="Without changes: what to do when rows of an Iceberg source were replaced or deleted, which an append cannot "
+        "follow.",
     )
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TableSource:
+        problems = []
+        if self.key and not self.changes:
+            problems.append(Problem("key has no meaning without changes: true: what is appended needs none", "key"))
+        if len(set(self.key)) < len(self.key):
+            problems.append(Problem("key names a column twice", "key"))
+        if self.changes and "on_change" in self.model_fields_set:
+            problems.append(Problem("on_change has no meaning with changes: true, which follows every change", "on_change"))
+        if problems:
+            raise InconsistencyError(problems)
+        return self
 
 
 class QuerySource(Model):

@@ -266,4 +266,4 @@ def open_pipeline(
     writer = make(setup, pipeline.sink)
     if source is not None:
         return writer, source(session)
-    return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.has_own_key)
+    return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.needs_images)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
-from frazil.columns.schema import quoted, table_name
+from frazil.columns.digest import key_digest
+from frazil.columns.schema import table_name
 from frazil.errors import ConfigError, DataError, Halted
 from frazil.iceberg import IcebergTable, Lake
 from frazil.model.changes import CommitMode
@@ -51,20 +52,11 @@ class Comparable(Protocol):
         """How many rows a table has, a number that all their keys make unless they cannot be compared, and the keys' columns."""
 
 
-def key_digest(frame: DataFrame, keys: Sequence[str]) -> tuple[int, int]:
-    """The number of rows, and a digest of their keys: the first 60 bits of the md5 of each key's text, summed up."""
-    text = functions.concat_ws("|", *[functions.col(quoted(key)).cast("string") for key in keys])
-    hashed = functions.conv(functions.substring(functions.md5(text.cast("binary")), 1, 15), 16, 10).cast("decimal(38, 0)")
-    row = frame.agg(functions.count(functions.lit(1)).alias("rows"), functions.sum(hashed).alias("keys")).first()
-    assert row is not None, "an aggregate has one row"
-    return int(row["rows"]), int(row["keys"] or 0)
-
-
 def verify(pipeline: PipelineSpec, settings: Settings, *, values: bool = False) -> Verified:
     """Looks for gaps and for rows that are there twice; with ``values`` for other values in the rows, too."""
     spark = start_spark([pipeline], settings)
     session = session_for(spark, catalog_settings(pipeline.sink))
-    source = open_source(pipeline.source, lambda: session)
+    source = open_source(pipeline.source, lambda: session, images=pipeline.sink.needs_images)
     try:
         return _verify(pipeline, session, source, values=values)
     finally:
@@ -157,12 +149,12 @@ class _Comparison:
     def run(self, *, values: bool) -> tuple[str, ...]:
         """Compares all tables, and returns those whose values were compared."""
         if self._waits():
-            self.notes.append("There are changes that are not in the table yet: its rows were not compared with the database's.")
+            self.notes.append("There are changes that are not in the table yet: its rows were not compared with the source's.")
             return ()
         compared = tuple(name for name in map(self._by_value if values else self._by_keys, self._source.table_names) if name)
         if self.findings and self._waits():
             self.findings = []
-            self.notes.append("Rows were changed in the database while they were compared, which says nothing: do it again.")
+            self.notes.append("Rows were changed in the source while they were compared, which says nothing: do it again.")
             return ()
         return compared
 

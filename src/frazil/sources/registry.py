@@ -50,6 +50,12 @@ def rereader(
             "Dead letters of a database are changes of the past: rows may have changed again since.",
             fix="Update the rows in the database, which sends them as they are now.",
         )
+    if isinstance(spec, TableSource) and spec.changes:
+        raise ConfigError(
+            "replay-impossible",
+            f"Dead letters of changes of {spec.table} are changes of the past: rows may have changed again since.",
+            fix="Update the rows in that table, so that they are sent as they are now.",
+        )
     if isinstance(spec, KafkaSource):
         from frazil.sources.decode import decoder
         from frazil.sources.kafka.letters import by_topic, records_of
@@ -80,7 +86,7 @@ def open_source(spec: SourceSpec, session: Session, *, images: bool = False) -> 
     """The source for a specification. Nothing is read or connected to yet.
 
     ``session``: asked at once by sources that plan with Spark, and by the others when they read.
-    ``images``: whether the previous rows of updates are needed, because the source identifies rows by another key than the sink.
+    ``images``: whether the previous rows of updates may be needed, as where the sink identifies rows by a key of its own.
     """
     match spec:
         case GeneratorSource():
@@ -92,9 +98,9 @@ def open_source(spec: SourceSpec, session: Session, *, images: bool = False) -> 
 
             return Files(spec, session)
         case TableSource():
-            from frazil.sources.table import SparkTable
+            from frazil.sources.table import SparkTable, TableChanges
 
-            return SparkTable(spec, session())
+            return TableChanges(spec, session(), images=images) if spec.changes else SparkTable(spec, session())
         case QuerySource():
             from frazil.sources.query import Query
 

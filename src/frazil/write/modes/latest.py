@@ -9,10 +9,10 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, Window, WindowSpec, functions
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, VariantType
+from pyspark.sql.types import IntegerType, LongType, StringType
 
-from frazil.columns.coerce import JSON_OPTIONS
 from frazil.columns.counting import Counted
+from frazil.columns.digest import distinguishing
 from frazil.columns.schema import data_columns, quoted, unchanged
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
@@ -247,43 +247,9 @@ def _filled(last: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def _digest(frame: DataFrame) -> Column:
-    """A number that distinguishes rows. Spark's hash ignores nulls, so their positions are hashed, too."""
-    values = [(functions.col(quoted(name)), frame.schema[name].dataType) for name in data_columns(frame)]
-    nulls = [mark for value, kind in values for mark in _nulls(value, kind)]
+    """A number that distinguishes rows by their values, and by what they do."""
     unsent = [functions.sort_array(functions.col(UNCHANGED))] if UNCHANGED in frame.columns else []
-    return functions.xxhash64(_op(frame), *unsent, *nulls, *[hashable(value, kind) for value, kind in values])
-
-
-def _nulls(value: Column, kind: DataType) -> list[Column]:
-    """Whether a value is null, and what is in it; and how long a list is."""
-    match kind:
-        case StructType() if not _holds_unhashable(kind):
-            return [value.isNull(), *(mark for one in kind.fields for mark in _nulls(value.getField(one.name), one.dataType))]
-        case ArrayType() if not _holds_unhashable(kind):
-            within = functions.transform(value, lambda item: functions.xxhash64(*_nulls(item, kind.elementType)))
-            return [value.isNull(), functions.size(value), within]
-        case _:
-            return [value.isNull()]
-
-
-def hashable(value: Column, kind: DataType) -> Column:
-    """Spark does not hash maps and variants, whose text it can make. The text of a variant has 1 for 1.0, too."""
-    if not _holds_unhashable(kind):
-        return value
-    text = functions.to_json(functions.struct(value), {**JSON_OPTIONS, "ignoreNullFields": "false"})
-    return functions.concat_ws(" ", text, functions.schema_of_variant(value)) if isinstance(kind, VariantType) else text
-
-
-def _holds_unhashable(kind: DataType) -> bool:
-    match kind:
-        case MapType() | VariantType():
-            return True
-        case ArrayType():
-            return _holds_unhashable(kind.elementType)
-        case StructType():
-            return any(_holds_unhashable(field.dataType) for field in kind.fields)
-        case _:
-            return False
+    return functions.xxhash64(_op(frame), *unsent, *distinguishing(frame, data_columns(frame)))
 
 
 def _seen(frame: DataFrame) -> list[Column]:

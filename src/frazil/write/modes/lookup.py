@@ -20,9 +20,9 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import IntegerType, LongType
 
+from frazil.columns.digest import hashable
 from frazil.columns.schema import quoted
 from frazil.iceberg import DeadRows, DeletedKeys, Deletes, Digest, FileFacts, WorkingCopy, bitmap_of, scopes_of
-from frazil.write.modes.latest import hashable
 from frazil.write.modes.table_context import together
 
 # So many keys are handed to Iceberg, which leaves files unread by them; it takes longer to look at more than to read the files.

@@ -63,6 +63,8 @@ def source_rows(
     """
     watch = unwatched if tally is None else tally.watch
     whole = IMAGE in frame.columns
+    if sink.counts_rows:
+        return _shaped(frame.drop(IMAGE), sink, transforms, watch, proven=proven)
     if not _needs_images(frame, sink, transforms, proven=proven):
         return _shaped(without_images(frame), sink, transforms, watch, proven=proven)
     made = _shaped(frame.drop(IMAGE), sink, transforms, watch, images=True, proven=proven)

@@ -1,27 +1,24 @@
-"""A table that Spark knows: an Iceberg table from snapshot to snapshot, any other one once."""
+"""What is appended to a table that Spark knows: an Iceberg table from snapshot to snapshot, any other one once."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.columns.schema import require_data
-from frazil.errors import ConfigError, FrazilError, Halted, SourceMissing
+from frazil.errors import FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import TableSource
 from frazil.sources.base import Slice
-from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.positions import fields_of, unknown_position
+from frazil.sources.table.asking import asking, files_gone
+from frazil.sources.table.ranges import taken
 
 READ_ALL = position({"read": "all"})
 
 # Snapshots that only add rows, or only move them between files. The others replace or delete rows.
 _HARMLESS = ("append", "replace")
-
-_UNKNOWN_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE")
 
 
 @dataclass(frozen=True)
@@ -94,8 +91,9 @@ class SparkTable:
         if not line:
             return None
         self._require_appends(line)
-        taken, rows = _take(line, limit)
-        return Slice(start, position({"snapshot": taken[-1].id}), rows, full=len(taken) < len(line))
+        rows = [snapshot.added_rows if snapshot.operation == "append" else 0 for snapshot in line]
+        count = taken(rows, limit)
+        return Slice(start, position({"snapshot": line[count - 1].id}), sum(rows[:count]), full=count < len(line))
 
     def _require_appends(self, line: list[Snapshot]) -> None:
         changed = [snapshot for snapshot in line if snapshot.operation not in _HARMLESS]
@@ -150,14 +148,7 @@ class SparkTable:
 
     def explain(self, error: Exception) -> FrazilError | None:
         """Data files that were removed while they were read."""
-        text = whole_text(error)
-        if "NotFoundException" in text and "Failed to open" in text:
-            return Halted(
-                "source-files-gone",
-                f"A data file of {self._spec.table} is gone while it is read: {one_line(error)}",
-                fix="A snapshot expired too early. Start again; keep snapshots for longer than a batch takes.",
-            )
-        return None
+        return files_gone(self._spec.table, error)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -171,33 +162,19 @@ class SparkTable:
         return rows
 
     def _table(self) -> DataFrame:
-        with self._asking():
+        with asking(self._spec.table):
             return self._spark.table(self._spec.table)
-
-    def _asking(self) -> AbstractContextManager[None]:
-        return asking_spark(f"The table {self._spec.table}", self._explain_asking)
-
-    def _explain_asking(self, error: Exception) -> FrazilError | None:
-        if not isinstance(error, AnalysisException):
-            return None
-        if error.getCondition() in _UNKNOWN_TABLE:
-            return SourceMissing(
-                "source-missing",
-                f"Spark knows no table {self._spec.table}.",
-                fix="Write it as catalog.namespace.table, and check that the catalog is configured.",
-            )
-        return ConfigError("source-not-readable", f"The table {self._spec.table} cannot be read: {one_line(error)}")
 
     def _is_iceberg(self) -> bool:
         if self._iceberg is None:
-            with self._asking():
+            with asking(self._spec.table):
                 described = self._spark.sql(f"DESCRIBE TABLE EXTENDED {self._spec.table}").collect()
             self._iceberg = any(row.col_name == "Provider" and row.data_type.lower() == "iceberg" for row in described)
         return self._iceberg
 
     def _history(self) -> tuple[int | None, dict[int, Snapshot]]:
         """The current snapshot, and all that the table still has. In this order: a snapshot that comes between is known."""
-        with self._asking():
+        with asking(self._spec.table):
             # A catalog that caches tables would answer for ever with what it saw first.
             self._spark.catalog.refreshTable(self._spec.table)
             head = self._spark.sql(f"SELECT snapshot_id FROM {self._spec.table}.refs WHERE name = 'main'").first()
@@ -216,18 +193,6 @@ class SparkTable:
             for row in rows
         }
         return (None if head is None else head.snapshot_id), known
-
-
-def _take(line: list[Snapshot], limit: int) -> tuple[list[Snapshot], int]:
-    taken: list[Snapshot] = []
-    total = 0
-    for snapshot in line:
-        rows = snapshot.added_rows if snapshot.operation == "append" else 0
-        if taken and total + rows > limit:
-            break
-        taken.append(snapshot)
-        total += rows
-    return taken, total
 
 
 def _snapshot_of(text: Position) -> int:

@@ -1,10 +1,9 @@
-"""Spark tables as a source: Iceberg tables from snapshot to snapshot, others once."""
+"""Spark tables as a source of what is appended: Iceberg tables from snapshot to snapshot, others once."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,29 +11,7 @@ from pyspark.sql import SparkSession
 from frazil.errors import ConfigError, Halted, Retryable
 from frazil.model.source import TableSource
 from frazil.sources.table import SparkTable
-
-Sql = Callable[[str], None]
-
-
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> str:
-    """The name of an Iceberg table that does not exist yet. Its catalog caches, as a user's may."""
-    name = f"src_{uuid.uuid4().hex[:8]}"
-    spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
-    spark.conf.set(f"spark.sql.catalog.{name}.type", "hadoop")
-    spark.conf.set(f"spark.sql.catalog.{name}.warehouse", tmp_path.as_uri())
-    return f"{name}.db.t"
-
-
-@pytest.fixture
-def sql(spark: SparkSession, table: str) -> Sql:
-    """Runs a statement; `t` is the table."""
-
-    def run(text: str) -> None:
-        catalog, _, name = table.partition(".")
-        spark.sql(text.format(t=table, catalog=catalog, name=name))
-
-    return run
+from sources.table.feed import Sql
 
 
 class Reader:
