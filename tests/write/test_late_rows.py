@@ -90,7 +90,7 @@ def test_a_late_row_does_not_win_also_after_a_delete(lake: Lake, write: Write) -
 @pytest.mark.parametrize("options", [{}, {"late": "apply"}])
 def test_by_default_the_batch_that_comes_last_counts(lake: Lake, options: dict[str, Any]) -> None:
     given = {"commit_mode": "upsert", "key_fields": ["id"], "order_by": ["at"], "op_field": "op"} | options
-    for row in ("1L id, 5 at, 'five' v, 'u' op", "1L, 4, 'four', 'u'", "1L, 3, null, 'd'", "1L, 1, 'one', 'u'"):
+    for row in ("1L id, 5 at, 'five' v, 'u' op", "1L, 4, 'four', 'u'", "1L, 3, '', 'd'", "1L, 1, 'one', 'u'"):
         lake.sink(f"select {row}" if "id" in row else f"select * from values ({row}) t(id, at, v, op)", **given).write()
     assert values(lake) == {1: "one"}
     assert not lake.exists(TOMBSTONES)
@@ -194,9 +194,9 @@ def test_columns_get_wider_and_the_table_of_tombstones_with_them(lake: Lake) -> 
         lake.sink(f"select {key} id, {at} at, {v} v, '{op}' op", **given).write()
 
     write("1", "1", "'a'", "u")
-    write("1", "5", "null", "d")
+    write("1", "5", "''", "d")
     write("5000000000", "5000000000", "'b'", "u")
-    write("5000000000", "5000000001", "null", "d")
+    write("5000000000", "5000000001", "''", "d")
     write("1L", "4L", "'late'", "u")
     write("5000000000", "6L", "'late'", "u")
     assert (values(lake), lake.rows("id, at", TOMBSTONES)) == ({}, [(1, 5), (5000000000, 5000000001)])

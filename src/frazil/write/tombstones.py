@@ -73,10 +73,9 @@ class Tombstones:
 
     def rows(self, names: Sequence[str]) -> DataFrame | None:
         """The keys and places in the order of all deletes that are remembered."""
-        table = self._writer.claimed.table if self._writer.ready else None
-        head = table.base.head if table is not None else None
-        if table is None or head is None:
+        if not self._writer.ready:
             return None
+        table = self._writer.claimed.table
         have = {column.name for column in table.schema.fields}
         if lacking := [name for name in names if name not in have]:
             raise Halted(
@@ -86,7 +85,7 @@ class Tombstones:
                 fix="Rename the column in that table as well. Otherwise drop the table: late rows of keys that were deleted up "
                 "to now are then written.",
             )
-        rows = table.rows_at(self._writer.session, head)
+        rows = self._writer.session.table(table.sql_name)
         return rows.where(functions.col(BRANCH) == self._sink.written_branch).select(*[quoted(name) for name in names])
 
     def stage(self, deletes: DataFrame, count: int) -> Any:
@@ -139,4 +138,5 @@ def tombstones_sink(sink: SinkSpec) -> SinkSpec:
     """The table of a sink's deleted keys as a sink of its own, in the same catalog and store."""
     kept = ("catalog", "namespace", "s3", "gcs", "azure", "format_version")
     given: dict[str, Any] = {name: getattr(sink, name) for name in kept}
-    return SinkSpec.model_validate(given | {"table": f"{sink.table}{SUFFIX}"})
+    # Keys may become wider in the table; it is decided there whether they may.
+    return SinkSpec.model_validate(given | {"table": f"{sink.table}{SUFFIX}", "schema_evolution": "type_widen"})
