@@ -281,6 +281,71 @@ def test_a_data_file_has_one_file_of_deletes_or_one_vector(lake: Lake, version: 
     assert values(lake) == dict.fromkeys(range(300), "a") | late
 
 
+# Rows that a batch does not say all of.
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_a_batch_does_not_say_is_read_from_the_rows_that_the_index_finds(lake: Lake, version: int) -> None:
+    given: dict[str, Any] = {"format_version": version, "maintenance": {"enabled": False}}
+    for first in range(0, 40, 10):
+        upsert(lake, f"select id from range({first}, {first + 10})", "a", **given)
+
+    def changed(query: str, **options: Any) -> tuple[int, int]:
+        done = lake.sink(query, **UPSERT | given | options).write()
+        by_position(lake)
+        return done.counts.written, done.counts.filtered
+
+    expected = {key: ("a", key % 3) for key in range(40)}
+    assert changed("select id, 'b' v from range(5, 12)", partial_updates=True) == (7, 0)
+    expected |= {key: ("b", key % 3) for key in range(5, 12)}
+    assert sorted(lake.rows("id, v, part")) == [(key, *row) for key, row in expected.items()]
+    only_new = "select id, 'c' v, 0 part, if(id = 39, 'delete', 'insert') op from range(38, 42)"
+    assert changed(only_new, when_matched_update_all=False, op_field="op") == (2, 1)
+    del expected[39]
+    expected |= dict.fromkeys((40, 41), ("c", 0))
+    assert sorted(lake.rows("id, v, part")) == [(key, *row) for key, row in expected.items()]
+    assert changed("select id, 'd' v, 1 part from range(41, 50)", when_not_matched_insert_all=False) == (1, 8)
+    assert changed("select id, 'k' v, 5 part from range(40, 42)", combine={"v": "max", "part": "sum"}) == (2, 0)
+    expected |= {40: ("k", 5), 41: ("k", 6)}
+    assert sorted(lake.rows("id, v, part")) == [(key, *row) for key, row in expected.items()]
+    unsent = "select id, '?' v, 8 part from range(4, 6)"
+    assert changed(unsent, unchanged_value="?") == (2, 0)
+    expected |= {4: ("a", 8), 5: ("b", 8)}
+    for read in READERS:
+        rows = [(key, *row) for key, row in expected.items()]
+        assert tuples(read(lake)) == sorted(rows, key=repr), read.__name__
+
+
+def test_files_without_keys_of_the_batch_are_not_read(lake: Lake) -> None:
+    """The statistics of all files say that they may have any key."""
+    for turn in range(3):
+        upsert(lake, f"select id * 3 + {turn} id from range(10)", "a", maintenance={"enabled": False})
+    upsert(lake, "select 3L id", "b", maintenance={"enabled": False})
+    others = {row.file for row in lake.spark.sql(f"select _file file from {lake.name}.db.t where id % 3 > 0").collect()}
+    assert len(others) == 2
+    for file in others:
+        Path(file.removeprefix("file:")).write_bytes(b"not Parquet")
+    lake.sink("select id * 6 id, 'c' v from range(3)", **UPSERT, partial_updates=True, maintenance={"enabled": False}).write()
+    by_position(lake)
+
+
+def test_what_others_change_meanwhile_is_read_again(lake: Lake) -> None:
+    upsert(lake, "select id from range(10)", "a")
+    events: list[Event] = []
+
+    def foreign() -> None:
+        undo()
+        lake.sink("select 1L id, 'theirs' v, 7L part", commit_mode="upsert", key_fields=["id"]).id("other").write()
+
+    undo = act_at("unsent", 1, foreign)
+    try:
+        lake.sink("select id, 'mine' v from range(3)", **UPSERT, partial_updates=True).listen(events.append).write()
+    finally:
+        undo()
+    assert len([event for event in events if isinstance(event, Staged)]) == 2, "it was completed again"
+    assert sorted(lake.rows("id, v, part"))[:4] == [(0, "mine", 0), (1, "mine", 7), (2, "mine", 2), (3, "a", 0)]
+
+
 # What is chosen without being asked for.
 
 

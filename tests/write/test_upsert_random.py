@@ -27,7 +27,8 @@ WALKS = int(os.environ.get("FRAZIL_WALKS", "0"))
 # The steps of a walk and how often each is taken; their order is a matter of chance.
 WEIGHTS = {
     "change": 5, "move": 3, "again": 1, "settle": 2, "compact": 1, "foreign_compaction": 1, "foreign_append": 1, "new_column": 1,
-    "rename": 1, "rename_key": 1, "widen": 1, "leave_out": 1, "repartition": 1, "upgrade": 1, "expire": 1,
+    "rename": 1, "rename_key": 1, "widen": 1, "leave_out": 1, "keep": 2, "only_new": 1, "only_known": 1,
+    "repartition": 1, "upgrade": 1, "expire": 1,
 }  # fmt: skip
 
 PARTITIONS: tuple[list[str], ...] = (["void(KEY)"], ["p"], ["bucket(2, KEY)"], ["p", "truncate(4, KEY)"], ["bucket(3, p)"])
@@ -130,8 +131,20 @@ class Walk:
     def leave_out(self, number: int) -> None:
         """A batch without one of the columns, whose values are gone with it: rows of MERGE keep them on no account either."""
         chance = random.Random(number)
-        left = chance.choice([name for name in self.columns if name != "p"])
-        self._write(self._touched(chance), chance, without=left)
+        self._write(self._touched(chance), chance, without=self._any_column(chance))
+
+    def keep(self, number: int) -> None:
+        """A batch without one of the columns, whose values stay as they are."""
+        chance = random.Random(number)
+        self._write(self._touched(chance), chance, without=self._any_column(chance), partial_updates=True)
+
+    def only_new(self, number: int) -> None:
+        """Rows that are there stay as they are."""
+        self.change(number, when_matched_update_all=False)
+
+    def only_known(self, number: int) -> None:
+        """Rows that are not there are left out."""
+        self.change(number, when_not_matched_insert_all=False)
 
     def repartition(self, number: int) -> None:
         """New rows are divided in another way than those that are there."""
@@ -158,6 +171,9 @@ class Walk:
         """The type of the column that partitions are made of."""
         return "long" if self.least else "int"
 
+    def _any_column(self, chance: random.Random) -> str:
+        return chance.choice([name for name in self.columns if name != "p"])
+
     def _touched(self, chance: random.Random) -> dict[int, str]:
         return {key: chance.choice("ccud") for key in chance.sample(range(KEYS), chance.randint(1, 6))}
 
@@ -177,8 +193,9 @@ class Walk:
                 rows.append((key, *(value for name, value in values.items() if name != without), op if at == 0 else "u", at))
                 if rows[-1][-2] == "d":
                     self.truth.pop(key, None)
-                else:
-                    self.truth[key] = tuple(value if name != without else None for name, value in values.items())
+                elif options.get("when_not_matched_insert_all" if key not in self.truth else "when_matched_update_all", True):
+                    kept = dict(zip(self.columns, self.truth.get(key, ()), strict=False)) if "partial_updates" in options else {}
+                    self.truth[key] = tuple(value if name != without else kept.get(name) for name, value in values.items())
         chance.shuffle(rows)
         literals = ", ".join(str(tuple(row)) for row in rows)
         names = ", ".join(name for name in self.columns if name != without)

@@ -128,12 +128,25 @@ class KeyIndex:
     def catch_up(self, jvm: Jvm, table: Any, names: Sequence[str]) -> None:
         """Adds what came into the table, or builds the index, so that a commit has little left to add.
 
-        An index that describes a snapshot which the table does not know may be ahead of it: that is left to the commit.
+        An index that is ahead of the table is left to the commit.
         """
         with self._one_at_a_time, self._usable():
-            known = self._described()
-            if known is None or known.snapshot is None or table.snapshot(known.snapshot) is not None:
+            if not self._is_ahead(table):
                 self._updated(jvm, table, _live(jvm, table), names)
+
+    def tasks(self, jvm: Jvm, table: Any, keys: HashedKeys) -> Any:
+        """What reads the files of the table that may have rows with one of the keys; None if the index is ahead of the table."""
+        with self._one_at_a_time, self._usable():
+            if self._is_ahead(table):
+                return None
+            live = _live(jvm, table)
+            self._updated(jvm, table, live, keys.names)
+            return self._java.find(keys.hashes).tasks(live)
+
+    def _is_ahead(self, table: Any) -> bool:
+        """Whether it describes a snapshot that the table does not know, as it may when that was loaded before a commit."""
+        known = self._described()
+        return known is not None and known.snapshot is not None and table.snapshot(known.snapshot) is None
 
     def delete(self, jvm: Jvm, table: Any, keys: HashedKeys) -> DeletesWritten:
         """Writes files that delete the rows of the table's head with one of the keys."""

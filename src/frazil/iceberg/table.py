@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from frazil.iceberg.history import History
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.key_index import KeyIndex, Lookup
 from frazil.iceberg.port import IcebergPort
+from frazil.iceberg.small import rows_of_tasks
+from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
 from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import FIRST_WITH_VECTORS, WorkingCopy, scratch_of
 from frazil.model.commit import SinkState
@@ -349,12 +351,31 @@ class IcebergTable:
         """
         with java_errors(self._address):
             index.open(self._jvm)
-            table = self._seen.table
-            if evolution:
-                table = self._jvm.view(self._table, seen_from(self._jvm, self._evolved(evolution), self._seen.branch))
             hashed = index.hashed(self._jvm, keys)
-            index.catch_up(self._jvm, table, keys.columns)
+            index.catch_up(self._jvm, self._after(evolution), keys.columns)
             return Lookup(self._jvm, index, hashed, self._table, self._seen.branch)
+
+    @contextmanager
+    def rows_beside(self, index: KeyIndex, keys: DataFrame, evolution: Sequence[TableChange]) -> Iterator[DataFrame | None]:
+        """The rows of the files that may have some keys, whose columns have the names that they get by the changes.
+
+        None if the index cannot say which files these are, as it knows a later snapshot than this object.
+        """
+        with ExitStack() as opened:
+            with java_errors(self._address):
+                index.open(self._jvm)
+                table = self._after(evolution)
+                tasks = index.tasks(self._jvm, table, index.hashed(self._jvm, keys))
+                if tasks is not None:
+                    options = {"split-size": TASK_BYTES, "file-open-cost": OPEN_BYTES}
+                    rows = opened.enter_context(rows_of_tasks(self._jvm, keys.sparkSession, table, tasks, options))
+            yield None if tasks is None else rows.drop("_file", "_pos")
+
+    def _after(self, evolution: Sequence[TableChange]) -> Any:
+        """The table as it will be after the changes."""
+        if not evolution:
+            return self._seen.table
+        return self._jvm.view(self._table, seen_from(self._jvm, self._evolved(evolution), self._seen.branch))
 
     @contextmanager
     def working_copy(

@@ -130,6 +130,11 @@ public final class Places {
     return positions.keySet();
   }
 
+  /** What reads the files that they are in, without the rows that are deleted. */
+  public List<FileScanTask> tasks(Map<String, FileScanTask> live) {
+    return positions.keySet().stream().map(live::get).toList();
+  }
+
   /**
    * Writes files that delete the rows: vectors, which hold what was deleted before from the same data files, in the versions of
    * the table format that have them; else files of positions, one for each data file.

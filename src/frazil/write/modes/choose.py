@@ -18,7 +18,8 @@ class Facts:
     ``disjoint``: no file of the table can hold a key of the batch. ``debt``: how many equality deletes the table holds.
     ``misread``: keys whose equality deletes are not read as they were written. ``unfit``: why a reader of the table's would not
     find its rows by them. ``no_index``: why rows cannot be found by the key index. ``unindexed``: from how many rows of the table
-    that would have to be built first. ``vectors``: the table's version of the format has deletion vectors.
+    that would have to be built first. ``vectors``: the table's version of the format has deletion vectors. ``read``: why rows of
+    the table were read first, and ``replaces``: whether there are any that the batch replaces, as far as is known.
     """
 
     empty: bool = False
@@ -32,6 +33,8 @@ class Facts:
     no_index: str | None = None
     unindexed: int = 0
     vectors: bool = False
+    read: str | None = None
+    replaces: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,26 @@ POSITION = UpsertStrategy.POSITION.value
 
 def choose(options: ChangeOptions, facts: Facts) -> Choice:
     """The way of one batch."""
+    choice = _way(options, facts)
+    return choice if facts.read is None else Choice(choice.way, f"{choice.reason}; rows of the table were read: {facts.read}")
+
+
+def uses_index(options: ChangeOptions, facts: Facts) -> bool:
+    """Whether the batch finds rows by the key index."""
+    return choose(options, facts).way == POSITION
+
+
+def _way(options: ChangeOptions, facts: Facts) -> Choice:
     if facts.misread and options.upsert_strategy is UpsertStrategy.EQUALITY_DELETE:
         raise ConfigError(
             "key-type",
             f"upsert_strategy: equality_delete cannot be: {why_misread(facts.misread)}.",
             fix="Set upsert_strategy: auto or merge, or declare the column as binary in a new table.",
         )
-    if (why := _needs_merge(options, facts)) is not None:
-        return Choice(MERGE, why)
-    if facts.empty and options.when_not_matched_insert_all:
+    if facts.empty:
         return Choice(APPEND, "the table is empty")
+    if not facts.replaces:
+        return Choice(APPEND, "no row of the table is replaced")
     if options.upsert_strategy is UpsertStrategy.AUTO:
         return _best(options, facts)
     if options.upsert_strategy is UpsertStrategy.POSITION and facts.no_index is not None:
@@ -76,7 +89,7 @@ def choose(options: ChangeOptions, facts: Facts) -> Choice:
 
 def _best(options: ChangeOptions, facts: Facts) -> Choice:
     """The way that costs least, where none is asked for."""
-    if facts.disjoint and options.when_not_matched_insert_all:
+    if facts.disjoint:
         return Choice(APPEND, "no file of the table can hold a key of the batch")
     unfit = _spares_deletes(options, facts)
     no_index = facts.no_index or (None if unfit is not None else _spares_index(facts))
@@ -140,8 +153,8 @@ def why_misread(columns: Sequence[str]) -> str:
     return f"readers find no rows by equality deletes of {', '.join(columns)}: they misread values of type fixed"
 
 
-def _needs_merge(options: ChangeOptions, facts: Facts) -> str | None:
-    """What only a look at the table's rows can do."""
+def why_known_rows(options: ChangeOptions, facts: Facts) -> str | None:
+    """Why what the table has of the batch's keys decides what becomes of them, if that is so."""
     if not options.when_matched_update_all and not facts.empty:
         return "rows with known keys are left as they are"
     if not options.when_not_matched_insert_all:

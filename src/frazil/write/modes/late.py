@@ -18,7 +18,9 @@ from frazil.columns.schema import quoted
 from frazil.errors import ConfigError, DataError
 from frazil.model.hidden import DELETE, HIDDEN, OP
 from frazil.write.fit import Fit
-from frazil.write.modes.latest import Survey, near
+from frazil.write.modes.choose import Facts
+from frazil.write.modes.known_rows import rows_of_keys
+from frazil.write.modes.latest import Survey
 from frazil.write.modes.table_context import TableContext
 
 _PLACE, _HELD, _LATE = (f"{HIDDEN}{name}" for name in ("place", "held", "late"))
@@ -36,8 +38,8 @@ class InOrder:
 
 
 @contextmanager
-def in_order(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, *, may_hold: bool) -> Iterator[InOrder]:
-    """The last change of each key without those that are late. ``may_hold``: the table may have rows with their keys."""
+def in_order(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, facts: Facts) -> Iterator[InOrder]:
+    """The last change of each key without those that are late."""
     _require_kept(context, fit)
     if survey.unchanged:
         raise DataError(
@@ -52,7 +54,8 @@ def in_order(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, *
         deletes = last.where(functions.col(OP) == DELETE).select(*_columns(fit.keys, order))
         _require_order(deletes, order)
     with ExitStack() as opened:
-        held = _held(context, last, survey, fit, opened, may_hold=may_hold)
+        rows = opened.enter_context(rows_of_keys(context, last, survey, fit, facts))
+        held = _held(context, last, survey, fit, rows)
         kept = InOrder(last, survey) if held is None else opened.enter_context(_without_late(last, survey, fit, order, held))
         assert context.tombstones is not None, "the sink ignores late rows"
         # All deletes, late ones too: what is remembered then depends on nothing but the batch.
@@ -86,17 +89,12 @@ def _columns(keys: Sequence[str], order: Sequence[str]) -> list[Column]:
     return [functions.col(quoted(name)) for name in dict.fromkeys([*keys, *order])]
 
 
-def _held(
-    context: TableContext, last: DataFrame, survey: Survey, fit: Fit, opened: ExitStack, *, may_hold: bool
-) -> DataFrame | None:
+def _held(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, rows: DataFrame | None) -> DataFrame | None:
     """The highest place in the order that the table, or a delete, has of each key of the batch; None where both have nothing."""
     assert context.tombstones is not None, "the sink ignores late rows"
     order = context.sink.order_by
     names = [*dict.fromkeys([*fit.keys, *order])]
-    sources = []
-    if may_hold and survey.keys:
-        copy = opened.enter_context(context.table.working_copy(fit.evolution, None, last.sparkSession))
-        sources.append(near(last.sparkSession.table(copy.name), survey, fit.keys))
+    sources = [] if rows is None else [rows]
     if survey.keys and (deleted := context.tombstones.rows(names)) is not None:
         sources.append(deleted)
     if not sources:

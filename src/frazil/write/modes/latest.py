@@ -362,6 +362,11 @@ def _bounded(last: DataFrame, key: str) -> Column:
     return functions.col(quoted(key)) if bounded else functions.lit(None).cast("int")
 
 
+def is_delete(last: DataFrame) -> Column:
+    """Which changes take a key away."""
+    return _op(last) == DELETE
+
+
 def lacks_values(last: DataFrame) -> Column:
     """Which rows are to be written and lack a value that did not change."""
     return (_op(last) != DELETE) & functions.col(UNCHANGED).isNotNull() if UNCHANGED in last.columns else functions.lit(False)

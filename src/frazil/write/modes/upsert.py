@@ -15,8 +15,19 @@ from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec, TableChange
 from frazil.model.hidden import DELETE, IGNORE, OP
 from frazil.write.fit import Fit
-from frazil.write.modes.choose import APPEND, MERGE, POSITION, Choice, Facts, choose, misread, unfit_for_duckdb
+from frazil.write.modes.choose import (
+    APPEND,
+    MERGE,
+    POSITION,
+    Choice,
+    Facts,
+    choose,
+    misread,
+    unfit_for_duckdb,
+    why_known_rows,
+)
 from frazil.write.modes.history import versions
+from frazil.write.modes.known_rows import completed
 from frazil.write.modes.last_rows import in_few_tasks, write_last_rows
 from frazil.write.modes.late import in_order
 from frazil.write.modes.latest import Survey, counts_of, latest, require_keys, without_key
@@ -36,19 +47,18 @@ def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
         if not sink.ignores_late:
             return _written(context, last, survey, fit)
         base = table.base
-        may_hold = not table.holds_no_files and not _lacks_keys(table, survey, fit)
-        with in_order(context, last, survey, fit, may_hold=may_hold) as kept:
+        with in_order(context, last, survey, fit, _facts(context, survey, fit)) as kept:
             written = _written(context, kept.last, kept.survey, fit)
         change = replace(written.change, base=base, decided=True)
         return replace(written, change=change, tombstones=kept.tombstones)
 
 
-def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -> Written:
-    """Stages these changes in the way that suits them."""
+def _facts(context: TableContext, survey: Survey, fit: Fit) -> Facts:
+    """What is known of the table and the batch before rows are read."""
     table, sink = context.table, context.sink
-    facts = Facts(
+    return Facts(
         empty=table.holds_no_files,
-        disjoint=sink.upsert_strategy is UpsertStrategy.AUTO and _lacks_keys(table, survey, fit),
+        disjoint=(sink.upsert_strategy is UpsertStrategy.AUTO or sink.ignores_late) and _lacks_keys(table, survey, fit),
         keys=survey.keys,
         debt=table.total("equality-deletes"),
         unchanged=survey.unchanged,
@@ -59,12 +69,27 @@ def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -
         vectors=table.keeps_vectors,
         unindexed=table.total("records") if context.index is None or not context.index.is_there else 0,
     )
-    choice = choose(sink, facts)
+
+
+def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -> Written:
+    """Stages these changes, once they are known to be whole rows."""
+    facts = _facts(context, survey, fit)
+    if (why := why_known_rows(context.sink, facts)) is None:
+        return _in_its_way(context, last, survey, fit, facts)
+    base = context.table.base
+    with completed(context, last, survey, fit, facts) as whole:
+        written = _in_its_way(context, whole.last, whole.survey, fit, replace(facts, read=why, replaces=whole.replaces))
+    return Written(replace(written.change, base=base, decided=True), whole.counts)
+
+
+def _in_its_way(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, facts: Facts) -> Written:
+    """Stages changes in the way that suits them."""
+    choice = choose(context.sink, facts)
     if choice.way == POSITION:
         try:
             return by_position(context, last, survey, fit, choice)
         except IndexFailed as failed:
-            choice = choose(sink, replace(facts, no_index=failed.message))
+            choice = choose(context.sink, replace(facts, no_index=failed.message))
     if choice.way == MERGE:
         return merge(context, last, survey, fit, choice)
     return _by_key(context, last, survey, fit, choice)
