@@ -63,7 +63,7 @@ class TableSource(Model):
     changes: bool = Field(
         False, description="Read all inserts, updates and deletes of an Iceberg table, not only what is appended."
     )
-    key: tuple[str, ...] = Field(
+    key_fields: tuple[str, ...] = Field(
         (), description="With changes: columns that identify a row; the table's identifier fields when left out."
     )
     on_change: Literal["stop", "ignore"] = Field(
@@ -72,7 +72,7 @@ class TableSource(Model):
         "follow.",
     )
 
-    @field_validator("key", mode="before")
+    @field_validator("key_fields", mode="before")
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -80,10 +80,10 @@ class TableSource(Model):
     @model_validator(mode="after")
     def _consistent(self) -> TableSource:
         problems = []
-        if self.key and not self.changes:
-            problems.append(Problem("key has no meaning without changes: true: what is appended needs none", "key"))
-        if len(set(self.key)) < len(self.key):
-            problems.append(Problem("key names a column twice", "key"))
+        if self.key_fields and not self.changes:
+            problems.append(Problem("key_fields has no meaning without changes: true: what is appended needs none", "key_fields"))
+        if len(set(self.key_fields)) < len(self.key_fields):
+            problems.append(Problem("key_fields names a column twice", "key_fields"))
         if self.changes and "on_change" in self.model_fields_set:
             problems.append(Problem("on_change has no meaning with changes: true, which follows every change", "on_change"))
         if problems:

@@ -25,8 +25,8 @@ CREATE SINK of_pg FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n
 CREATE SINK of_files FROM some INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'f')
   KEY (id) PARTITION BY (day(at)) WITH (COMMIT INTERVAL '5s');
 """
-# Words of a cure that stand for what a user fills in, or belong to others: permissions of Kafka, files, and Spark SQL.
-OTHERS = {"READ", "PEM", "PKCS", "TLS", "TIME", "COLUMN", "FIELD", "ADD", "NULL"}
+# Words of a cure that stand for what a user fills in, or belong to others: to Kafka, to files, to Spark, to PostgreSQL.
+OTHERS = {"READ", "PEM", "PKCS", "TLS", "TIME", "COLUMN", "FIELD", "ADD", "NULL", "REPLICA", "IDENTITY", "FULL"}
 
 
 def token(place: SourceLocation | None) -> str:

@@ -204,8 +204,8 @@ def test_what_cannot_be_followed_is_said_by_check(spark: SparkSession, table: st
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ({"key": "id"}, "without changes"),
-        ({"changes": True, "key": ["id", "id"]}, "a column twice"),
+        ({"key_fields": "id"}, "without changes"),
+        ({"changes": True, "key_fields": ["id", "id"]}, "a column twice"),
         ({"changes": True, "on_change": "ignore"}, "on_change has no meaning"),
     ],
 )

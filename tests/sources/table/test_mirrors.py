@@ -26,7 +26,7 @@ UPSERT: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["id"]}
 
 def mirror(lake: Lake, source: str, target: str, *, key: str | None = None, **options: Any) -> PipelineSpec:
     """A pipeline from the changes of one table into another."""
-    given = {"connector": "table", "table": f"{lake.name}.db.{source}", "changes": True} | ({"key": key} if key else {})
+    given = {"connector": "table", "table": f"{lake.name}.db.{source}", "changes": True} | ({"key_fields": key} if key else {})
     return lake.pipeline(given, f"db.{target}", f"{source}-{target}", **{"commit_mode": "upsert"} | options)
 
 

@@ -186,12 +186,12 @@ class TableChanges:
             known = now.column_ids(snapshot)
             own = now.identifiers(snapshot)
         require_data(known, f"The table {self._spec.table}")
-        if missing := [name for name in self._spec.key if name not in known]:
+        if missing := [name for name in self._spec.key_fields if name not in known]:
             words = (
                 f"{self._spec.table} has no column {missing[0]!r}, which the source names as its key. Columns: {', '.join(known)}"
             )
             raise KeyMissing("key-missing", words)
-        return self._spec.key or own
+        return self._spec.key_fields or own
 
     def _told(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str]) -> DataFrame:
         """The rows with what a sink has to know of them."""
