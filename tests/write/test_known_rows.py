@@ -221,7 +221,6 @@ def test_sums_are_exact_or_stop(lake: Lake, ansi: str) -> None:
     [
         ("select 1L id, 1 n, 2 m", {}, "combine says nothing of the column 'm'"),
         ("select 1L id, 1 n, 'd' op", {"op_field": "op"}, "cannot follow rows that are updated or deleted"),
-        ("select 1L id, 1 n", {"upsert_strategy": "equality_delete"}, "combine needs to look at the rows in the table"),
         ("select 1L id, 1 n", {"order_by": "n"}, "order_by has no meaning with combine"),
         ("select 1L id, 1 n", {"commit_mode": "append"}, "combine has no meaning with commit_mode: append"),
         ("select 1L id, 1 n", {"combine": {"id": "sum", "n": "sum"}}, "the key 'id' cannot be combined"),

@@ -441,19 +441,8 @@ def _strategy_problems(options: ChangeOptions) -> list[Problem]:
     if options.upsert_strategy is UpsertStrategy.EQUALITY_DELETE:
         unable = [reader.value for reader in options.readers if reader in WITHOUT_EQUALITY_DELETES]
         if unable:
-            words = f"{', '.join(unable)} cannot read a table with equality deletes: use upsert_strategy: merge or auto"
+            words = f"{', '.join(unable)} cannot read a table with equality deletes: use upsert_strategy: position or auto"
             problems.append(Problem(words, "readers"))
-        problems += [
-            Problem(f"{name} needs to look at the rows in the table: use upsert_strategy: merge or auto", name)
-            for name, set_ in (
-                ("when_matched_update_all", not options.when_matched_update_all),
-                ("when_not_matched_insert_all", not options.when_not_matched_insert_all),
-                ("partial_updates", options.partial_updates),
-                ("combine", bool(options.combine)),
-                ("unchanged_value", options.unchanged_value is not None),
-            )
-            if set_
-        ]
     return problems
 
 
