@@ -46,8 +46,11 @@ class Both:
 @contextmanager
 def both_at(title: str, lake: Lake, trino: Trino, services: Callable[[str], Any]) -> Iterator[Both]:
     """One of the places, as long as the block, in the folder of a lake. ``services`` starts a service by its fixture's name."""
-    with place(title, lake, services) as found, trino.catalog(properties_of(found)) as catalog:
-        yield Both(found, catalog)
+    with place(title, lake, services) as found:
+        # Makes the tables of a SQL catalog, which Trino does not.
+        found.doors()
+        with trino.catalog(properties_of(found)) as catalog:
+            yield Both(found, catalog)
 
 
 def blocks() -> dict[str, str]:
