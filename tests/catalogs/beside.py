@@ -44,13 +44,17 @@ class Both:
 
 
 @contextmanager
-def both_at(title: str, lake: Lake, trino: Trino, services: Callable[[str], Any]) -> Iterator[Both]:
-    """One of the places, as long as the block, in the folder of a lake. ``services`` starts a service by its fixture's name."""
+def both_at(title: str, lake: Lake, services: Callable[[str], Any], catalog: str = "", **more: str) -> Iterator[Both]:
+    """One of the places, as long as the block, in the folder of a lake. ``services`` starts a service by its fixture's name.
+
+    ``catalog``: the title of Trino's catalog if it is not that of the place. ``more``: further properties of it.
+    """
     with place(title, lake, services) as found:
         # Makes the tables of a SQL catalog, which Trino does not.
         found.doors()
-        with trino.catalog(properties_of(found)) as catalog:
-            yield Both(found, catalog)
+        trino: Trino = services("trino")
+        with trino.catalog(properties_of(found, catalog) | more) as opened:
+            yield Both(found, opened)
 
 
 def blocks() -> dict[str, str]:
@@ -58,14 +62,18 @@ def blocks() -> dict[str, str]:
     return dict(re.findall(r"```properties\n# (.*?)\n(.*?)```", PAGE.read_text(), re.DOTALL))
 
 
-def properties_of(place: Place) -> dict[str, str]:
+def properties_of(place: Place, catalog: str = "") -> dict[str, str]:
     """The lines that tell Trino of the catalog and the store of a place."""
-    catalog, _, store = place.title.partition(", ")
-    given = dict(place.variables)
-    warehouse = f"s3://{given['BUCKET']}/warehouse" if "BUCKET" in given else f"file://{given['FOLDER']}/warehouse"
-    variables = given | {"CATALOG": place.lake.name, "WAREHOUSE": warehouse}
-    text = Template(blocks()[catalog] + blocks()[store]).substitute(variables)
+    of_place, _, store = place.title.partition(", ")
+    variables = {**place.variables, "CATALOG": place.lake.name, "WAREHOUSE": warehouse_of(place)}
+    text = Template(blocks()[catalog or of_place] + blocks()[store]).substitute(variables)
     return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def warehouse_of(place: Place) -> str:
+    """Where new tables are put, if the catalog does not decide that."""
+    given = place.variables
+    return f"s3://{given['BUCKET']}/warehouse" if "BUCKET" in given else f"file://{given['FOLDER']}/warehouse"
 
 
 def in_utc(rows: Rows) -> Rows:

@@ -186,7 +186,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
                 variables["REST_URI"] = server.uri
             case "Nessie":
                 nessie: Nessie = services("nessie")
-                variables["NESSIE_URI"] = nessie.uri
+                variables |= {"NESSIE_URI": nessie.uri, "NESSIE_SERVER": nessie.uri.removesuffix("/iceberg")}
             case "Hive metastore":
                 hive: HiveMetastore = services("hive")
                 variables["HIVE_URI"] = hive.uri

@@ -1,4 +1,4 @@
-"""Trino reads what frazil writes: every mode, every snapshot, every type. And the two write into one table.
+"""Trino reads what frazil writes, row for row: every mode, every snapshot, every type; or refuses it, in its own words.
 
 Through which catalogs is shown by `test_trino_catalogs.py`; here it is a SQL catalog in SQLite.
 """
@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from catalogs.beside import Both, both_at
+from catalogs.beside import Both, both_at, properties_of
+from catalogs.places import place
 from columns.test_type_matrix import COLUMNS, ROWS, in_order, typed_frame
-from frazil.iceberg import IcebergPort
-from frazil.model.events import CommitFailed, Committed, Event
-from helpers.lakes import StopAfter, run, sqlite_lake
-from services.trino import Trino
+from helpers.lakes import sqlite_lake
+from services.trino import Trino, TrinoError
+from write.test_key_types import KEYS as KEYS_BY_TYPE
+from write.test_key_types import MERGED, upsert
 
 pytestmark = pytest.mark.slow
 
@@ -67,13 +68,12 @@ MODES = {
     "delete_insert": Mode({"commit_mode": "delete_insert", "replace_by": ["day"]}, DAYS, (9, 8, 7)),
     "history": Mode(KEYS | {"order_by": ["at"], "history": "scd2"}, VERSIONED, (4, 7, 8)),
 }
-STRATEGIES = ("equality_delete", "position", "merge")
 VERSIONS = pytest.mark.parametrize("version", [2, 3], ids=["v2", "v3"])
 
 
 @pytest.fixture
-def both(spark: SparkSession, tmp_path: Path, trino: Trino, request: pytest.FixtureRequest) -> Iterator[Both]:
-    with both_at("SQLite, local files", sqlite_lake(spark, tmp_path), trino, request.getfixturevalue) as found:
+def both(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Both]:
+    with both_at("SQLite, local files", sqlite_lake(spark, tmp_path), request.getfixturevalue) as found:
         yield found
 
 
@@ -130,80 +130,68 @@ def test_branches_tags_and_times_are_read(both: Both) -> None:
     assert both.trino.run(f"select * from db.t for timestamp as of timestamp '{time}'") == [(1,)]
 
 
-@VERSIONS
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_table_of_trino_is_a_sink(both: Both, strategy: str, version: int) -> None:
-    both.trino.run("create schema db")
-    partitions = "partitioning = array['bucket(id, 2)']"
-    both.trino.run(f"create table db.t (id bigint, v varchar) with (format_version = {version}, {partitions})")
-    both.trino.run("insert into db.t values (0, 'trino'), (1, 'trino')")
-    both.lake.sink("select 2L id, 'a' v").write()
-    for batch in UPSERTS:
-        both.lake.sink(batch, **KEYS, upsert_strategy=strategy, id="upserts").write()
-    assert both.rows() == [(1, "a"), (2, "b"), (3, "c"), (4, "c"), (5, "c"), (6, "c"), (7, "c"), (9, "b")]
+def test_equality_deletes_are_read_whatever_their_columns_are(both: Both) -> None:
+    for number, kind in enumerate(kind for kind in KEYS_BY_TYPE if kind not in MERGED):
+        table, keys = f"db.t{number}", list(range(len(KEYS_BY_TYPE[kind])))
+        for value, of in (("a", keys), ("b", keys[1:])):
+            upsert(both.lake, kind, value, of, 2, table=table, upsert_strategy="equality_delete")
+        assert sorted(both.trino.run(f"select n, v from {table}")) == [(0, "a"), *((n, "b") for n in keys[1:])], kind
 
 
-@VERSIONS
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_upserts_replace_what_trino_wrote_between_them(both: Both, strategy: str, version: int) -> None:
-    def upsert(batch: str) -> None:
-        both.lake.sink(batch, **KEYS, upsert_strategy=strategy, format_version=version).write()
-
-    def holds(rows: dict[int, str]) -> bool:
-        return both.rows() == sorted(rows.items(), key=repr)
-
-    upsert("select id, 'a' v, 'insert' op from range(8)")
-    both.trino.run("insert into db.t values (20, 'trino'), (21, 'trino')")
-    both.trino.run("update db.t set v = 'trino' where id in (1, 2)")
-    both.trino.run("delete from db.t where id = 7")
-    rows = {0: "a", 1: "trino", 2: "trino", 3: "a", 4: "a", 5: "a", 6: "a", 20: "trino", 21: "trino"}
-    assert holds(rows)
-    upsert("select explode(array(2L, 3L, 7L, 20L)) id, 'b' v, 'update' op")
-    rows |= dict.fromkeys((2, 3, 7, 20), "b")
-    assert holds(rows)
-    both.trino.run(
-        "merge into db.t using (values (3, 'merged'), (30, 'merged')) as s(id, v) on t.id = s.id "
-        "when matched then update set v = s.v when not matched then insert values (s.id, s.v)"
-    )
-    upsert("select 30L id, 'c' v, 'update' op union all select 4L, null, 'delete'")
-    rows |= {3: "merged", 30: "c"}
-    del rows[4]
-    assert holds(rows)
-    both.trino.run("alter table db.t execute optimize")
-    upsert("select 0L id, 'd' v, 'update' op")
-    assert holds(rows | {0: "d"})
+def test_equality_deletes_are_read_where_a_column_of_theirs_is_null_or_has_the_partition(both: Both) -> None:
+    replaced: dict[str, Any] = {"commit_mode": "delete_insert", "replace_by": [["day"], ["id", "v"]], "partition_by": ["day"]}
+    both.lake.sink("select id, cast(id div 2 as int) day, 'a' v from range(4) union all select 9L, null, 'a'", **replaced).write()
+    both.lake.sink("select 5L id, 1 day, 'b' v union all select 9L, 3, 'a' union all select null, null, 'b'", **replaced).write()
+    assert both.lake.data_snapshots()[-1].summary["total-equality-deletes"] != "0"
+    assert both.rows() == [(0, 0, "a"), (1, 0, "a"), (5, 1, "b"), (9, 3, "a"), (None, None, "b")]
 
 
-def test_a_pipeline_goes_on_exactly_once_while_trino_writes(both: Both) -> None:
-    """After each commit Trino adds a row, and takes away one of those that came."""
-
-    def beside(event: Event) -> None:
-        if isinstance(event, Committed):
-            last = event.batch * 10 - 1
-            both.trino.run(f"insert into db.t (event_number, event_type) values ({1000 + event.batch}, 'trino')")
-            both.trino.run(f"delete from db.t where event_number = {last}")
-
-    def events(rows: int) -> Any:
-        return both.lake.pipeline({"connector": "generator", "rows": rows}, batch_size=10)
-
-    run(events(60), once=True, listeners=[beside], stop=StopAfter(2))
-    run(events(60), once=True, listeners=[beside])
-    expected = ({*range(60)} - {9, 19, 29, 39, 49, 59}) | {1000 + batch for batch in range(1, 7)}
-    assert both.lake.rows("event_number") == sorted([(number,) for number in expected], key=repr)
-    assert sorted(both.trino.run("select event_number from db.t")) == sorted((number,) for number in expected)
+def test_variants_are_read_and_written(both: Both) -> None:
+    rows = 'select 1 n, parse_json(\'{"a": [1, null, "x"]}\') v'
+    both.lake.sink(rows, schema={"n": "int", "v": "variant"}, format_version=3).write()
+    assert both.trino.rows() == [(1, '{"a":[1,null,"x"]}')]
+    both.trino.run("insert into db.t values (2, cast(json '{\"b\": 7}' as variant))")
+    assert both.lake.rows("n, to_json(v)") == [(1, '{"a":[1,null,"x"]}'), (2, '{"b":7}')]
 
 
-def test_a_commit_that_trino_overtakes_is_made_anew(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    both.lake.sink("select 1 id").write()
-    swap = IcebergPort.swap
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_files_are_read_however_they_are_compressed(both: Both, file_format: str) -> None:
+    codecs = ["none", "snappy", "gzip", "zstd", *(["lz4"] if file_format == "orc" else [])]
+    for codec in codecs:
+        options = {"file_format": file_format, "compression": codec}
+        both.lake.sink("select id, repeat('x', 1000) v from range(100)", f"db.{codec}", **options).write()
+        assert len(both.rows(f"db.{codec}")) == 100
 
-    def swap_after_trino(*arguments: Any) -> None:
-        monkeypatch.setattr(IcebergPort, "swap", swap)
-        both.trino.run("insert into db.t values 2")
-        swap(*arguments)
 
-    monkeypatch.setattr(IcebergPort, "swap", swap_after_trino)
-    heard: list[Event] = []
-    both.lake.sink("select 3 id").listen(heard.append).write()
-    assert [event.kind for event in heard if isinstance(event, CommitFailed)] == ["conflict"]
-    assert both.rows() == [(1,), (2,), (3,)]
+def test_parquet_with_lz4_or_brotli_is_refused(both: Both) -> None:
+    """When it is not, the page on catalogs is to say so."""
+    both.lake.sink("select id, repeat('x', 1000) v from range(100)", compression="lz4").write()
+    with pytest.raises(TrinoError, match="INVALID_TABLE_PROPERTY: Unsupported compression codec: LZ4_RAW"):
+        both.trino.rows()
+    name = f"{both.lake.name}.db.t"
+    both.lake.spark.sql(f"alter table {name} set tblproperties ('write.parquet.compression-codec' = 'brotli')")
+    with pytest.raises(TrinoError, match="INVALID_TABLE_PROPERTY: Unsupported compression codec: BROTLI"):
+        both.trino.rows()
+    both.lake.spark.sql(f"alter table {name} unset tblproperties ('write.parquet.compression-codec')")
+    with pytest.raises(TrinoError, match="GENERIC_INTERNAL_ERROR: Could not decompress page"):
+        both.trino.rows()
+
+
+def test_a_table_whose_name_has_capitals_is_not_found(both: Both) -> None:
+    both.lake.sink("select 1 `Id`", "db.Orders").write()
+    with pytest.raises(TrinoError, match="TABLE_NOT_FOUND"):
+        both.trino.rows('db."Orders"')
+    both.lake.sink("select 1 `Id`", "db.orders").write()
+    assert both.rows("db.orders") == [(1,)]
+
+
+def test_a_sql_catalog_is_opened_when_its_tables_are_there(spark: SparkSession, tmp_path: Path, trino: Trino) -> None:
+    with place("SQLite, local files", sqlite_lake(spark, tmp_path), lambda _: None) as found:
+        with (
+            pytest.raises(TrinoError, match="Cannot check and eventually update SQL schema"),
+            trino.catalog(properties_of(found)),
+        ):
+            pass
+        found.lake.sink("select 1 id").write()
+        with trino.catalog(properties_of(found)) as catalog:
+            assert catalog.rows() == [(1,)]
