@@ -59,6 +59,7 @@ pytest_plugins = [
     "services.bigquery",
     "services.spark",
     "services.standalone",
+    "services.trino",
 ]
 
 

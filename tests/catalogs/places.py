@@ -65,7 +65,8 @@ def described(title: str, variables: Mapping[str, str]) -> SinkSpec:
 
 @dataclass(frozen=True)
 class Place:
-    """A catalog and a store. ``others``: the catalog for PyIceberg; None where it has no such one.
+    """A catalog and a store. ``others``: the catalog for PyIceberg; None where it has no such one. ``variables``: what stands for
+    the variables of its configuration.
 
     ``in_files``: whether the metadata of tables is in files that others can read, ``in_reach_of_duckdb``: also DuckDB, which does
     not know the emulators. ``nested``: whether namespaces have more than one level. ``compares``: whether of two commits that
@@ -78,6 +79,7 @@ class Place:
     lake: Lake
     others: Callable[[], Catalog] | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     in_files: bool = True
     in_reach_of_duckdb: bool = True
     nested: bool = True
@@ -184,7 +186,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
                 variables["REST_URI"] = server.uri
             case "Nessie":
                 nessie: Nessie = services("nessie")
-                variables["NESSIE_URI"] = nessie.uri
+                variables |= {"NESSIE_URI": nessie.uri, "NESSIE_SERVER": nessie.uri.removesuffix("/iceberg")}
             case "Hive metastore":
                 hive: HiveMetastore = services("hive")
                 variables["HIVE_URI"] = hive.uri
@@ -198,6 +200,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
             made,
             _others(kind, made, variables, files),
             files,
+            variables,
             in_files=kind != "Memory",
             in_reach_of_duckdb=store not in ("GCS", "Azure"),
             nested=kind not in ("Hive metastore", "Glue"),
