@@ -46,9 +46,9 @@ IVY_MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/mav
 </ivy-module>"""
 
 # Jars that are locked are fetched alone: without the descriptions of their modules, of which each names others, and without the
-# repository's digests, as the lock has its own. That takes a fifth of the requests.
+# repository's digests, as the lock has its own. That takes a fifth of the requests. Of a module there may be several versions.
 LOCKED_ALONE = """<ivysettings>
-<settings defaultResolver="central"/>
+<settings defaultResolver="central" defaultConflictManager="all"/>
 <resolvers><ibiblio name="central" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""/></resolvers>
 </ivysettings>"""
 
