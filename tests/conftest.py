@@ -12,6 +12,9 @@ from frazil.model import secrets
 # Modules whose few tests take minutes. They begin first, so that no worker is left with one when the others are done.
 LONG = (
     "catalogs/test_contract.py",
+    "catalogs/test_trino_catalogs.py",
+    "catalogs/test_trino_modes.py",
+    "catalogs/test_trino_writing.py",
     "sources/postgres/test_tables.py",
     "exactly_once/test_topics.py",
     "sources/postgres/test_debezium.py",

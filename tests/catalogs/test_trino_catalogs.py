@@ -14,7 +14,7 @@ from frazil.errors import Halted
 from helpers.lakes import StopAfter, fresh_name, run, sqlite_lake
 from services.trino import TrinoError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=3)
 
 # Places, and the titles of Trino's catalogs where they have others.
 PLACES = {

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from catalogs.beside import Both, both_at
-from catalogs.test_trino import KEYS, UPSERTS, VERSIONS
+from catalogs.test_trino_modes import KEYS, UPSERTS, VERSIONS
 from frazil.iceberg import IcebergPort
 from frazil.model.events import CommitFailed, Committed, Event
 from helpers.lakes import StopAfter, run, sqlite_lake
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=7)
 
 STRATEGIES = ("equality_delete", "position", "merge")
 # How young may be what Trino's upkeep takes away: by default a week.

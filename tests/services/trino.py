@@ -42,7 +42,12 @@ START = f"""class Start {{
 SERVICE = ("META-INF/services/io.trino.spi.Plugin", "io.trino.plugin.iceberg.IcebergPlugin")
 # Drivers of databases that Trino does not bring. Its users put them into the connector's folder, too.
 DRIVERS = ("sqlite-jdbc", "mariadb-java-client")
-# There are hundreds of jars. They are fetched in parts: those that came are kept, should the whole take too long for a test.
+# There are hundreds of jars. Ivy does not look here at what each of them needs, which takes ten requests a jar; and they are
+# fetched in parts, of which those that came are kept should the whole take too long for a test.
+IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="public"/>
+  <resolvers><ibiblio name="public" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""/></resolvers>
+</ivysettings>"""
 FETCHED_AT_ONCE = 50
 
 
@@ -161,11 +166,16 @@ def _converter(name: str, arguments: Sequence[Any]) -> Callable[[Any], Any]:
 @contextmanager
 def running_trino(folder: Path) -> Iterator[Trino]:
     """A server of its own in the folder, as long as the block."""
-    server = [str(jar) for jar in _fetched(read_lock(LOCKS / f"trino-main-{VERSION}.txt"))]
     plugin = folder / "plugin" / "iceberg"
     plugin.mkdir(parents=True)
+    (folder / "ivysettings.xml").write_text(IVY_SETTINGS)
     drivers = [jar for jar in component_jars(("core", "mysql")) if jar.module in DRIVERS]
-    for jar in _fetched((*read_lock(LOCKS / f"trino-iceberg-{VERSION}.txt"), *drivers)):
+    with pytest.MonkeyPatch.context() as environment:
+        if "FRAZIL_IVY_SETTINGS" not in os.environ:
+            environment.setenv("FRAZIL_IVY_SETTINGS", str(folder / "ivysettings.xml"))
+        server = _fetched(read_lock(LOCKS / f"trino-main-{VERSION}.txt"))
+        connector = _fetched((*read_lock(LOCKS / f"trino-iceberg-{VERSION}.txt"), *drivers))
+    for jar in connector:
         (plugin / jar.name).symlink_to(jar)
     with ZipFile(plugin / "services.jar", "w") as services:
         services.writestr(*SERVICE)
@@ -188,7 +198,7 @@ def running_trino(folder: Path) -> Iterator[Trino]:
     of_node = {"config": folder / "config.properties", "node.environment": "tests", "node.data-dir": folder / "data"}
     of_node |= {"node.bind-ip": LOCALHOST, "node.internal-address": LOCALHOST}
     given = [f"-D{key}={value}" for key, value in of_node.items()]
-    command = [*java_25(), *MEMORY, *MODULES, *given, "-cp", os.pathsep.join(server), str(folder / "Start.java")]
+    command = [*java_25(), *MEMORY, *MODULES, *given, "-cp", os.pathsep.join(map(str, server)), str(folder / "Start.java")]
     with started("Trino", command, folder / "server.log") as child:
         trino = Trino(address)
         wait_until(lambda: trino.ready, READY_SECONDS, "an answer", child)
