@@ -42,12 +42,7 @@ START = f"""class Start {{
 SERVICE = ("META-INF/services/io.trino.spi.Plugin", "io.trino.plugin.iceberg.IcebergPlugin")
 # Drivers of databases that Trino does not bring. Its users put them into the connector's folder, too.
 DRIVERS = ("sqlite-jdbc", "mariadb-java-client")
-# There are hundreds of jars. Ivy does not look here at what each of them needs, which takes ten requests a jar; and they are
-# fetched in parts, of which those that came are kept should the whole take too long for a test.
-IVY_SETTINGS = """<ivysettings>
-  <settings defaultResolver="public"/>
-  <resolvers><ibiblio name="public" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""/></resolvers>
-</ivysettings>"""
+# There are hundreds of jars. They are fetched in parts: those that came are kept, should the whole take too long for a test.
 FETCHED_AT_ONCE = 50
 
 
@@ -168,13 +163,9 @@ def running_trino(folder: Path) -> Iterator[Trino]:
     """A server of its own in the folder, as long as the block."""
     plugin = folder / "plugin" / "iceberg"
     plugin.mkdir(parents=True)
-    (folder / "ivysettings.xml").write_text(IVY_SETTINGS)
     drivers = [jar for jar in component_jars(("core", "mysql")) if jar.module in DRIVERS]
-    with pytest.MonkeyPatch.context() as environment:
-        if "FRAZIL_IVY_SETTINGS" not in os.environ:
-            environment.setenv("FRAZIL_IVY_SETTINGS", str(folder / "ivysettings.xml"))
-        server = _fetched(read_lock(LOCKS / f"trino-main-{VERSION}.txt"))
-        connector = _fetched((*read_lock(LOCKS / f"trino-iceberg-{VERSION}.txt"), *drivers))
+    server = _fetched(read_lock(LOCKS / f"trino-main-{VERSION}.txt"))
+    connector = _fetched((*read_lock(LOCKS / f"trino-iceberg-{VERSION}.txt"), *drivers))
     for jar in connector:
         (plugin / jar.name).symlink_to(jar)
     with ZipFile(plugin / "services.jar", "w") as services:
