@@ -217,12 +217,14 @@ def test_maintenance_on_a_branch_keeps_what_main_needs(lake: Lake, version: int)
     lake.sink("select id, 'a' v from range(20)", format_version=version, id="main").write()
     events: list[Event] = []
     expected = sorted([(n, "a") for n in range(20)], key=repr)
+    ever = on_disk(lake)
 
     def batches(first: int, last: int) -> None:
         for number in range(first, last):
             given = UPSERT | {"upsert_strategy": "merge", "maintenance": EAGER}
             on_branch(lake, f"select id, '{number}' v from range(4)", **given).listen(events.append).write()
             assert lake.rows() == expected
+            ever.update(on_disk(lake))
 
     batches(0, 9)
     kinds = [one.kind for one in events if isinstance(one, Maintained)]
@@ -239,7 +241,7 @@ def test_maintenance_on_a_branch_keeps_what_main_needs(lake: Lake, version: int)
     reachable = {Path(row.file_path).name for row in lake.meta("all_files")}
     assert {name for name in reachable if name.endswith(".parquet")} <= on_disk(lake)
     listed = json.loads((lake.folder / "warehouse/db/t/metadata/frazil-expired.json").read_text())["files"]
-    assert listed or len(on_disk(lake)) < 20, "files of expired snapshots go"
+    assert listed or ever - on_disk(lake), "files of expired snapshots go"
     assert written(lake) == sorted([(n, "11" if n < 4 else "a") for n in range(20)], key=repr)
 
 
