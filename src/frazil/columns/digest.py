@@ -1,4 +1,4 @@
-"""What rows are told apart by: values as Spark can hash them, and where they have nulls."""
+"""What a hash of rows is made from, so that rows that differ have different hashes."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _branches_view(jvm: Jvm, metadata: Any, goal: Goal) -> BranchesView:
     """What is known of main and a branch whose snapshot is to be published."""
     parents = parents_of(jvm, metadata)
     main = head_of(metadata, MAIN)
-    of_main, line = _line(parents, main), _line(parents, goal.snapshot)
+    of_main, line = line_of(parents, main), line_of(parents, goal.snapshot)
     published = goal.snapshot in of_main
     known = set(of_main)
     return BranchesView(
@@ -131,7 +131,7 @@ def _branches_view(jvm: Jvm, metadata: Any, goal: Goal) -> BranchesView:
         main=main,
         next_sequence=int(metadata.nextSequenceNumber()),
         published=published,
-        on_branch=published or goal.snapshot in _line(parents, head_of(metadata, goal.branch)),
+        on_branch=published or goal.snapshot in line_of(parents, head_of(metadata, goal.branch)),
         # Without a head main has nothing that could be lost.
         follows_main=main is None or main in line,
         fork=next((one for one in line if one in known), None),
@@ -141,7 +141,7 @@ def _branches_view(jvm: Jvm, metadata: Any, goal: Goal) -> BranchesView:
 
 def steps_between(jvm: Jvm, metadata: Any, older: int | None, newer: int) -> list[Step]:
     """The snapshots after one up to another, from old to new; all as far as they are known if the older is not among them."""
-    line = _line(parents_of(jvm, metadata), newer)
+    line = line_of(parents_of(jvm, metadata), newer)
     wanted = line[: line.index(older)] if older in line else line
     found = ((one, metadata.snapshot(one)) for one in reversed(wanted))
     return [Step(one, str(snapshot.operation()), jvm.texts(snapshot.summary())) for one, snapshot in found]
@@ -153,7 +153,7 @@ def parents_of(jvm: Jvm, metadata: Any) -> dict[int, int | None]:
     return dict(zip(jvm.each(listed, "Snapshot.snapshotId"), jvm.each(listed, "Snapshot.parentId"), strict=True))
 
 
-def _line(parents: Mapping[int, int | None], head: int | None) -> list[int]:
+def line_of(parents: Mapping[int, int | None], head: int | None) -> list[int]:
     """A snapshot and its ancestors, as far back as they have not expired."""
     line = []
     while head is not None and head in parents:

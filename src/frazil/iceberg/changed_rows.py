@@ -17,16 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from frazil.columns.schema import quoted
 from frazil.errors import EnvironmentFault
-from frazil.iceberg.branches import head_of, parents_of, steps_between
+from frazil.iceberg.branches import head_of, line_of, parents_of, steps_between
 from frazil.iceberg.jvm import Jvm, items
 from frazil.iceberg.small import rows_of_tasks
-from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
+from frazil.iceberg.splits import USUAL_TASKS
 from frazil.model.publishing import MAIN, Step
 from frazil.spark.running_java import java_class
 
 _FILES = "frazil.ChangedFiles"
 _PLACE, _DELETED = ["_file", "_pos"], "_deleted"
-_SPLITS = {"split-size": TASK_BYTES, "file-open-cost": OPEN_BYTES}
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,7 @@ class TableNow:
 
     def steps_since(self, snapshot: int) -> list[Step] | None:
         """The snapshots after one up to the head, from old to new; None if the head does not come from it by known ones."""
-        at = self.head
-        while at is not None and at != snapshot:
-            at = self.parents.get(at)
-        if at is None or self.head is None:
+        if self.head is None or snapshot not in line_of(self.parents, self.head):
             return None
         return steps_between(self._jvm, self._table.operations().current(), snapshot, self.head)
 
@@ -142,7 +138,7 @@ class _Reads:
         return dead.join(self._rows(but, deleted=True).where(_DELETED).select(*_PLACE), _PLACE, "left_anti")
 
     def _rows(self, tasks: Any, *, deleted: bool = False) -> DataFrame:
-        return self.stack.enter_context(rows_of_tasks(self.jvm, self.jvm.spark, self.view, tasks, _SPLITS, deleted=deleted))
+        return self.stack.enter_context(rows_of_tasks(self.jvm, self.jvm.spark, self.view, tasks, USUAL_TASKS, deleted=deleted))
 
 
 def _together(frames: list[DataFrame | None], names: list[str]) -> DataFrame | None:

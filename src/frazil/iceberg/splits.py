@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 # What a task reads at most, and what it takes to open a file, as if that much were read: as Iceberg has it by default.
 TASK_BYTES, OPEN_BYTES = 128 * 1024 * 1024, 4 * 1024 * 1024
+USUAL_TASKS = {"split-size": TASK_BYTES, "file-open-cost": OPEN_BYTES}
 
 
 def in_even_tasks(spark: SparkSession, files: Sequence[Any], at_least: int | None = None) -> dict[str, int]:

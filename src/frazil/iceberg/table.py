@@ -21,7 +21,7 @@ from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.key_index import KeyIndex, Lookup
 from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.small import rows_of_tasks
-from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
+from frazil.iceberg.splits import USUAL_TASKS
 from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import FIRST_WITH_VECTORS, WorkingCopy, scratch_of
 from frazil.model.commit import SinkState
@@ -367,8 +367,7 @@ class IcebergTable:
                 table = self._after(evolution)
                 tasks = index.tasks(self._jvm, table, index.hashed(self._jvm, keys))
                 if tasks is not None:
-                    options = {"split-size": TASK_BYTES, "file-open-cost": OPEN_BYTES}
-                    rows = opened.enter_context(rows_of_tasks(self._jvm, keys.sparkSession, table, tasks, options))
+                    rows = opened.enter_context(rows_of_tasks(self._jvm, keys.sparkSession, table, tasks, USUAL_TASKS))
             yield None if tasks is None else rows.drop("_file", "_pos")
 
     def _after(self, evolution: Sequence[TableChange]) -> Any:

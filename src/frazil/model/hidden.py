@@ -5,7 +5,7 @@ HIDDEN = "__frazil_"
 
 OP = f"{HIDDEN}op"
 """What a row does to the table: insert, update, delete or ignore."""
-DELETE, IGNORE = "delete", "ignore"
+INSERT, UPDATE, DELETE, IGNORE = "insert", "update", "delete", "ignore"
 ORDER = f"{HIDDEN}order"
 """Which of two rows of one key is the later."""
 LANE = f"{HIDDEN}lane"

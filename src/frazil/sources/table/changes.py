@@ -24,6 +24,7 @@ from frazil.model.hidden import (
     HIDDEN,
     IMAGE,
     IMAGES_MARK,
+    INSERT,
     KEY_COUNT_MARK,
     KEY_MARK,
     OP,
@@ -35,7 +36,7 @@ from frazil.model.source import TableSource
 from frazil.sources.base import Slice
 from frazil.sources.positions import fields_of, unknown_position
 from frazil.sources.table.asking import asking, files_gone
-from frazil.sources.table.net import INSERT, net_changes
+from frazil.sources.table.net import net_changes
 from frazil.sources.table.ranges import taken
 
 _START_OVER = (
@@ -68,8 +69,8 @@ class Place:
 class TableChanges:
     """The changes of an Iceberg table: first all of its rows, then what differs between one snapshot and a later one.
 
-    Delivery: snapshots do not change, so a slice between two of them has the same changes whenever it is read. Of several changes
-    of a row between them only the outcome is told; a row that was moved to another file has not changed. Parallelism: the files
+    Delivery: snapshots do not change, so a slice between two of them has the same changes whenever it is read. Several changes of
+    a row between them are read as one; a row that was moved to another file has not changed. Parallelism: the files
     that differ, over all executors. With ``images`` updates come with their previous rows.
 
     Rows are identified by the table's identifier fields, or by columns that the source names. Without either, a row that changed

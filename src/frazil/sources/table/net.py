@@ -9,9 +9,8 @@ from pyspark.sql import functions as sf
 
 from frazil.columns.digest import distinguishing
 from frazil.columns.schema import quoted
-from frazil.model.hidden import DELETE, EXTRA, HIDDEN, OP, PAIR
+from frazil.model.hidden import DELETE, EXTRA, HIDDEN, INSERT, OP, PAIR, UPDATE
 
-INSERT, UPDATE = "insert", "update"
 _CAME, _NUMBER, _OTHERS = f"{HIDDEN}came", f"{HIDDEN}number", f"{HIDDEN}others"
 _HASHES = [f"{HIDDEN}hash{half}" for half in (0, 1)]
 

@@ -16,7 +16,7 @@ from frazil.columns.coerce import Casting, present
 from frazil.columns.counting import Counted
 from frazil.columns.schema import quoted
 from frazil.errors import ColumnMissing, ConfigError
-from frazil.iceberg import Append, Change, Delta, Fits, Operation, StagedFiles, WorkingCopy
+from frazil.iceberg import Append, Change, Delta, Fits, Operation, StagedFiles
 from frazil.model.changes import WITHOUT_EQUALITY_DELETES
 from frazil.model.commit import RowCounts
 from frazil.model.evolution import AddUnpartitionedSpec
@@ -25,11 +25,10 @@ from frazil.model.types import NOT_KEYS
 from frazil.write import target
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import APPEND, EQUALITY_DELETE, MERGE, Choice, misread, unfit_for_duckdb, why_misread
+from frazil.write.modes.row_values import NEW, new, old
 from frazil.write.modes.rows import require_columns
 from frazil.write.modes.table_context import TableContext, Written
 from frazil.write.modes.upsert import deletes_everywhere_by
-
-_NEW, _OLD = "frazil_new", WorkingCopy.NAME
 
 
 def delete_insert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
@@ -118,8 +117,8 @@ def _in_copy(context: TableContext, rows: DataFrame, applied: DataFrame, fit: Fi
     properties = target.file_properties(sink) | {"write.merge.mode": sink.merge_mode.value}
     with table.working_copy(fit.evolution, properties, rows.sparkSession) as copy:
         for columns in sink.replace_by:
-            same = [functions.col(f"{_OLD}.{quoted(name)}") == functions.col(f"{_NEW}.{quoted(name)}") for name in columns]
-            found = _values(applied, columns).alias(_NEW)
+            same = [old(name) == new(name) for name in columns]
+            found = _values(applied, columns).alias(NEW)
             found.mergeInto(copy.name, reduce(Column.__and__, same)).whenMatched().delete().merge()
         changes = copy.changes(conflicts=table.everything)
     staged = context.write_files(rows, fit.evolution)

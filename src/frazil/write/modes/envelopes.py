@@ -26,6 +26,7 @@ from frazil.model.hidden import (
     HIDDEN,
     IGNORE,
     IMAGES_MARK,
+    INSERT,
     KEY_COUNT_MARK,
     KEY_MARK,
     KEYS_MARK,
@@ -35,9 +36,10 @@ from frazil.model.hidden import (
     PAIR,
     TURN,
     UNCHANGED,
+    UPDATE,
 )
 from frazil.model.sink import SinkSpec
-from frazil.write.modes.row_state import INSERT, UPDATE, set_aside, with_faults, with_op
+from frazil.write.modes.row_state import set_aside, with_faults, with_op
 from frazil.write.modes.shared_types import as_type, shared_type, types_within
 
 _STEP = f"{HIDDEN}step"

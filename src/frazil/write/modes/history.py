@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
 
 from frazil.columns.schema import quoted, unchanged
 from frazil.errors import DataError
-from frazil.model.hidden import DELETE, HIDDEN, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, HIDDEN, INSERT, ORDER, UNCHANGED, UPDATE
 from frazil.model.history import History
 from frazil.model.sink import SinkSpec
 from frazil.write.fit import Fit
-from frazil.write.modes.latest import Survey, near, survey_of
-from frazil.write.modes.row_state import INSERT, UPDATE
+from frazil.write.modes.latest import Survey, is_delete, near, survey_of
+from frazil.write.modes.row_values import struct_of
 from frazil.write.modes.table_context import TableContext
 
 _NEW, _GONE, _WAS, _BEFORE, _FILL = (f"{HIDDEN}version_{name}" for name in ("new", "gone", "was", "before", "fill"))
@@ -59,7 +59,7 @@ def versions(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -
 
 def _timeline(last: DataFrame, known: DataFrame | None, fit: Fit, history: History) -> DataFrame:
     """The batch's changes and the versions that the table has of their keys, but for those that a change takes the place of."""
-    gone = functions.col(OP) == DELETE if OP in last.columns else functions.lit(False)
+    gone = is_delete(last)
     names = [functions.col(quoted(name)) for name in fit.names]
     unsent = functions.col(UNCHANGED) if UNCHANGED in last.columns else functions.lit(None).cast("array<string>")
     was = functions.struct(*[functions.col(quoted(name)) for name in (history.valid_to, history.current, history.operation)])
@@ -101,7 +101,7 @@ def _in_place(timeline: DataFrame, values: Sequence[str], fit: Fit, sink: SinkSp
     in_order = Window.partitionBy(*[functions.col(quoted(key)) for key in _row_keys(fit)]).orderBy(since)
     following = functions.lead(since).over(in_order)
     begins = functions.lag(gone, 1, True).over(in_order)
-    row_before = functions.last(functions.when(~gone, _together([*values, _NEW])), ignorenulls=True).over(_earlier(in_order))
+    row_before = functions.last(functions.when(~gone, struct_of([*values, _NEW])), ignorenulls=True).over(_earlier(in_order))
     made = _filled(timeline, values, in_order).withColumn(_BEFORE, row_before)
     made = made.withColumns(
         {
@@ -156,7 +156,3 @@ def _row_keys(fit: Fit) -> tuple[str, ...]:
 
 def _earlier(in_order: WindowSpec) -> WindowSpec:
     return in_order.rowsBetween(Window.unboundedPreceding, -1)
-
-
-def _together(names: Sequence[str]) -> Column:
-    return functions.struct(*[functions.col(quoted(name)).alias(name) for name in names])

@@ -50,14 +50,22 @@ def rows_of_keys(context: TableContext, last: DataFrame, survey: Survey, fit: Fi
     if facts.empty or facts.disjoint or not survey.keys:
         yield None
         return
-    keys = last.select(*[functions.col(quoted(key)) for key in fit.keys])
-    batch = functions.broadcast(keys) if survey.keys <= _MOST_SENT else keys
     with ExitStack() as opened:
-        rows = _found(context, keys, fit, opened) if uses_index(context.sink, facts) else None
+        rows = _found(context, _keys_of(last, fit), fit, opened) if uses_index(context.sink, facts) else None
         if rows is None:
             copy = opened.enter_context(context.table.working_copy(fit.evolution, None, last.sparkSession))
             rows = near(last.sparkSession.table(copy.name), survey, fit.keys)
-        yield rows.join(batch, list(fit.keys), "left_semi")
+        yield with_keys(rows, last, survey, fit)
+
+
+def with_keys(rows: DataFrame, last: DataFrame, survey: Survey, fit: Fit) -> DataFrame:
+    """Those of some rows that have keys of the batch."""
+    keys = _keys_of(last, fit)
+    return rows.join(functions.broadcast(keys) if survey.keys <= _MOST_SENT else keys, list(fit.keys), "left_semi")
+
+
+def _keys_of(last: DataFrame, fit: Fit) -> DataFrame:
+    return last.select(*[functions.col(quoted(key)) for key in fit.keys])
 
 
 def _found(context: TableContext, keys: DataFrame, fit: Fit, opened: ExitStack) -> DataFrame | None:

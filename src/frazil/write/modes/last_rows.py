@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import DataFrame
 
 from frazil.columns.schema import quoted
 from frazil.iceberg import StagedFiles
-from frazil.model.hidden import DELETE, OP
 from frazil.write.fit import Fit
-from frazil.write.modes.latest import Survey
+from frazil.write.modes.latest import Survey, is_delete
 from frazil.write.modes.table_context import TableContext
 
 # Each task writes files of its own for each partition: fewer tasks make fewer files, which is what readers pay for.
@@ -24,5 +23,4 @@ def write_last_rows(context: TableContext, last: DataFrame, survey: Survey, fit:
     """Data files of the last changes, but for deletes."""
     if not survey.upserts:
         return StagedFiles()
-    kept = last.where(functions.col(OP) != DELETE) if OP in last.columns else last
-    return context.write_files(kept.select(*[quoted(name) for name in fit.names]), fit.evolution)
+    return context.write_files(last.where(~is_delete(last)).select(*[quoted(name) for name in fit.names]), fit.evolution)

@@ -16,16 +16,14 @@ from pyspark.sql import Column, DataFrame, functions
 
 from frazil.columns.schema import quoted
 from frazil.errors import ConfigError, DataError
-from frazil.model.hidden import DELETE, HIDDEN, OP
+from frazil.model.hidden import HIDDEN
 from frazil.write.fit import Fit
 from frazil.write.modes.choose import Facts
-from frazil.write.modes.known_rows import rows_of_keys
-from frazil.write.modes.latest import Survey
+from frazil.write.modes.known_rows import rows_of_keys, with_keys
+from frazil.write.modes.latest import Survey, is_delete
 from frazil.write.modes.table_context import TableContext
 
 _PLACE, _HELD, _LATE = (f"{HIDDEN}{name}" for name in ("place", "held", "late"))
-# The keys of so many changes are sent to all tasks, so that the table's rows need not be shuffled.
-_MOST_SENT = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def in_order(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, f
     order = context.sink.order_by
     deletes = None
     if survey.deletes:
-        deletes = last.where(functions.col(OP) == DELETE).select(*_columns(fit.keys, order))
+        deletes = last.where(is_delete(last)).select(*_columns(fit.keys, order))
         _require_order(deletes, order)
     with ExitStack() as opened:
         rows = opened.enter_context(rows_of_keys(context, last, survey, fit, facts))
@@ -94,16 +92,13 @@ def _held(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, rows
     assert context.tombstones is not None, "the sink ignores late rows"
     order = context.sink.order_by
     names = [*dict.fromkeys([*fit.keys, *order])]
-    sources = [] if rows is None else [rows]
+    columns = [functions.col(quoted(name)).cast(last.schema[name].dataType).alias(name) for name in names]
+    sources = [] if rows is None else [rows.select(*columns)]
     if survey.keys and (deleted := context.tombstones.rows(names)) is not None:
-        sources.append(deleted)
+        sources.append(with_keys(deleted.select(*columns), last, survey, fit))
     if not sources:
         return None
-    keys = last.select(*[functions.col(quoted(key)) for key in fit.keys])
-    batch = functions.broadcast(keys) if survey.keys <= _MOST_SENT else keys
-    kinds = {name: last.schema[name].dataType for name in names}
-    typed = [rows.select(*[functions.col(quoted(name)).cast(kinds[name]).alias(name) for name in names]) for rows in sources]
-    known = reduce(DataFrame.union, [rows.join(batch, list(fit.keys), "left_semi") for rows in typed])
+    known = reduce(DataFrame.union, sources)
     by_key = known.groupBy(*[functions.col(quoted(key)).alias(_key(number)) for number, key in enumerate(fit.keys)])
     return by_key.agg(functions.max(_place(order)).alias(_HELD))
 
@@ -126,7 +121,7 @@ def _without_late(last: DataFrame, survey: Survey, fit: Fit, order: Sequence[str
     late = functions.coalesce(functions.col(_PLACE) < functions.col(_HELD), functions.lit(False))
     marked = placed.withColumn(_LATE, late).select(*[quoted(name) for name in last.columns], _LATE).persist()
     try:
-        deletes = functions.col(OP) == DELETE if OP in last.columns else functions.lit(False)
+        deletes = is_delete(last)
         row = (
             marked.where(functions.col(_LATE))
             .agg(functions.count_if(deletes).alias("deletes"), functions.count_if(~deletes).alias("upserts"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
@@ -14,6 +13,7 @@ from frazil.model.hidden import HIDDEN, ORDER, TURN, UNCHANGED
 from frazil.write.fit import Fit
 from frazil.write.modes.latest import MOVED_AT, began_here, is_delete, lacks_values
 from frazil.write.modes.row_state import is_extra
+from frazil.write.modes.row_values import struct_of
 from frazil.write.modes.shared_types import fields_of
 
 _PLACE, _KEY, _ROW, _UNSENT, _BEGAN, _HELD_KEY, _HELD = (
@@ -45,12 +45,12 @@ def with_moved(last: DataFrame, rows: DataFrame, fit: Fit) -> DataFrame:
     others = [name for name in fit.names if name not in fit.keys]
     before = last.where(is_extra(last) & is_delete(last)).select(
         _place(last, ORDER).alias(_PLACE),
-        _together(fit.keys).alias(_KEY),
-        _together(others).alias(_ROW),
+        struct_of(fit.keys).alias(_KEY),
+        struct_of(others).alias(_ROW),
         functions.coalesce(functions.col(UNCHANGED), functions.array().cast("array<string>")).alias(_UNSENT),
         began_here(last).alias(_BEGAN),
     )
-    held = rows.select(_together(fit.keys).alias(_HELD_KEY), _together(others).alias(_HELD))
+    held = rows.select(struct_of(fit.keys).alias(_HELD_KEY), struct_of(others).alias(_HELD))
     same_place = _place(last, MOVED_AT) == functions.col(_PLACE)
     same_key = reduce(Column.__and__, (functions.col(_KEY)[key] == functions.col(_HELD_KEY)[key] for key in fit.keys))
     moved = last.where(lacks).join(before, same_place, "left").join(held, same_key & ~functions.col(_BEGAN), "left")
@@ -72,7 +72,3 @@ def with_moved(last: DataFrame, rows: DataFrame, fit: Fit) -> DataFrame:
 def _place(frame: DataFrame, column: str) -> Column:
     """A place in the order, whose turn it is at that place aside."""
     return functions.struct(*[functions.col(column)[part].alias(part) for part in fields_of(frame, column) if part != TURN])
-
-
-def _together(names: Sequence[str]) -> Column:
-    return functions.struct(*[functions.col(quoted(name)).alias(name) for name in names])

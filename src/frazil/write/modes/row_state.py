@@ -15,10 +15,9 @@ from frazil.model.hidden import (
     EXTRA,
     IGNORE,
     OP,
+    UPDATE,
 )
 from frazil.model.sink import SinkSpec
-
-INSERT, UPDATE = "insert", "update"
 
 
 def is_extra(frame: DataFrame) -> Column:

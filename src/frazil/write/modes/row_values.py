@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, functions
@@ -9,6 +10,7 @@ from pyspark.sql import Column, DataFrame, functions
 from frazil.columns.coerce import NULL_MARK, complaint
 from frazil.columns.schema import quoted, unchanged
 from frazil.columns.types import spark_type
+from frazil.iceberg import WorkingCopy
 from frazil.model.changes import ChangeOptions, Combine
 from frazil.model.hidden import UNCHANGED
 from frazil.model.types import StructType, Type
@@ -16,7 +18,7 @@ from frazil.write.fit import Fit
 from frazil.write.modes.combine import added
 from frazil.write.modes.latest import began_here
 
-NEW, OLD = "frazil_new", "frazil_old"
+NEW, OLD = "frazil_new", WorkingCopy.NAME
 """What the changes of a batch and the rows of the table are called where they are joined."""
 
 
@@ -28,6 +30,11 @@ def new(name: str) -> Column:
 def old(name: str) -> Column:
     """A column of the table."""
     return functions.col(f"{OLD}.{quoted(name)}")
+
+
+def struct_of(names: Sequence[str]) -> Column:
+    """Several columns as one."""
+    return functions.struct(*[functions.col(quoted(name)).alias(name) for name in names])
 
 
 def same_key(fit: Fit) -> Column:

@@ -20,11 +20,12 @@ from frazil.model.hidden import (
     ORDER,
     TURN,
     UNCHANGED,
+    UPDATE,
 )
 from frazil.model.sink import SinkSpec
 from frazil.write.modes.envelopes import envelopes, from_debezium, key_columns_of_envelopes
 from frazil.write.modes.history import version_columns
-from frazil.write.modes.row_state import UPDATE, set_aside, with_error, with_faults, with_op
+from frazil.write.modes.row_state import set_aside, with_error, with_faults, with_op
 from frazil.write.modes.shared_types import as_type, fields_of, shared_type, types_within
 
 # Where the columns of a row are, when they are not columns of the frame.

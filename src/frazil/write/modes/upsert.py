@@ -44,11 +44,12 @@ def upsert(context: TableContext, frame: DataFrame, fit: Fit) -> Written:
     if context.keys_differ and table.holds_no_files and sink.when_not_matched_insert_all and not sink.ignores_late:
         return _into_empty(context, fit.applied(frame), fit)
     with latest(fit.applied(frame), fit.keys, sink, keys_differ=context.keys_differ) as (last, survey):
+        facts = _facts(context, survey, fit)
         if not sink.ignores_late:
-            return _written(context, last, survey, fit)
+            return _written(context, last, survey, fit, facts)
         base = table.base
-        with in_order(context, last, survey, fit, _facts(context, survey, fit)) as kept:
-            written = _written(context, kept.last, kept.survey, fit)
+        with in_order(context, last, survey, fit, facts) as kept:
+            written = _written(context, kept.last, kept.survey, fit, replace(facts, keys=kept.survey.keys))
         change = replace(written.change, base=base, decided=True)
         return replace(written, change=change, tombstones=kept.tombstones)
 
@@ -71,9 +72,8 @@ def _facts(context: TableContext, survey: Survey, fit: Fit) -> Facts:
     )
 
 
-def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -> Written:
+def _written(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, facts: Facts) -> Written:
     """Stages these changes, once they are known to be whole rows."""
-    facts = _facts(context, survey, fit)
     if (why := why_known_rows(context.sink, facts)) is None:
         return _in_its_way(context, last, survey, fit, facts)
     base = context.table.base
@@ -99,7 +99,7 @@ def _into_history(context: TableContext, applied: DataFrame, fit: Fit) -> Writte
     """The versions that a batch adds, and those that it makes different, in the way that suits them."""
     base = context.table.base
     with latest(applied, fit.keys, context.sink) as (last, survey), versions(context, last, survey, fit) as (rows, all_rows):
-        written = _written(context, rows, all_rows, fit)
+        written = _written(context, rows, all_rows, fit, _facts(context, all_rows, fit))
     return Written(replace(written.change, base=base, decided=True), counts_of(survey))
 
 

@@ -14,7 +14,7 @@ from frazil.columns.coerce import Casting, converted
 from frazil.columns.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
 from frazil.columns.types import iceberg_type
 from frazil.model.coercion import CoercionOptions
-from frazil.model.hidden import DELETE, ERROR, HIDDEN, IMAGES_MARK, KEY_MARK, LEFT, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, IMAGES_MARK, KEY_MARK, LEFT, OP, ORDER, UNCHANGED, UPDATE
 from frazil.model.transform import (
     AddField,
     FilterRows,
@@ -31,7 +31,6 @@ from frazil.model.transform import (
 )
 from frazil.model.types import Primitive
 from frazil.spark.failing import cannot_fail
-from frazil.write.modes.row_state import UPDATE
 from frazil.write.shape.expressions import require_sound, understood
 from frazil.write.shape.failing import done, tried
 from frazil.write.shape.odd import leaves
