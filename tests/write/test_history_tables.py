@@ -174,6 +174,13 @@ def test_columns_have_the_names_and_types_that_are_given(lake: Lake) -> None:
     assert sorted(names[number] for number in schema["identifier-field-ids"]) == ["id", "since"]
 
 
+def test_a_column_that_comes_later_is_empty_in_the_versions_before(lake: Lake) -> None:
+    given: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["id"], "order_by": ["at"], "history": "scd2"}
+    lake.sink("select 1L id, 1 at, 'a' v", **given).write()
+    lake.sink("select 1L id, 2 at, 'b' v, 'n' w", **given).write()
+    assert lake.rows("id, at, v, w") == [(1, 1, "a", None), (1, 2, "b", "n")]
+
+
 def test_a_row_without_a_time_is_a_dead_letter(lake: Lake) -> None:
     query = "select 1L id, 10L at, 'a' v, 'u' op union all select 2L, cast(null as long), 'b', 'u'"
     lake.sink(query, **HISTORY, on_error="dead_letter").write()

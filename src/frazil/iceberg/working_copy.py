@@ -85,9 +85,14 @@ class WorkingCopy:
         return reader.table(self.name)
 
     @property
+    def evolved_rows(self) -> DataFrame:
+        """The rows with the columns that the copy has now, also newer ones than its snapshot: for a copy that stays as it is."""
+        return self.spark.table(self.name)
+
+    @property
     def schema(self) -> StructType:
         """The columns of the copy as it is now."""
-        return self.spark.table(self.name).schema
+        return self.evolved_rows.schema
 
     def equality_deletes(self) -> list[Deletes]:
         """The live equality delete files, by the columns that they compare; dropped ones are put back into the copy for that."""

@@ -43,7 +43,7 @@ def versions(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -
     sink = context.sink
     assert sink.history is not None, "it was asked for"
     with context.table.working_copy(fit.evolution, session=last.sparkSession) as copy:
-        known = None if context.table.holds_no_files else near(copy.rows, survey, _row_keys(fit))
+        known = None if context.table.holds_no_files else near(copy.evolved_rows, survey, _row_keys(fit))
         timeline = _timeline(last, known, fit, sink.history)
         if UNCHANGED not in last.columns:
             timeline = timeline.drop(UNCHANGED)

@@ -54,7 +54,7 @@ def rows_of_keys(context: TableContext, last: DataFrame, survey: Survey, fit: Fi
         rows = _found(context, _keys_of(last, fit), fit, opened) if uses_index(context.sink, facts) else None
         if rows is None:
             copy = opened.enter_context(context.table.working_copy(fit.evolution, None, last.sparkSession))
-            rows = near(last.sparkSession.table(copy.name), survey, fit.keys)
+            rows = near(copy.evolved_rows, survey, fit.keys)
         yield with_keys(rows, last, survey, fit)
 
 
