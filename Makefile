@@ -8,6 +8,8 @@ export PYTHONDONTWRITEBYTECODE =
 # Test processes; each that needs Spark starts its own, and keeps a module's tests together.
 WORKERS ?= 2
 IN_WORKERS = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+# The parts of all tests: together they take hours, which need not be in one piece.
+PARTS ?= $(shell seq 0 19)
 
 help: ## Show what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -24,8 +26,10 @@ test: setup check ## Check, and run the tests that each change must pass, with a
 test-fast: setup ## Run the tests that need no Spark
 	.venv/bin/python -m pytest $(IN_WORKERS) --tier=fast
 
-test-all: setup check ## Check and run all tests
-	.venv/bin/python -m pytest $(IN_WORKERS) --tier=all --result=docs/test-results.md
+test-all: setup check ## Check and run all tests, in 20 parts (PARTS="3 4" runs two of them)
+	@for part in $(PARTS); do \
+	  .venv/bin/python -m pytest $(IN_WORKERS) --tier=all --slice=$$part --result=docs/test-results.md || failed=1; \
+	done; test -z "$$failed"
 
 check: setup ## Lint, check the format and the types
 	.venv/bin/ruff check .

@@ -50,6 +50,7 @@ pytest_plugins = [
     "services.aws",
     "services.gcs",
     "services.azure",
+    "services.hdfs",
     "services.versitygw",
     "services.hive",
     "services.mariadb",

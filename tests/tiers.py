@@ -6,7 +6,8 @@
   them run within a few commits. ``--slice=N`` takes a certain slice, to repeat what another run found: with all tests, as the
   slices are made from the tests that were found.
 - ``--tier=all``: everything, and property tests with as many examples as they ask for. This is also what runs when no tier is
-  named: whoever names a module or a test wants all of it.
+  named: whoever names a module or a test wants all of it. With ``--slice=N`` it is one of 20 parts of everything: all of them
+  take hours, which need not be in one piece.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ SLICES = 20
 
 # About how long a slow test takes that does not say it: ``@pytest.mark.slow(seconds=60)`` is for those that take much longer.
 USUAL_SECONDS = 10
-# The slow tests of a module share services that take long to start, so that they stay together up to this length.
+# The same of a test that is not slow: with Spark, and without.
+SECONDS_WITH_SPARK, SECONDS_WITHOUT = 1, 0.1
+# The tests of a module share services that take long to start, so that they stay together up to this length.
 LONGEST_SECONDS = 120
 
 # Fixtures that start Spark or a service: whatever needs one of them is no fast test.
@@ -59,7 +62,8 @@ def first_or_all(cases: Sequence[Case]) -> Sequence[Case]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("frazil")
     group.addoption("--tier", choices=TIERS, default="all", help="how much is run; see tests/tiers.py")
-    group.addoption("--slice", type=int, choices=range(SLICES), help="which slice of the slow tests; by default the commit's")
+    what = "which slice of the slow tests, by default the commit's; with --tier=all which part of all tests"
+    group.addoption("--slice", type=int, choices=range(SLICES), help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,10 +72,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    tier = config.getoption("tier")
-    if tier == "all":
+    tier, part = config.getoption("tier"), config.getoption("slice")
+    if tier == "all" and part is None:
         return
-    taken = fast(items) if tier == "fast" else of_a_change(items, _slice(config))
+    match tier:
+        case "fast":
+            taken = fast(items)
+        case "change":
+            taken = of_a_change(items, _slice(config))
+        case _:
+            taken = of_everything(items, part)
     kept = set(taken)
     left_out = [item for item in items if item not in kept]
     config.stash[_left_out] = len(left_out)
@@ -96,24 +106,39 @@ def of_a_change(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
     return [item for item in items if item in taken]
 
 
-def slices(slow: list[pytest.Item]) -> list[list[pytest.Item]]:
-    """The slow tests in slices that take about as long as each other: what takes longest goes first, to the shortest slice."""
+def of_everything(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
+    """One part of all tests: each is in one of them."""
+    taken = set(slices(items)[turn])
+    return [item for item in items if item in taken]
+
+
+def slices(items: list[pytest.Item]) -> list[list[pytest.Item]]:
+    """The tests in slices that take about as long as each other: what takes longest goes first, to the shortest slice."""
     dealt: list[list[pytest.Item]] = [[] for _ in range(SLICES)]
-    for together in sorted(_kept_together(slow), key=lambda tests: (-seconds(tests), tests[0].nodeid)):
-        min(dealt, key=seconds).extend(together)
+    lengths = [0.0] * SLICES
+    for together in sorted(_kept_together(items), key=lambda tests: (-seconds(tests), tests[0].nodeid)):
+        shortest = lengths.index(min(lengths))
+        dealt[shortest].extend(together)
+        lengths[shortest] += seconds(together)
     return dealt
 
 
-def seconds(slow: Sequence[pytest.Item]) -> float:
-    """About how long slow tests take."""
-    marks = [item.get_closest_marker("slow") for item in slow]
-    return sum(mark.kwargs.get("seconds", USUAL_SECONDS) for mark in marks if mark is not None)
+def seconds(items: Sequence[pytest.Item]) -> float:
+    """About how long tests take."""
+    return sum(map(_length, items))
 
 
-def _kept_together(slow: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+def _length(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("slow")
+    if mark is not None:
+        return float(mark.kwargs.get("seconds", USUAL_SECONDS))
+    return SECONDS_WITH_SPARK if _needs_spark(item) else SECONDS_WITHOUT
+
+
+def _kept_together(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
     """The tests of a module, or single ones of a module that takes too long for one slice."""
     modules: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in slow:
+    for item in items:
         modules[item.nodeid.partition("::")[0]].append(item)
     for tests in modules.values():
         yield from [tests] if seconds(tests) <= LONGEST_SECONDS else [[test] for test in tests]

@@ -22,18 +22,21 @@ from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings
 from frazil.spark.session import give_components, session_for
 from helpers.lakes import Lake, fresh_name
+from services.amazon_rest import ACCOUNT, AmazonRest, glue_rest, s3_tables
 from services.aws import Aws
 from services.azure import Azure
 from services.gcs import Gcs
+from services.hdfs import Hdfs
 from services.hive import HiveMetastore
 from services.mariadb import MariaDb
 from services.nessie import Nessie
 from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
-from services.s3proxy import S3Store
+from services.s3proxy import REGION, S3Store
 
 # The fixtures of stores that speak S3.
 STORES = {"S3": "s3", "versitygw": "versitygw"}
+AMAZON = ("Glue", "Glue by REST", "S3 Tables")
 PAGE = Path(__file__).parents[2] / "docs" / "catalogs.md"
 HEAD = """\
 sources:
@@ -70,9 +73,10 @@ class Place:
 
     ``in_files``: whether the metadata of tables is in files that others can read, ``in_reach_of_duckdb``: also DuckDB, which does
     not know the emulators. ``nested``: whether namespaces have more than one level. ``compares``: whether of two commits that
-    were made from one state of a table the second is refused. ``remembers``: whether all snapshots of a table are shown, which
-    frazil then looks after. ``lists``: whether the store can list files by a prefix, without which none are deleted. ``atomic``:
-    whether several tables can be committed at once.
+    were made from one state of a table the second is refused. ``remembers``: whether all snapshots of a table are shown.
+    ``maintained``: whether frazil looks after its tables. ``lists``: whether the store can list files by a prefix, without which
+    none are deleted. ``atomic``: whether several tables can be committed at once. ``folder``: where new tables have to be, if the
+    catalog must be told.
     """
 
     title: str
@@ -85,8 +89,10 @@ class Place:
     nested: bool = True
     compares: bool = True
     remembers: bool = True
+    maintained: bool = True
     lists: bool = True
     atomic: bool = True
+    folder: str | None = None
 
     def __str__(self) -> str:
         return self.title
@@ -170,6 +176,9 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
             gcs: Gcs = services("gcs")
             variables |= {"GCS_ENDPOINT": gcs.endpoint, "BUCKET": _new_bucket(gcs)}
             files = gcs.properties
+        elif store == "HDFS":
+            hdfs: Hdfs = services("hdfs")
+            variables |= {"NAME_NODE": hdfs.address, "HDFS_FOLDER": fresh_name()}
         elif store == "Azure":
             azure: Azure = services("azure")
             location = urlsplit(azure.create_bucket(fresh_name().replace("_", "-")))
@@ -194,20 +203,31 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
                 aws: Aws = services("aws")
                 variables["GLUE_ENDPOINT"] = aws.endpoint
                 stack.enter_context(keys_of_amazon(lake, aws))
+            case "S3 Tables":
+                behind: RestCatalog = services("rest_catalog_s3")
+                buckets = stack.enter_context(s3_tables(behind.uri, services("s3"), fresh_name()))
+                variables |= {"S3TABLES_URI": buckets.base, "TABLE_BUCKET": buckets.warehouse, "S3_ENDPOINT": buckets.endpoint}
+                files = {**files, "s3.endpoint": buckets.endpoint}
+            case "Glue by REST":
+                behind = services("rest_catalog_s3")
+                glue: AmazonRest = stack.enter_context(glue_rest(behind.uri, services("s3")))
+                variables |= {"GLUE_REST_URI": glue.base, "ACCOUNT_ID": ACCOUNT}
         made = lake_of(lake, described(title, variables))
         yield Place(
             title,
             made,
-            _others(kind, made, variables, files),
+            None if store == "HDFS" else _others(kind, made, variables, files),
             files,
             variables,
-            in_files=kind != "Memory",
+            in_files=kind != "Memory" and store != "HDFS",
             in_reach_of_duckdb=store not in ("GCS", "Azure"),
-            nested=kind not in ("Hive metastore", "Glue"),
+            nested=kind not in ("Hive metastore", *AMAZON),
             compares=kind != "Glue",
             remembers=kind != "Nessie",
+            maintained=kind not in ("Nessie", "S3 Tables"),
             lists=store != "Azure",
-            atomic=kind not in ("Hive metastore", "Glue", "Hadoop", "Memory"),
+            atomic=kind not in ("Hive metastore", "Hadoop", "Memory", *AMAZON),
+            folder=f"s3://{variables['BUCKET']}/warehouse" if kind == "Glue by REST" else None,
         )
 
 
@@ -291,6 +311,21 @@ def _others(kind: str, lake: Lake, variables: Mapping[str, str], files: Mapping[
         case "Glue":
             properties = {"type": "glue", "glue.endpoint": variables["GLUE_ENDPOINT"], "warehouse": warehouse}
             properties |= {"glue.region": "us-east-1"}
+        case "Glue by REST":
+            properties = {"type": "rest", "uri": variables["GLUE_REST_URI"], "warehouse": ACCOUNT} | _signed("glue", files)
+        case "S3 Tables":
+            arn = variables["TABLE_BUCKET"]
+            properties = {"type": "rest", "uri": variables["S3TABLES_URI"], "warehouse": arn} | _signed("s3tables", files)
         case _:
             return None
     return lambda: load_catalog(lake.name, **properties, **files)
+
+
+def _signed(service: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "rest.sigv4-enabled": "true",
+        "rest.signing-name": service,
+        "rest.signing-region": REGION,
+        "client.access-key-id": files["s3.access-key-id"],
+        "client.secret-access-key": files["s3.secret-access-key"],
+    }

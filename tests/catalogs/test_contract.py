@@ -144,7 +144,7 @@ def test_a_batch_of_several_tables_is_committed_at_once_or_not_at_all(somewhere:
     if not somewhere.atomic:
         with pytest.raises(frazil.ConfigError, match="atomic"):
             write(0, 10)
-        assert not lake.exists(f"{namespace}.debit")
+        assert not lake.exists(f"{namespace}.debit") or lake.count(f"{namespace}.debit") == 0
         return
     write(0, 10)
     answer_lost_after(monkeypatch, Lake, "swap_together")
@@ -158,12 +158,12 @@ def test_a_pipeline_keeps_its_table_healthy(somewhere: Place) -> None:
     events = run(lake.pipeline({"connector": "generator", "rows": 60}, table, batch_size=4, maintenance=eager), once=True)
     assert len(commits(events)) == 15
     kinds = {event.kind for event in events if isinstance(event, Maintained)}
-    if somewhere.remembers:
+    if somewhere.maintained:
         assert kinds == {"merge_files", "expire_snapshots"} | ({"delete_files"} if somewhere.lists else set())
         assert len(lake.meta("snapshots", table)) <= 7
         assert len(lake.meta("files", table)) <= 10
     else:
-        assert kinds == set()  # the service keeps what other branches need, and forbids others to delete files
+        assert kinds == set()  # the service forbids others to delete files
     for row in lake.meta("snapshots", table):
         assert lake.table(table, row.snapshot_id).count() == int(row.summary["total-records"])
     assert lake.rows("event_number", table) == sorted([(number,) for number in range(60)], key=repr)
@@ -188,7 +188,8 @@ def test_a_table_that_pyiceberg_made_is_a_sink(somewhere: Place) -> None:
     namespace = fresh_name()
     catalog = somewhere.made_by_pyiceberg(namespace)
     rows = pyarrow.table({"id": pyarrow.array([1, 2], pyarrow.int64()), "name": ["a", "b"]})
-    catalog.create_table(f"{namespace}.t", schema=rows.schema).append(rows)
+    location = f"{somewhere.folder}/{namespace}.db/t" if somewhere.folder else None
+    catalog.create_table(f"{namespace}.t", schema=rows.schema, location=location).append(rows)
     written = somewhere.lake.sink("select 3L id, 'c' name", f"{namespace}.t").write()
     assert written.batch == 1
     catalog.load_table(f"{namespace}.t").append(rows)
@@ -202,6 +203,9 @@ def test_check_finds_everything_in_order(somewhere: Place) -> None:
         pytest.skip("a memory catalog cannot be connected to")
     sink.write()
     done = list(check_sink("lake", sink.spec))
+    if "NAME_NODE" in somewhere.variables and not pyarrow.have_libhdfs():
+        assert {step.error.code for step in done if step.error} == {"libhdfs-missing"}
+        return
     assert [step.message for step in done if not step.passed] == []
     of_rest = ["commits"] if sink.spec.catalog.type is CatalogType.REST else []
     assert [step.step for step in done] == ["names", "catalog", "table", *of_rest, "storage"]

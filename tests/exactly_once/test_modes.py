@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once.children import end, ended, started
 from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
-from exactly_once.programs.upserting import BATCHES, EVOLVING, HISTORY, OVERWRITE, WAYS, write_all
+from exactly_once.programs.upserting import BATCHES, COMPLETED, EVOLVING, HISTORY, OVERWRITE, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.write.part import Part
 from services.faults import (
@@ -201,7 +201,8 @@ def test_two_writers_that_merge_the_same_new_keys_leave_one_row_each(either: Gro
 MOMENTS = {
     "equality_delete": (("staged", 2), ("applied", 2)),
     "merge": (("applied", 2),),
-    "position": (("index-added", 1), ("index-saved", 1), ("applied", 2), ("index-begun", 1)),
+    "position": (("index-added", 1), ("index-saved", 1), ("applied", 2), ("index-begun", 1), ("looked-up", 2)),
+    COMPLETED: (("looked-up", 2), ("applied", 2), ("staged", 1)),
     "settled": (("settlement-staged", 1), ("settlement-applied", 1)),
     "compacted": (("compaction-applied", 1),),
     EVOLVING: (("staged", 3), ("applied", 2)),
@@ -245,9 +246,15 @@ def assert_each_change_is_there_once(session: SparkSession, way: str) -> None:
         table = table.where("is_current").select("id", "v")
     rows = table.collect()
     assert Counter(row.id for row in rows) == Counter(range(5 * BATCHES - 5, 5 * BATCHES + 5))
-    value, new = ("w", [f"c{number}" for number in range(BATCHES)]) if way == EVOLVING else ("v", [])
-    assert {row[value] for row in rows} == {BATCHES - 1}
-    assert {row[name] for row in rows for name in new[-1:]} <= {BATCHES - 1}
+    value = "w" if way == EVOLVING else "v"
+    new = {EVOLVING: [f"c{number}" for number in range(BATCHES)], COMPLETED: ["c0", "c1"]}.get(way, [])
+    last, before = BATCHES - 1, BATCHES - 2
+    assert {row[value] for row in rows} == {last}
+    if way == EVOLVING:
+        assert {row[new[-1]] for row in rows} <= {last}
+    if way == COMPLETED:
+        kept = [(row.id, row.c0, row.c1) for row in rows]
+        assert sorted(kept) == [(key, last, before if key < 5 * last + 5 else None) for key in range(5 * last, 5 * last + 10)]
     assert table.columns == ["id", value, *new]
     assert table.schema[value].dataType.simpleString() == ("bigint" if way == EVOLVING else "int")
     assert session.table("lake.changes.t.snapshots").where("summary['frazil.kind'] = 'data'").count() == BATCHES

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +21,9 @@ from frazil.model.events import Committed, Event, Published, PublishFailed
 from frazil.model.settings import RetrySettings, Settings
 from frazil.runtime.runner import SharedSpark, run_pipeline
 from helpers.lakes import Lake
+from services.between import Asked, Made, Outcome, Trickled, Truncated, between, passed_on
 from services.bigquery import BigQuery
+from services.faults import Cut
 
 QUICK = Settings(retry=RetrySettings(max_retries=2, initial_backoff_ms=1, max_backoff_ms=5))
 
@@ -27,11 +32,11 @@ def spec_of(bigquery: BigQuery, **more: Any) -> dict[str, Any]:
     return {"project_id": "proj", "dataset_id": "lake", "endpoint": bigquery.address, "no_auth": True, **more}
 
 
-def run(lake: Lake, bigquery: BigQuery, rows: int, **options: Any) -> list[Event]:
+def run(lake: Lake, bigquery: BigQuery, rows: int, settings: Settings = QUICK, **more: Any) -> list[Event]:
     events: list[Event] = []
     source = {"connector": "generator", "rows": rows, "rows_per_second": 1_000_000}
-    pipeline = lake.pipeline(source, "db.orders", biglake=spec_of(bigquery), batch_size=50, **options)
-    run_pipeline(pipeline, QUICK, SharedSpark([pipeline], QUICK), events.append, threading.Event(), once=True)
+    pipeline = lake.pipeline(source, "db.orders", biglake=spec_of(bigquery, **more), batch_size=50)
+    run_pipeline(pipeline, settings, SharedSpark([pipeline], settings), events.append, threading.Event(), once=True)
     return events
 
 
@@ -80,6 +85,47 @@ def test_a_refusal_is_told_and_the_rows_are_there_and_the_next_start_catches_up(
     bigquery.failures = []
     assert [event for event in run(lake, bigquery, 50) if isinstance(event, Published)]
     assert shown_rows(bigquery) == 50
+
+
+# What a service may do to a request: before it is done, and after.
+Fault = Callable[[str, Asked], Outcome]
+PATIENT = Settings(retry=RetrySettings(max_retries=30, initial_backoff_ms=1, max_backoff_ms=5))
+FAULTS: dict[str, Fault] = {
+    **{str(status): lambda _, __, status=status: Made(status) for status in (408, 429, 500, 502, 503, 504)},
+    "refused": lambda *_: Cut.RESET,
+    "answer lost": lambda service, asked: (passed_on(service, asked), Cut.RESET)[1],
+    "answer cut off": lambda service, asked: Truncated(passed_on(service, asked)),
+    "answer too slow": lambda service, asked: Trickled(passed_on(service, asked), 8),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_becomes_of_half_of_the_requests_the_newest_rows_are_shown(lake: Lake, bigquery: BigQuery, fault: str) -> None:
+    chance = random.Random(7)
+
+    def change(asked: Asked) -> Asked | Outcome:
+        return asked if chance.random() < 0.5 else FAULTS[fault](bigquery.address, asked)
+
+    with between(bigquery.address, change) as address:
+        events = run(lake, bigquery, 150, PATIENT, endpoint=address, timeout_secs=0.5)
+    assert [event.will_retry for event in events if isinstance(event, PublishFailed)].count(True) >= 3
+    assert [event for event in events if isinstance(event, PublishFailed) and not event.will_retry] == []
+    assert (lake.count("db.orders"), shown_rows(bigquery)) == (150, 150)
+
+
+def test_rights_that_are_lost_for_a_while_cost_nothing_but_the_view(lake: Lake, bigquery: BigQuery) -> None:
+    turns = itertools.count()
+
+    def change(asked: Asked) -> Asked | Outcome:
+        refused = json.dumps({"error": {"message": "Access Denied"}}).encode()
+        return Made(403, refused) if 4 <= next(turns) < 6 else asked
+
+    with between(bigquery.address, change) as address:
+        events = run(lake, bigquery, 250, endpoint=address)
+    told = [type(event) for event in events if isinstance(event, Published | PublishFailed)]
+    assert PublishFailed in told
+    assert told[-1] is Published
+    assert (lake.count("db.orders"), shown_rows(bigquery)) == (250, 250)
 
 
 def test_a_service_that_does_not_answer_is_asked_again(bigquery: BigQuery) -> None:

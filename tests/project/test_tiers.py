@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from tiers import LONGEST_SECONDS, SLICES, fast, of_a_change, seconds, slice_of_commit, slices
+from tiers import LONGEST_SECONDS, SLICES, fast, of_a_change, of_everything, seconds, slice_of_commit, slices
+from whole_run import Part, page, parts_of
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,23 @@ def module_of(item: Item) -> str:
 
 def test_the_fast_ones_need_neither_spark_nor_a_service() -> None:
     assert fast(EVERYTHING) == PLAIN
+
+
+def test_the_parts_together_are_all_tests_and_each_is_in_one_of_them() -> None:
+    taken = [item for turn in range(SLICES) for item in of_everything(EVERYTHING, turn)]
+    assert Counter(taken) == Counter(EVERYTHING)
+
+
+def test_the_page_of_all_tests_keeps_the_last_run_of_each_part() -> None:
+    third = Part(
+        3, "| 3 | 1234567 | 2026-01-31 | 1,200 | 1 | 2 | 12 |", ("a/test_b.py::test_c[x-1]",), ("a/test_b.py::test_d", "test_e")
+    )
+    twelfth = Part(12, "| 12 | 89abcde | 2026-02-01 | 90 | 0 | 0 | 9 |")
+    written = page([twelfth, third])
+    assert parts_of(written) == [third, twelfth]
+    assert "not run yet: 0, 1, 2, 4," in written
+    assert "not run yet" not in page([Part(number, f"| {number} |") for number in range(SLICES)])
+    assert parts_of(page([])) == []
 
 
 def test_the_slice_is_that_of_the_commit(pytestconfig: pytest.Config) -> None:

@@ -199,7 +199,7 @@ class _Handler(QuietHandler):
             if self.command != "HEAD":
                 self.wfile.write(answer.body)
 
-    do_GET = do_HEAD = do_DELETE = do_PUT = do_POST
+    do_GET = do_HEAD = do_DELETE = do_PUT = do_PATCH = do_POST
 
     def _content(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":

@@ -221,7 +221,11 @@ def test_s3_tables_by_the_warehouse_alone_elsewhere_and_with_other_keys_for_file
         ({"type": "s3tables", "s3tables": {"warehouse": ARN, "region": "us-east-1"}}, "the table bucket is in eu-west-1"),
         ({"type": "s3tables", "s3tables": {"warehouse": ARN, "uri": "s3tables"}}, "Invalid S3 Tables URI"),
         ({"type": "s3tables", "s3tables": {"warehouse": ARN, "access_key_id": "A"}}, "belong together"),
-        ({"type": "glue", "glue": {"region": "r", "rest": True}, "warehouse": "s3://b/w"}, "named by catalog_id"),
+        ({"type": "glue", "glue": {"region": "r", "rest": True}, "warehouse": "/lake"}, "a folder on S3"),
+        (
+            {"type": "glue", "glue": {"region": "r", "rest": True, "catalog_id": "1:s3tablescatalog/b"}, "warehouse": "s3://b/w"},
+            "named by catalog_id",
+        ),
         ({"type": "glue", "glue": {"region": "r", "rest": True, "endpoint": "x"}}, "Invalid Glue endpoint"),
         ({"type": "nessie"}, "Nessie URI is required"),
         ({"type": "nessie", "nessie": NESSIE | {"uri": "nessie:19120"}}, "Invalid Nessie URI"),
@@ -255,6 +259,19 @@ def test_glue_by_its_rest_endpoint() -> None:
     keys = {"type": "glue", "glue": {"region": "r", "rest": True, "access_key_id": "A", "secret_access_key": "s"}}
     assert settings(keys).environment == {}, "they are signed with, and not for the whole process"
     assert settings(keys).options["rest.access-key-id"] == "A"
+
+
+def test_glue_by_its_rest_endpoint_is_told_where_a_new_table_is_put() -> None:
+    glue = {"region": "eu-west-1", "rest": True, "catalog_id": "123456789012"}
+    made = sink_of({"type": "glue", "glue": glue, "warehouse": "s3://bucket/lake/"}).catalog
+    assert made.folder_of("db", "t") == "s3://bucket/lake/db.db/t"
+    assert settings({"type": "glue", "glue": glue, "warehouse": "s3://bucket/lake/"}).options["warehouse"] == "123456789012"
+    with pytest.raises(ConfigError, match=r"nothing says it for db\.t") as refused:
+        sink_of({"type": "glue", "glue": glue}).catalog.folder_of("db", "t")
+    assert refused.value.code == "location-missing"
+    in_buckets = glue | {"catalog_id": "123456789012:s3tablescatalog/lake"}
+    for others in ({"type": "glue", "glue": in_buckets}, {"type": "glue", "glue": {"region": "r"}}, rest()):
+        assert sink_of(others).catalog.folder_of("db", "t") is None
 
 
 def test_glues_own_calls_with_temporary_keys() -> None:

@@ -316,6 +316,15 @@ def test_what_a_batch_does_not_say_is_read_from_the_rows_that_the_index_finds(la
         assert tuples(read(lake)) == sorted(rows, key=repr), read.__name__
 
 
+@pytest.mark.parametrize("how", [{"partial_updates": True}, {"when_matched_update_all": False}], ids=["partial", "only new"])
+def test_new_keys_between_those_of_the_table_need_no_row_of_it(lake: Lake, how: dict[str, Any]) -> None:
+    upsert(lake, "select id * 2 id from range(10)", "a")
+    lake.sink("select id * 2 + 1 id, 'b' v from range(3)", **UPSERT | how).write()
+    assert last_summary(lake)["frazil.upsert-strategy"] == "append"
+    expected = [(n, "b", None) if n in (1, 3, 5) else (n, "a", n % 3) for n in sorted([*range(0, 20, 2), 1, 3, 5])]
+    assert sorted(lake.rows("id, v, part"), key=lambda row: row[0]) == expected
+
+
 def test_files_without_keys_of_the_batch_are_not_read(lake: Lake) -> None:
     """The statistics of all files say that they may have any key."""
     for turn in range(3):

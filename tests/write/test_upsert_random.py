@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import frazil
+from exactly_once.programs.moments import act_at
 from helpers.lakes import Lake, sqlite_lake
-from helpers.readers import by_duckdb
+from helpers.readers import by_duckdb, by_polars, by_pyiceberg
 
 pytestmark = pytest.mark.slow(seconds=60)
 
@@ -26,16 +27,29 @@ WALKS = int(os.environ.get("FRAZIL_WALKS", "0"))
 
 # The steps of a walk and how often each is taken; their order is a matter of chance.
 WEIGHTS = {
-    "change": 5, "move": 3, "again": 1, "settle": 2, "compact": 1, "foreign_compaction": 1, "foreign_append": 1, "new_column": 1,
-    "rename": 1, "rename_key": 1, "widen": 1, "leave_out": 1, "keep": 2, "only_new": 1, "only_known": 1,
-    "repartition": 1, "upgrade": 1, "expire": 1,
+    "change": 5, "move": 3, "again": 1, "interrupted": 2, "settle": 2, "compact": 1, "foreign_compaction": 1, "foreign_append": 1,
+    "foreign_delete": 1, "new_column": 1, "rename": 1, "rename_key": 1, "widen": 1, "leave_out": 1, "keep": 2, "only_new": 1,
+    "only_known": 1, "repartition": 1, "upgrade": 1, "expire": 1,
 }  # fmt: skip
 
 PARTITIONS: tuple[list[str], ...] = (["void(KEY)"], ["p"], ["bucket(2, KEY)"], ["p", "truncate(4, KEY)"], ["bucket(3, p)"])
+# Where a batch is broken off. Of those that do not come in a batch nothing is to be seen.
+MOMENTS = ("index-added", "index-saved", "looked-up", "unsent", "applied")
 # Numbers that only a long holds begin here.
 LONG = 5_000_000_000
 
+# Who reads each state of a table whose rows are deleted by position.
+EVERY_READER = (by_duckdb, by_polars, by_pyiceberg)
+
 Row = tuple[Any, ...]
+
+
+class BrokenOff(BaseException):
+    """Nothing takes care of it, like the end of a process."""
+
+
+def broken_off() -> None:
+    raise BrokenOff
 
 
 class Walk:
@@ -82,6 +96,19 @@ class Walk:
         write.write(batch=f"batch {self.turn}")
         write.write(batch=f"batch {self.turn}")
 
+    def interrupted(self, number: int) -> None:
+        """A batch that is broken off, and comes once more: to a new writer, as after the end of a process."""
+        chance = random.Random(number)
+        write = self._sink(self._touched(chance), chance)
+        undo = act_at(chance.choice(MOMENTS), 1, broken_off)
+        try:
+            write.write(batch=f"batch {self.turn}")
+        except BrokenOff:
+            pass
+        finally:
+            undo()
+        write.write(batch=f"batch {self.turn}")
+
     def settle(self, number: int) -> None:
         """A batch that leaves no deletes by key."""
         self.change(number, max_equality_deletes=0)
@@ -101,6 +128,13 @@ class Walk:
         self.lake.sink(f"select {key}L {self.key}, {columns}", partitioning="table_default").id("other").write()
         self.truth[key] = tuple("x" if name != "p" else number % 3 for name in self.columns)
         self.turn += 1
+
+    def foreign_delete(self, number: int) -> None:
+        """Somebody else deletes some rows."""
+        gone = random.Random(number).sample(range(KEYS), 4)
+        self.lake.spark.sql(f"DELETE FROM {self.lake.name}.db.t WHERE {self.key} IN ({', '.join(map(str, gone))})")
+        for key in gone:
+            self.truth.pop(key, None)
 
     def new_column(self, number: int) -> None:
         """A column that older rows do not have."""
@@ -240,6 +274,8 @@ def test_a_walk(
             getattr(walking, kind)(100 * chance + number)
             # A wrong row may be overwritten by a later step.
             walking.check(walking.lake.table().collect())
+            for read in EVERY_READER if strategy == "position" else ():
+                walking.check(read(walking.lake))
         walking.check(by_duckdb(walking.lake))
 
     walk()

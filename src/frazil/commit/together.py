@@ -33,7 +33,7 @@ from frazil.commit.protocol import (
     ledger_holds,
     next_state,
 )
-from frazil.errors import FrazilError, Halted, Retryable, SparkDied
+from frazil.errors import ConfigError, FrazilError, Halted, Retryable, SparkDied
 from frazil.model.commit import CommitResult, SinkState
 
 T = TypeVar("T")
@@ -97,8 +97,10 @@ class TablesPort:
         own, swaps = snapshot.handle
         self._sent |= set(swaps)
         self._swap_all(swaps | {self._home.table: Swap(view.base, own, intent, state)})
-        self._look()
+        home = self._look()
         torn = [member for member in self._lacking if self._was_left_out(member)]
+        if torn and len(torn) == len(self._lacking) and home.head == view.head:
+            raise _ignored(intent.sink_id)
         if torn:
             raise _torn(intent.sink_id, torn)
         self._swapped = {table: swap.state for table, swap in swaps.items()}
@@ -152,6 +154,15 @@ def _view(member: Member) -> TableView:
 
 def _has_batch(state: SinkState | None, intent: Intent) -> bool:
     return state is not None and intent.batch is not None and ledger_holds(state, intent.batch)
+
+
+def _ignored(sink_id: str) -> ConfigError:
+    return ConfigError(
+        "atomic-unsupported",
+        f"A batch of {sink_id!r} was to be committed to several tables at once. The catalog answered that it was done, and did "
+        "nothing: it cannot commit several tables at once.",
+        fix="Leave out route.atomic, or use a SQL catalog, or a REST catalog with multi-table transactions.",
+    )
 
 
 def _torn(sink_id: str, lacking: Sequence[Member]) -> Halted:

@@ -114,7 +114,7 @@ class Lake:
 
     @cached_property
     def _together(self) -> Together | None:
-        return together(self._jvm, self._java_catalog)
+        return together(self._jvm, self._java_catalog, self.address)
 
     @property
     def commits_together(self) -> bool:
@@ -236,8 +236,9 @@ class Lake:
                 fault = fault_of(error)
                 if fault.find(f"{ICEBERG}NoSuchTableException", f"{ICEBERG}NoSuchNamespaceException"):
                     return False
-                # Polaris refuses to delete files unless that is allowed for the catalog.
-                if not fault.find(f"{ICEBERG}ForbiddenException") or "purge" not in fault.text.lower():
+                # Polaris refuses to delete files unless that is allowed for the catalog, and Glue's REST endpoint always.
+                refused = fault.find(f"{ICEBERG}ForbiddenException", f"{ICEBERG}BadRequestException")
+                if not refused or "purge" not in fault.text.lower():
                     raise
             dropped = bool(self._catalog.dropTable(name, False))
             _log.warning("%s.%s was dropped, and its files stay: the catalog does not delete them.", ".".join(levels), table)

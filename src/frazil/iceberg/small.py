@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,12 @@ def rows_of_tasks(
     finally:
         jvm.task_sets.removeTasks(table, group)
         jvm.table_cache.remove(group)
+
+
+def no_rows(jvm: Jvm, spark: SparkSession, table: Any) -> DataFrame:
+    """The columns of a table, for where there is no file to read."""
+    columns = jvm.iceberg.spark.SparkSchemaUtil.convert(table.schema())
+    return spark.createDataFrame([], StructType.fromJson(json.loads(str(columns.json()))))
 
 
 def _with_columns(jvm: Jvm, rows: DataFrame, columns: StructType) -> DataFrame:

@@ -20,7 +20,7 @@ from frazil.iceberg.history import History
 from frazil.iceberg.jvm import Jvm, active, fault_of, items, java_errors
 from frazil.iceberg.key_index import KeyIndex, Lookup
 from frazil.iceberg.port import IcebergPort
-from frazil.iceberg.small import rows_of_tasks
+from frazil.iceberg.small import no_rows, rows_of_tasks
 from frazil.iceberg.splits import USUAL_TASKS
 from frazil.iceberg.staging import metrics_of, stage_files
 from frazil.iceberg.working_copy import FIRST_WITH_VECTORS, WorkingCopy, scratch_of
@@ -366,9 +366,14 @@ class IcebergTable:
                 index.open(self._jvm)
                 table = self._after(evolution)
                 tasks = index.tasks(self._jvm, table, index.hashed(self._jvm, keys))
-                if tasks is not None:
-                    rows = opened.enter_context(rows_of_tasks(self._jvm, keys.sparkSession, table, tasks, USUAL_TASKS))
-            yield None if tasks is None else rows.drop("_file", "_pos")
+                if tasks is None:
+                    rows = None
+                elif tasks.isEmpty():
+                    rows = no_rows(self._jvm, keys.sparkSession, table)
+                else:
+                    read = opened.enter_context(rows_of_tasks(self._jvm, keys.sparkSession, table, tasks, USUAL_TASKS))
+                    rows = read.drop("_file", "_pos")
+            yield rows
 
     def _after(self, evolution: Sequence[TableChange]) -> Any:
         """The table as it will be after the changes."""

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
+from frazil.errors import ConfigError
 from frazil.model.base import InconsistencyError, Model, Problem, Texts
 from frazil.model.catalog_kinds import (
     BigQueryCatalog,
@@ -127,6 +128,18 @@ class CatalogSpec(Model):
             case _:
                 return None
 
+    def folder_of(self, namespace: str, table: str) -> str | None:
+        """Where a new table is put, if the catalog has to be told. Only Glue has to be, at its REST endpoint."""
+        if self.glue is None or not self.glue.rest or _in_table_buckets(self.glue):
+            return None
+        if not self.warehouse:
+            raise ConfigError(
+                "location-missing",
+                f"Glue's REST endpoint does not decide where a new table is put, and nothing says it for {namespace}.{table}.",
+                fix="Set warehouse in the catalog to a folder on S3, or location in the sink.",
+            )
+        return f"{self.warehouse.rstrip('/')}/{namespace}.db/{table}"
+
     @property
     def region(self) -> str | None:
         """The region of Amazon's that the catalog is in, where its settings tell."""
@@ -180,6 +193,11 @@ def _signed_by(section: GlueCatalog | S3TablesCatalog, name: str, region: str | 
         secret_access_key=section.secret_access_key,
         session_token=section.session_token,
     )
+
+
+def _in_table_buckets(glue: GlueCatalog) -> bool:
+    """Whether the catalog is one within Glue that shows table buckets of S3 Tables."""
+    return ":s3tablescatalog" in (glue.catalog_id or "")
 
 
 def _domain(region: str | None) -> str:
@@ -278,11 +296,17 @@ def _glue_problems(catalog: CatalogSpec) -> list[Problem]:
         return [Problem("AWS region is required for Glue catalog type", "glue")]
     if not glue.rest:
         return []
-    if catalog.location:
+    if catalog.location and _in_table_buckets(glue):
         words = (
-            "warehouse has no meaning with rest: true, where Glue's databases tell where tables are put; a catalog within Glue "
+            "warehouse has no meaning with a catalog of table buckets, which tell themselves where tables are put; it is named "
         )
-        return [Problem(words + "is named by catalog_id", "warehouse")]
+        return [Problem(words + "by catalog_id", "warehouse")]
+    if catalog.location and urlsplit(catalog.location).scheme not in ("s3", "s3a"):
+        return [
+            Problem(
+                "Warehouse with rest: true is a folder on S3, below which new tables are put: s3://bucket/folder", "warehouse"
+            )
+        ]
     if glue.endpoint and not _is_web_address(glue.endpoint):
         return [Problem(f"Invalid Glue endpoint: {mask_uri(glue.endpoint)}", "glue", "endpoint")]
     return []

@@ -105,8 +105,26 @@ def _known() -> tuple[tuple[tuple[type[Exception], ...], Describe], ...]:
         (busy, lambda error, spec: unreachable(spec, first_line(error))),
         ((iceberg.RESTError, ValidationError), _not_a_catalog),
         ((SQLAlchemyError,), _database_failed),
-        ((OSError,), lambda error, spec: storage_failed(error, spec.location or "the table's location")),
+        ((OSError,), _storage_failed),
     )
+
+
+def _storage_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
+    location = spec.location or "the table's location"
+    if urlsplit(location).scheme == "hdfs" and not _reads_hdfs():
+        return EnvironmentFault(
+            "libhdfs-missing",
+            f"To look into {location} without Spark takes Hadoop's native library, libhdfs, which is not found. A run does not "
+            "need it.",
+            fix="Install a Hadoop client, and set JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH as PyArrow's page on HDFS says.",
+        )
+    return storage_failed(error, location)
+
+
+def _reads_hdfs() -> bool:
+    import pyarrow
+
+    return bool(pyarrow.have_libhdfs())
 
 
 def unreachable(spec: CatalogSpec, reason: str) -> Retryable:

@@ -112,7 +112,7 @@ def catalog_settings(sink: SinkSpec) -> CatalogSettings:
     # Without this a session keeps seeing a table as it was when it was first loaded.
     options = {"cache-enabled": "false"}
     rest = catalog.as_rest
-    if catalog.location and catalog.type is not CatalogType.S3TABLES:
+    if catalog.location and (rest is None or catalog.type is CatalogType.REST):
         # What a REST catalog calls its warehouse is a name that it knows, not a folder of this machine.
         options["warehouse"] = catalog.location if rest else warehouse_uri(catalog.location)
     options |= _type_options(catalog) if rest is None else {"type": "rest"} | _rest_options(rest)

@@ -87,6 +87,7 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, source_keys: Sequenc
     keys = key_columns(sink, schema, source_keys)
     ids = schema_json(schema, keys)
     partition, sort = partition_json(sink.partition, schema, ids), sort_json(sink.sort_by, schema, ids)
+    location = sink.location or sink.catalog.folder_of(sink.namespace or "", sink.table or "")
     lake.ensure_namespace(sink.namespace_levels)
     return lake.create(
         sink.namespace_levels,
@@ -96,7 +97,7 @@ def created(lake: Lake, sink: SinkSpec, schema: StructType, source_keys: Sequenc
         partition=partition,
         sort=sort,
         properties=table_properties(sink),
-        location=warehouse_uri(sink.location) if sink.location else None,
+        location=warehouse_uri(location) if location else None,
         branch=sink.written_branch,
     )
 

@@ -108,6 +108,7 @@ MOMENTS = {
     "index-begun": Moment(KeyIndex, "_add", before),
     "index-added": Moment(KeyIndex, "_add", after),
     "index-saved": Moment(KeyIndex, "_save", after),
+    "looked-up": Moment(KeyIndex, "delete", after),
     "acknowledged": Moment(SinkWriter, "commit_batch", after),
     "ahead-staged": Moment(SinkWriter, "stage_ahead", after),
     "ahead-acknowledged": Moment(SinkWriter, "end_commit", after),

@@ -24,12 +24,14 @@ from frazil.model.settings import Settings, SparkSettings
 BATCHES = 5
 MERGE = {"commit_mode": "upsert", "key_fields": ["id"], "op_field": "op", "upsert_strategy": "merge"}
 EQUALITY = MERGE | {"upsert_strategy": "equality_delete"}
-EVOLVING, OVERWRITE, HISTORY = "evolving", "overwrite", "history"
+POSITION = MERGE | {"upsert_strategy": "position"}
+EVOLVING, OVERWRITE, HISTORY, COMPLETED = "evolving", "overwrite", "history", "completed"
 # Both versions of the format, so that positions are files for some and vectors for others.
 WAYS = {
     "equality_delete": EQUALITY | {"format_version": 3},
     "merge": MERGE | {"format_version": 2},
-    "position": MERGE | {"upsert_strategy": "position", "format_version": 3},
+    "position": POSITION | {"format_version": 3},
+    COMPLETED: POSITION | {"format_version": 2, "partial_updates": True},
     "settled": EQUALITY | {"format_version": 3, "max_equality_deletes": 20},
     "compacted": EQUALITY | {"format_version": 2, "max_delete_files": 0},
     EVOLVING: EQUALITY | {"format_version": 2, "schema_evolution": "full"},
@@ -44,14 +46,15 @@ RENAMED = {"aliases": {"w": "v"}, "partition_by": ["bucket(2, id)"]}
 
 def changes(spark: SparkSession, number: int, way: str) -> DataFrame:
     """Rows 5n to 5n+10, of which the first half is there already, and the end of the five before them, which overwrites need not
-    be told of. Where the table evolves, a new column comes with each batch.
+    be told of. Where the table evolves, a new column comes with each batch; where rows are completed, one of two columns does.
     """
     value = f"{number}L w" if way == EVOLVING and number >= RENAMED_IN else f"{number} v"
     rows = spark.range(5 * number, 5 * number + 10, 1, 1).selectExpr("id", value, "'u' op")
     if way == OVERWRITE:
         return rows.drop("op")
     rows = rows.unionAll(spark.range(5 * number - 5, 5 * number, 1, 1).selectExpr("id", value, "'d' op"))
-    return rows.selectExpr("*", f"{number} c{number}") if way == EVOLVING else rows
+    column = {EVOLVING: number, COMPLETED: number % 2}.get(way)
+    return rows if column is None else rows.selectExpr("*", f"{number} c{column}")
 
 
 def described(folder: Path, way: str, number: int) -> Sink:
