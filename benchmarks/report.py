@@ -58,4 +58,6 @@ def _shown(runs: Sequence[float], unit: str) -> str:
         return f"{value:,.0f}/s"
     if unit == "megabytes":
         return f"{value:,.0f} MB"
+    if unit == "bytes":
+        return f"{value:.1f} bytes"
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.0f} ms"

@@ -19,7 +19,7 @@ from exactly_once.programs.moments import act_at
 from helpers.lakes import Lake, sqlite_lake
 from helpers.readers import by_duckdb, by_polars, by_pyiceberg
 
-pytestmark = pytest.mark.slow(seconds=60)
+pytestmark = pytest.mark.slow(seconds=90)
 
 KEYS = 12
 # A run of the tests takes the same walks each time; to look for more, say how many: each then is another one.
