@@ -192,7 +192,7 @@ RARER_COMMIT_FAULTS: tuple[Fault, ...] = (
     applied_late(429, after=0.5, html=False),
     applied_then(403),
 )
-"""Faults of a commit that clients wait out, which takes time: limits of requests, and slow answers. And a refusal that is none."""
+"""Faults of a commit that clients wait out, which takes time: limits of requests, slow answers, a refusal that is none."""
 
 RARER_LOAD_FAULTS: tuple[Fault, ...] = (
     refused(429),
