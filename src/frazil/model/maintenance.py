@@ -58,7 +58,7 @@ class MaintenanceSpec(Model):
         None, description="Whether the sink looks after the table; when left out, it does for tables that frazil made."
     )
     max_snapshots: int = Field(
-        100, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
+        80, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
     )
     max_snapshot_age_hours: float = Field(
         120, gt=0, description=f"Age at which a snapshot expires; the newest {ALWAYS_KEPT} stay whatever their age."
