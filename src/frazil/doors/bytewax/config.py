@@ -69,7 +69,11 @@ class RowOptions(Model):
 
 
 class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
-    """A table as the destination of a Bytewax flow. Wrong arguments are reported here, each with its name."""
+    """A table as the destination of a Bytewax flow. Wrong arguments are reported here, each with its name.
+
+    Delivery: exactly once with Bytewax's recovery. Without it a flow begins anew each time, and `on_fresh_start` says what
+    becomes of the rows that it wrote before. Unit of parallelism: one of `num_partitions` parts, each of which commits by itself.
+    """
 
     catalog_uri: str = Field(description="Address of the catalog: http://..., thrift://..., sqlite:///..., postgresql://...")
     table_name: str = Field(description="`namespace.table`.")
