@@ -19,6 +19,7 @@ from frazil.errors import (
     Halted,
     Retryable,
     StoreRefused,
+    TableGone,
 )
 from frazil.iceberg.changes import Restage
 from frazil.model import connections
@@ -218,7 +219,7 @@ def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
 
 
 def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
-    return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
+    return TableGone("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
 
 
 def _file_missing(fault: JavaFault, _address: str) -> FrazilError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from frazil.columns.alignment import RECORD_MARK
 from frazil.columns.coerce import CAST_MARK, NULL_MARK, SUM_MARK
-from frazil.errors import CatalogAway, DataError, EnvironmentFault, FrazilError, RequiredNull, Retryable, SparkDied
+from frazil.errors import CastRefused, CatalogAway, DataError, EnvironmentFault, FrazilError, RequiredNull, Retryable, SparkDied
 from frazil.iceberg.faults import JavaFault, explain
 
 # What Spark puts before a message that an expression stops a batch with.
@@ -50,7 +50,8 @@ def _raised(fault: JavaFault) -> DataError | None:
     """The error that an expression of ours has raised; None when it was not one of ours."""
     for mark, code in _MARKS.items():
         if (text := _said(fault, mark)) is not None:
-            return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
+            kind = CastRefused if mark == CAST_MARK else DataError
+            return kind(code, text, fix=_FIXES.get(mark, "Correct the data."))
     if (text := _said(fault, NULL_MARK)) is not None:
         return RequiredNull(text, _column_in(text), fix=_FIXES[NULL_MARK])
     if (message := _said(fault, RECORD_MARK)) is not None:

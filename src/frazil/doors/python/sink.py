@@ -128,7 +128,7 @@ class Sink:
         known = TriggerOptions.__annotations__
         for name in trigger:
             if name not in known:
-                raise unknown(name, known, code=CODE, prefix=("trigger",))
+                raise unknown(name, known, code=CODE, path=f"trigger.{name}")
         if len(trigger) != 1:
             raise ConfigError(CODE, f"trigger: there is one, and {len(trigger)} are given.", fix=f"One of: {', '.join(known)}.")
         return replace(self, trigger_given=tuple(trigger.items()))
