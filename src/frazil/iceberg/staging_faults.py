@@ -1,4 +1,8 @@
-"""What stopped the executors while they wrote a batch, in words."""
+"""The boundary for what stopped the executors while they wrote a batch.
+
+What Spark raises for a reason that is not known is `batch-not-written`, an error of the data: nearly always it is an expression
+or a function of the user's that failed for a value. What Python raises, and is not known either, is `internal`.
+"""
 
 from __future__ import annotations
 
@@ -92,6 +96,9 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     known = explain(fault)
     if known is not None and not isinstance(known, CatalogAway):
         return known
+    if known is None and fault.of_python:
+        words = f"The batch could not be written, for a reason that is not known: {fault.classes[0]}: {fault.line}"
+        return FrazilError("internal", words, fix="Run the command again with --debug for the trace, and report it.")
     text = f"The batch could not be written: {fault.chain[-1].line}"
     return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)
 
