@@ -1,4 +1,10 @@
-"""Errors of the JVM in words for people. The one place where foreign exceptions become frazil's."""
+"""The boundary for what Iceberg, its catalogs and its stores raise in the JVM, as errors for people.
+
+What is not known is `internal` where a catalog or a table is opened or looked at (:func:`frazil.iceberg.jvm.java_errors`). In an
+attempt of a commit it is an unknown outcome, which the commit protocol looks up. Other boundaries: what executors raise while
+they write a batch (:mod:`frazil.iceberg.staging_faults`), what reading a source raises (:mod:`frazil.sources.failures`), and what
+PyIceberg and its libraries raise, without a JVM (:mod:`frazil.observe.faults`).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,7 @@ from frazil.errors import (
     Halted,
     Retryable,
     StoreRefused,
+    TableGone,
 )
 from frazil.iceberg.changes import Restage
 from frazil.model import connections
@@ -50,7 +57,7 @@ class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
     ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``status`` the status of the
-    answer of a store.
+    answer of a store. ``of_python``: it is an exception of Python's own, which neither Java nor Spark has raised.
     """
 
     classes: tuple[str, ...]
@@ -58,6 +65,7 @@ class JavaFault:
     cause: JavaFault | None = None
     state: str = ""
     status: int = 0
+    of_python: bool = False
 
     @property
     def chain(self) -> tuple[JavaFault, ...]:
@@ -218,7 +226,7 @@ def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
 
 
 def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
-    return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
+    return TableGone("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
 
 
 def _file_missing(fault: JavaFault, _address: str) -> FrazilError:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import TypeVar
 
-from frazil.errors import FrazilError, Halted, Retryable, SparkDied
+from frazil.errors import FrazilError, Halted, Retryable, SparkDied, TableGone
 from frazil.iceberg import (
     Append,
     Base,
@@ -382,7 +382,7 @@ def _files_have_gone(error: FrazilError) -> bool:
 
     Somebody else has rewritten them, or expired their snapshots. If it is the whole table that is gone, the next commit stops.
     """
-    return isinstance(error, Halted) and error.code == "table-missing"
+    return isinstance(error, TableGone)
 
 
 def _committed(claimed: ClaimedSink, change: Change) -> bool:

@@ -3,6 +3,9 @@
 A batch is put into the order of the versions that the table has of its keys. A row that comes late gets its place between them:
 the version before it ends where it begins. What is then to be written, new versions and those that now end elsewhere, replaces
 rows by their key and the time from which they are valid, as any upsert does.
+
+Delivery: one version for each key and time, and of each key at most one that is current. It is made from the versions of one
+snapshot: if others commit meanwhile, the batch is staged again.
 """
 
 from __future__ import annotations
