@@ -62,8 +62,13 @@ def block_of(title: str) -> str:
 
 
 def described(title: str, variables: Mapping[str, str]) -> SinkSpec:
-    """The sink of one of them, read as a pipeline file is."""
-    text = HEAD + "".join(f"      {line}\n" for line in blocks()[block_of(title)].splitlines())
+    """The sink of one of them."""
+    return read(blocks()[block_of(title)], variables)
+
+
+def read(block: str, variables: Mapping[str, str]) -> SinkSpec:
+    """The sink of a configuration, read as a pipeline file is."""
+    text = HEAD + "".join(f"      {line}\n" for line in block.splitlines())
     return load_text(text, "catalogs.md", variables).sinks["lake"]
 
 

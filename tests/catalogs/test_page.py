@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from catalogs.conftest import DIAGONAL, THE_REST
-from catalogs.places import PAGE, block_of, described
+from catalogs.places import PAGE, block_of, described, read
+from frazil.observe.catalogs import pyiceberg_properties
+from frazil.spark.catalogs import catalog_settings
 from services.rest_servers import SERVERS
 
 VARIABLES = (
@@ -40,3 +42,12 @@ def test_every_block_is_read_as_it_stands() -> None:
         kind, _, store = block_of(title).partition(", ")
         sink, told = described(title, variables), None if kind in SERVERS else store
         assert [sink.s3 is not None, sink.gcs is not None, sink.azure is not None] == [told == s for s in ("S3", "GCS", "Azure")]
+
+
+def test_the_block_of_a_catalog_that_cannot_be_run_is_read_as_it_stands() -> None:
+    (block,) = re.findall(r"## BigQuery metastore.*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    sink = read(block, {})
+    options = catalog_settings(sink).options
+    expected = {"type": "bigquery", "gcp.bigquery.project-id": "my-project", "warehouse": "gs://bucket/lake"}
+    assert expected.items() <= options.items()
+    assert pyiceberg_properties(sink)["gcp.bigquery.credential-file"] == "key.json"

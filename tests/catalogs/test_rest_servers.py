@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pyspark.sql import SparkSession
 
 from catalogs.places import described, lake_of
-from frazil.errors import DataError, FrazilError
+from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.events import CommitFailed, Committed, Event
 from frazil.observe.check import check_sink
 from frazil.spark.session import give_components
 from helpers.lakes import Lake, commits, fresh_name, run, sqlite_lake
 from services.rest_catalog import RestCatalog
-from services.rest_servers import SERVERS, RestServer
-from services.s3proxy import S3Store
+from services.rest_servers import SERVERS, RestServer, unity
 
 pytestmark = pytest.mark.slow(seconds=5)
 
@@ -38,14 +37,22 @@ class Known:
         return self.lake.with_catalog({**self.lake.catalog, "name": fresh_name(), "rest": self.lake.catalog["rest"] | rest})
 
 
-@pytest.fixture(params=SERVERS)
-def known(
-    request: pytest.FixtureRequest, spark: SparkSession, rest_catalog_s3: RestCatalog, s3: S3Store, tmp_path: Path
+@contextmanager
+def started(
+    title: str, request: pytest.FixtureRequest, start: Callable[..., AbstractContextManager[RestServer]]
 ) -> Iterator[Known]:
+    behind: RestCatalog = request.getfixturevalue("rest_catalog_s3")
+    spark = request.getfixturevalue("spark")
     give_components(spark, ("core", "aws"))
-    bucket = urlsplit(rest_catalog_s3.warehouse).netloc
-    with SERVERS[request.param](rest_catalog_s3.uri, s3, bucket) as server:
-        yield Known(server, lake_of(sqlite_lake(spark, tmp_path), described(f"{request.param}, S3", server.variables)))
+    with start(behind.uri, request.getfixturevalue("s3"), urlsplit(behind.warehouse).netloc) as server:
+        folder = sqlite_lake(spark, request.getfixturevalue("tmp_path"))
+        yield Known(server, lake_of(folder, described(f"{title}, S3", server.variables)))
+
+
+@pytest.fixture(params=SERVERS)
+def known(request: pytest.FixtureRequest) -> Iterator[Known]:
+    with started(request.param, request, SERVERS[request.param]) as found:
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -92,6 +99,13 @@ def test_a_right_that_is_taken_away_ends_a_run_and_the_next_one_goes_on(known: K
     again = run(pipeline, once=True)
     assert [commit.batch for commit in commits(heard) + commits(again)] == [1, 2, 3, 4]
     assert known.lake.introduced().rows("event_number", table) == sorted(NUMBERS, key=repr)
+
+
+def test_an_address_that_only_reads_is_told(request: pytest.FixtureRequest) -> None:
+    with started("Unity Catalog", request, partial(unity, writes=False)) as found, pytest.raises(ConfigError) as refused:
+        found.lake.sink("select 1 id", f"{fresh_name()}.t").write()
+    assert (refused.value.code, refused.value.exit_code) == ("not-offered", 78)
+    assert "POST /v1/{prefix}/namespaces" in refused.value.message
 
 
 def test_files_are_reached_by_the_keys_of_the_catalog_alone(known: Known) -> None:

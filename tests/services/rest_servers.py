@@ -164,15 +164,19 @@ def lakekeeper(catalog: str, store: S3Store, bucket: str) -> Iterator[RestServer
 
 
 @contextmanager
-def unity(catalog: str, store: S3Store, bucket: str) -> Iterator[RestServer]:
-    """Unity Catalog, as long as the block. Schemas have one level, and credentials no address for newer ones."""
+def unity(catalog: str, store: S3Store, bucket: str, *, writes: bool = True) -> Iterator[RestServer]:
+    """Unity Catalog, as long as the block. Schemas have one level, and credentials no address for newer ones.
+
+    ``writes``: whether it is the endpoint that also writes.
+    """
 
     def config(warehouse: str | None) -> Made:
         if warehouse is None:
             return refusal(400, "Must supply a proper catalog in warehouse property.")
         if warehouse != WAREHOUSE:
             return refusal(404, f"Catalog '{warehouse}' does not exist.", "NoSuchCatalogException")
-        return answer({"defaults": {}, "overrides": {"prefix": f"catalogs/{WAREHOUSE}"}, "endpoints": [*_LOADS, *_WRITES]})
+        offered = [*_LOADS, *_WRITES] if writes else [*_LOADS]
+        return answer({"defaults": {}, "overrides": {"prefix": f"catalogs/{WAREHOUSE}"}, "endpoints": offered})
 
     def login(asked: Asked) -> Made | None:
         if asked.target == "/oidc/v1/token":
@@ -195,7 +199,8 @@ def unity(catalog: str, store: S3Store, bucket: str) -> Iterator[RestServer]:
 
     with keys_for(store, bucket, lifetime=KEYS_LAST_SECONDS, refreshes=False) as keys:
         server = RestServer(TokenService(exchanges=False), keys, "all-apis")
-        endpoint = Endpoint("/api/2.1/unity-catalog/iceberg-rest", f"catalogs/{WAREHOUSE}", config, login, own)
+        base = f"/api/2.1/unity-catalog/{'iceberg-rest' if writes else 'iceberg'}"
+        endpoint = Endpoint(base, f"catalogs/{WAREHOUSE}", config, login, own)
         with in_front(catalog, endpoint) as server.uri:
             server.tokens.uri = f"{server.uri.removesuffix(endpoint.base)}/oidc/v1/token"
             yield server

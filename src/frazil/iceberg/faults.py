@@ -269,6 +269,20 @@ def _bad_request(fault: JavaFault, address: str) -> FrazilError:
     )
 
 
+# What Iceberg's client says when a REST catalog lists what it offers, and a request that is needed is not on the list.
+_NOT_LISTED = re.compile(r"Server does not support endpoint: (.+)")
+
+
+def _not_offered(fault: JavaFault, address: str) -> FrazilError | None:
+    if (found := _NOT_LISTED.match(fault.line)) is None:
+        return None
+    return ConfigError(
+        "not-offered",
+        f"The catalog at {address} does not offer what is needed here: {found[1]}",
+        fix="Check the path of the catalog's uri: some services have one address that only reads, and another one that writes.",
+    )
+
+
 def _database_refused(fault: JavaFault, address: str) -> FrazilError | None:
     """A database that answers, and will answer the same the next time: by the classes of the SQL standard."""
     if fault.state.startswith("28"):
@@ -409,6 +423,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     ((_OF_AMAZON, *_OF_OTHER_STORES), _store_failed),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
+    (("java.lang.UnsupportedOperationException",), _not_offered),
     ((f"{ICEBERG}ValidationException",), _refused),
     ((f"{ICEBERG}BadRequestException",), _bad_request),
     (("java.sql.SQLException",), _database_refused),
