@@ -7,7 +7,7 @@ comes first wins. What could not be done is done after another batch. Delivery: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import RLock
@@ -35,6 +35,7 @@ from frazil.model.maintenance import (
     MaintenanceTask,
     Merge,
     TableFigures,
+    affordable,
     jobs_of,
     plan_merges,
     read_amplification,
@@ -55,6 +56,10 @@ COUNTED = "statistics"
 DELETING = (CommitMode.UPSERT, CommitMode.DELETE_INSERT)
 # Manifests are not read to find out whether rewriting pays before there are so many more.
 NEW_MANIFESTS = 3
+# Merges that others come before are planned again so often where nobody comes later to do it.
+TRIES = 5
+# When so many merges in a row are lost, the table may have changed so that the others of the same plan do not fit either.
+LOST_IN_A_ROW = 2
 # Files of many partitions are merged in one job, up to so many bytes.
 BYTES_AT_ONCE = 256 * 1024 * 1024
 
@@ -158,23 +163,41 @@ class Upkeep:
     # Small files
 
     def _merge(self, *, finish: bool = False) -> None:
-        """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small."""
+        """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small.
+
+        What was lost to somebody else is left for the next pause. With ``finish`` there is none: it is planned and tried again.
+        """
+        lost = 0
+        for _ in range(TRIES if finish else 1):
+            if not (lost := self._merge_planned(finish=finish)):
+                break
+        if lost and finish:
+            text = f"{lost} merges of small files were overtaken by other changes of the same files, {TRIES} times in a row."
+            self._claimed.listen(CommitFailed(self._claimed.name, "upkeep", text, TRIES, will_retry=True))
+        self._look()
+
+    def _merge_planned(self, *, finish: bool) -> int:
+        """Does the merges that are due now, each job in a commit of its own; returns how many were not done."""
         table = self._claimed.table
         # What others delete after the files were found is seen by the commit, also when other files were merged in between.
         base, sequence = table.base, table.head_sequence
         found = _attempted(self._claimed, self._care.small_files)
         if found is None:
-            return
+            return 0
         files, target = [one.files for one in found], self._care.target_bytes
         merges = plan_merges(files, sequence, self._spec, target, finish=finish)
         self._small, self._surplus = sum(map(len, files)), too_many(files, target)
-        left = self._spec.max_rewrite_mb * 1024 * 1024
-        for job in jobs_of(merges, BYTES_AT_ONCE):
-            size = sum(merge.bytes for merge in job)
-            if (size > left and not finish) or not self._merged(found, job, base, sequence):
+        most = self._spec.max_rewrite_bytes
+        jobs: Iterable[Sequence[Merge]] = jobs_of(merges, BYTES_AT_ONCE if finish else min(BYTES_AT_ONCE, most))
+        lost = in_a_row = 0
+        for job in jobs if finish else affordable(jobs, most):
+            if self._merged(found, job, base, sequence):
+                in_a_row = 0
+                continue
+            lost, in_a_row = lost + len(job), in_a_row + 1
+            if in_a_row == LOST_IN_A_ROW:
                 break
-            left -= size
-        self._look()
+        return lost
 
     def _merged(self, partitions: Sequence[SmallFiles], job: Sequence[Merge], base: Base, sequence: int) -> bool:
         claimed, began = self._claimed, time.monotonic()
