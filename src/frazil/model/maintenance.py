@@ -371,9 +371,10 @@ def _merges_of(
                 return
             upto = tiers[-1]
         first = _first_of(sums, upto, most, evenly=complete)
-        if upto > undeleted:
-            # A file whose rows are deleted is rewritten by itself where it is too large to be merged with others.
-            first = min(first, upto - 1) if finish else first if complete else max(first, undeleted)
+        if upto > undeleted and finish:
+            first = min(first, upto - 1)  # mostly deleted, and rewritten however large it is
+        elif upto > undeleted and not complete:
+            first = max(first, undeleted)
         chosen, size = places[first:upto], sums[upto] - sums[first]
         after = files_needed(size, target_bytes)
         saved = max(0, len(chosen) - after) + sum(files[place].deleted for place in chosen)
@@ -390,7 +391,7 @@ def _merges_of(
 def _first_of(sums: Sequence[int], upto: int, most: int, *, evenly: bool) -> int:
     """Where the files begin that are merged with those before ``upto``; ``sums`` are the bytes of all before each place.
 
-    ``evenly``: as much for each of the merges that it takes, so that the last one is none of the rest alone.
+    ``evenly``: as much in each of the merges that it takes, so that the last one does not get a small rest.
     """
     first = bisect_left(sums, sums[upto] - most)
     if not evenly:
