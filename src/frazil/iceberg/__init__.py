@@ -28,7 +28,7 @@ from frazil.iceberg.changes import (
 from frazil.iceberg.compaction import SmallFiles
 from frazil.iceberg.dead import DeadRows, DeletedKeys, Digest, scopes_of
 from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
-from frazil.iceberg.disposal import Doomed, FilesToDelete
+from frazil.iceberg.disposal import Doomed, FilesToDelete, Lists
 from frazil.iceberg.expiry import Expired
 from frazil.iceberg.history import TAKEN_BACK_TO, Added
 from frazil.iceberg.jvm import active, fault_of
@@ -60,6 +60,7 @@ __all__ = [
     "IndexFailed",
     "KeyIndex",
     "Lake",
+    "Lists",
     "LiveFile",
     "ManifestsWithoutRemoved",
     "Operation",

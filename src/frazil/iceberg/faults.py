@@ -199,11 +199,23 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     return connections.s3_denied(fault.line) if denied else None
 
 
+def _with_status(fault: JavaFault) -> JavaFault:
+    """Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it."""
+    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
+        return replace(fault, message=fault.message[found.start() :], status=int(found[1]))
+    return fault
+
+
+def is_missing(fault: JavaFault) -> bool:
+    """Whether a file or a folder is not there."""
+    if fault.find(f"{ICEBERG}NotFoundException", "java.io.FileNotFoundException"):
+        return True
+    return any(one.is_of(*_OF_OTHER_STORES) and _with_status(one).status == 404 for one in fault.chain)
+
+
 def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
     """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
-    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
-        # Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it.
-        fault = replace(fault, message=fault.message[found.start() :], status=int(found[1]))
+    fault = _with_status(fault)
     status = fault.status
     if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
         return _forbidden(fault, address)

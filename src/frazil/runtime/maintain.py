@@ -141,11 +141,9 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
 
 
 def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) -> tuple[str, ...]:
-    """Old files of the table's folder that it does not know. What waits for readers to finish is on a list, and known."""
+    """Old files of the table's folder that it does not know."""
     require_own_folder(lake, table, sink)
-    listed = {one.path for one in table.care.files_to_delete.read()} | {table.care.files_to_delete.path}
-    found = table.care.orphans(now_ms() - age_hours * _HOUR_MS)
-    return tuple(path for path in found if path not in listed)
+    return tuple(table.care.orphans(now_ms() - age_hours * _HOUR_MS))
 
 
 def require_own_folder(lake: Lake, table: IcebergTable, sink: SinkSpec) -> None:
