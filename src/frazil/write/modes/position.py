@@ -34,7 +34,7 @@ def why_no_index(context: TableContext, keys: int) -> str | None:
     rows, limit = context.table.total("records"), sink.max_indexed_rows
     if limit is not None and rows > limit:
         return f"the table's {rows} rows are more than the {limit} of which a key index is kept"
-    return index.given_up
+    return index.why_unused()
 
 
 def by_position(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choice: Choice) -> Written:
