@@ -6,28 +6,18 @@ the next one. What is on the list was removed from the table for good: its names
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from frazil.errors import StoreRefused
 from frazil.iceberg.faults import ICEBERG
 from frazil.iceberg.jvm import Jvm, fault_of
+from frazil.model.doomed import NAME, Doomed, list_text, listed_in
 
-NAME = "frazil-expired.json"
 # A list that grows beyond this cannot be deleted from. What is left out is found by a cleanup of orphan files.
 MOST = 100_000
 # So many of the files that were to be deleted together are tried one by one, to learn why.
 _ASKED_AGAIN = 20
-
-
-@dataclass(frozen=True)
-class Doomed:
-    """A file that may be deleted from a time on."""
-
-    path: str
-    due_ms: int
 
 
 class FilesToDelete:
@@ -47,7 +37,7 @@ class FilesToDelete:
             if _is_missing(error) or not self._io.newInputFile(self.path).exists():
                 return ()
             raise
-        return tuple(Doomed(path, due) for due, path in json.loads(text)["files"])
+        return listed_in(text)
 
     def _text(self) -> str:
         """The content. Of a file that is missing, some stores say so when it is opened, and S3 when it is read."""
@@ -59,7 +49,7 @@ class FilesToDelete:
 
     def write(self, doomed: Sequence[Doomed]) -> None:
         """Replaces the list."""
-        text = json.dumps({"version": 1, "files": [[one.due_ms, one.path] for one in doomed[-(self._most or MOST) :]]})
+        text = list_text(doomed[-(self._most or MOST) :])
         stream = self._io.newOutputFile(self.path).createOrOverwrite()
         try:
             stream.write(text.encode())
