@@ -11,7 +11,7 @@ from frazil.iceberg.changes import ManifestsWithoutRemoved, StagedFiles
 from frazil.iceberg.compaction import SmallFiles, merged_files, small_files_of
 from frazil.iceberg.contents import Wanted
 from frazil.iceberg.debt import LiveFile, Rewrite
-from frazil.iceberg.disposal import FilesToDelete, is_list
+from frazil.iceberg.disposal import FilesToDelete
 from frazil.iceberg.expiry import Expired, expired_in
 from frazil.iceberg.faults import clock_off
 from frazil.iceberg.folder import Folder
@@ -21,6 +21,7 @@ from frazil.iceberg.remains import Manifest, Remains, key_of
 from frazil.iceberg.small import merged, target_bytes
 from frazil.iceberg.statistics import computed, paths
 from frazil.iceberg.zorder import ZOrder
+from frazil.model.doomed import is_list
 from frazil.model.maintenance import Retention
 from frazil.model.manifests import Clustering
 from frazil.model.publishing import MAIN

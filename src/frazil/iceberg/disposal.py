@@ -9,19 +9,15 @@ written. A list goes when its files are gone, or when they are on a newer one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from frazil.errors import StoreRefused
 from frazil.iceberg.faults import is_missing
 from frazil.iceberg.jvm import Jvm, fault_of
+from frazil.model.doomed import FOLDER, NAME, Doomed, list_text, listed_in
 
-FOLDER = "frazil-expired"
-NAME = "frazil-expired.json"
-"""One list for all processes: what older versions write, and what there is where a store cannot be listed."""
 # Lists that grow beyond this cannot be deleted from. What is left out is found by a cleanup of orphan files.
 MOST = 100_000
 # More lists than this become one.
@@ -30,21 +26,8 @@ MOST_LISTS = 50
 _ASKED_AGAIN = 20
 
 
-@dataclass(frozen=True)
-class Doomed:
-    """A file that may be deleted from a time on."""
-
-    path: str
-    due_ms: int
-
-
 Lists = Mapping[str, tuple[Doomed, ...]]
 """Lists by their paths."""
-
-
-def is_list(path: str) -> bool:
-    """Whether a file is a list of files to delete."""
-    return path.endswith(f"/metadata/{NAME}") or f"/metadata/{FOLDER}/" in path
 
 
 class FileList:
@@ -55,20 +38,14 @@ class FileList:
         self.path = path
 
     def read(self, created_ms: int = 0) -> tuple[Doomed, ...]:
-        """What is on the list; nothing if there is none.
-
-        ``created_ms``: when it was written, as the store says. Times by a clock that was behind are put right by that: otherwise
-        files would be deleted while they are still read.
-        """
+        """What is on the list; nothing if there is none. ``created_ms``: when it was written, as the store says."""
         try:
             text = self._text()
         except Exception as error:
             if is_missing(fault_of(error)) or not self._io.newInputFile(self.path).exists():
                 return ()
             raise
-        found = json.loads(text)
-        behind_ms = max(0, created_ms - found.get("at", created_ms))
-        return tuple(Doomed(path, due + behind_ms) for due, path in found["files"])
+        return listed_in(text, created_ms)
 
     def _text(self) -> str:
         """The content. Of a file that is missing, some stores say so when it is opened, and S3 when it is read."""
@@ -80,10 +57,9 @@ class FileList:
 
     def write(self, doomed: Sequence[Doomed], at_ms: int) -> None:
         """Replaces the list. ``at_ms`` is the time by the clock that the times of the files are by."""
-        text = json.dumps({"version": 1, "at": at_ms, "files": [[one.due_ms, one.path] for one in doomed]})
         stream = self._io.newOutputFile(self.path).createOrOverwrite()
         try:
-            stream.write(text.encode())
+            stream.write(list_text(doomed, at_ms).encode())
         finally:
             stream.close()
 

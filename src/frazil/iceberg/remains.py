@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 from frazil.errors import EnvironmentFault, Halted
 from frazil.iceberg.contents import Found, Wanted, as_data, live_matches, look_into
 from frazil.iceberg.debt import LiveFile, live_file
-from frazil.iceberg.disposal import Doomed, FileList, FilesToDelete
+from frazil.iceberg.disposal import FileList, FilesToDelete
 from frazil.iceberg.faults import ICEBERG
 from frazil.iceberg.jvm import Jvm, fault_of, items, java_errors
 from frazil.iceberg.metadata_files import DATA, KEYS, Entry, entries_of
+from frazil.model.doomed import Doomed
 from frazil.model.publishing import MAIN
 
 if TYPE_CHECKING:

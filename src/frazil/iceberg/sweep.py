@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from frazil.iceberg.contents import data_format
-from frazil.iceberg.disposal import Lists, is_list
+from frazil.iceberg.disposal import Lists
 from frazil.iceberg.metadata_files import DATA, KEYS, Entry, ManifestList, read_metadata_avro, snapshots_in
 from frazil.iceberg.remains import ERASING, Listed, Reachable, Remains, key_of
+from frazil.model.doomed import is_list
 from frazil.model.forget import Left, Scanned
 
 _METADATA_JSON = (".metadata.json", ".metadata.json.gz")

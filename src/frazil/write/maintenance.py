@@ -149,8 +149,8 @@ class Upkeep:
             self._cluster(finish=True)
         if MaintenanceTask.STATISTICS in tasks:
             self._count_values()
-        claimed.retention = self._spec.retention
         if MaintenanceTask.EXPIRE in tasks and self._care.expirable(self._spec.retention, now_ms()):
+            claimed.retention = self._spec.retention
             claimed.run(claimed.intent())
             self._list_dead()
         if MaintenanceTask.DELETE in tasks:
