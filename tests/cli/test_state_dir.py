@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from cli.commands import Frazil, sql_pipeline
+from frazil.iceberg.index_folders import look_after, network_kind
 from frazil.model.settings import Settings
 from frazil.spark.session import SCRATCH, SUBMITTED, with_scratch
 
@@ -71,3 +75,69 @@ def test_a_folder_that_cannot_be_made_is_told(frazil: Frazil, tmp_path: Path, mo
     result = frazil("run", "--once", "--json")
     assert (result.code, result.json["error"]["code"]) == (78, "scratch-folder")
     assert str(tmp_path / "taken" / "state") in result.json["error"]["message"]
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw,relatime 0 0
+filer:/export /home nfs4 rw,vers=4.2 0 0
+bucket /mnt/my\\040bucket fuse.s3fs rw 0 0
+/dev/sdb1 /home/me/disk xfs rw 0 0
+/dev/sdc1 /mnt/usb fuseblk rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/var/lib/state", None),
+        ("/home/me/.cache", "nfs4"),
+        ("/home/me/disk/state", None),
+        ("/mnt/my bucket/state", "fuse.s3fs"),
+        ("/mnt/usb/state", None),
+        ("/homework", None),
+    ],
+)
+def test_a_network_drive_is_known_by_its_mount(folder: str, kind: str | None) -> None:
+    assert network_kind(Path(folder), MOUNTS) == kind
+
+
+def test_a_network_drive_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"host:/ {tmp_path} nfs rw 0 0\n")
+    monkeypatch.setattr("frazil.iceberg.index_folders._MOUNTS", mounts)
+    for _ in range(2):
+        look_after(tmp_path / "state" / "key-index")
+    (message,) = caplog.messages
+    assert str(tmp_path / "state") in message
+    assert "network drive (nfs)" in message
+
+
+HELD = """
+import fcntl, sys
+lock = open(sys.argv[1], "a")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_key_indexes_that_nobody_used_for_long_are_cleared_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "frazil")
+    for name, days in (("used", 20), ("unused", 40), ("held", 40)):
+        (tmp_path / name).mkdir()
+        for file in ("state", "lock", "3.run"):
+            (tmp_path / name / file).write_text("")
+        then = time.time() - days * 24 * 3600
+        os.utime(tmp_path / name / "state", (then, then))
+    (tmp_path / "something else").mkdir()
+    command = [sys.executable, "-c", HELD, str(tmp_path / "held" / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        look_after(tmp_path)
+        holder.communicate("")
+    assert {folder.name for folder in tmp_path.iterdir()} == {"used", "held", "something else"}
+    assert len(list((tmp_path / "held").iterdir())) == 3
+    assert [message for message in caplog.messages if "unused" in message and "40 days" in message]

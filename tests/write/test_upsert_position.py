@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,15 +130,20 @@ FOREIGN = {
 
 @pytest.mark.parametrize("what", FOREIGN)
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_index_follows_what_others_commit(lake: Lake, version: int, what: str) -> None:
+def test_the_index_follows_what_others_commit(lake: Lake, version: int, what: str, caplog: pytest.LogCaptureFixture) -> None:
     upsert(lake, "select id from range(100)", "a", format_version=version, merge_mode="merge-on-read")
     upsert(lake, "select id from range(10)", "b")
     foreign(lake, FOREIGN[what])
+    if what == "duplicates":
+        foreign(lake, "DELETE FROM {table} WHERE v = 'twice' AND id < 5")
     theirs = lake.rows("id, v")
     upsert(lake, "select id from range(60)", "c")
     by_position(lake)
+    duplicates = last_summary(lake).get("frazil.duplicate-rows-removed")
+    assert (duplicates, "has 30 rows with 15 keys" in caplog.text) == (("15", True) if what == "duplicates" else (None, False))
     assert values(lake) == {key: value for key, value in theirs if key >= 60} | dict.fromkeys(range(60), "c")
     upsert(lake, "select id from range(70)", "gone", op="delete")
+    assert "frazil.duplicate-rows-removed" not in last_summary(lake)
     assert values(lake) == {key: value for key, value in theirs if key >= 70}
 
 
@@ -152,8 +159,10 @@ def test_rows_that_live_again_are_found_again(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_rows_that_others_change_before_the_commit_are_looked_up_again(lake: Lake, what: str) -> None:
-    upsert(lake, "select id from range(100)", "a")
+@pytest.mark.parametrize("version", [3, 2])
+def test_rows_that_others_change_before_the_commit_are_looked_up_again(lake: Lake, version: int, what: str) -> None:
+    upsert(lake, "select id from range(100)", "a", format_version=version, merge_mode="merge-on-read")
+    upsert(lake, "select id * 10 id from range(10)", "a")
     undo = act_at("unsent", 1, lambda: foreign(lake, FOREIGN[what]))
     try:
         events = upsert(lake, "select id from range(40)", "b")
@@ -192,14 +201,149 @@ def newer(folder: Path) -> None:
     state.write_bytes(content + zlib.crc32(content).to_bytes(8))
 
 
-@pytest.mark.parametrize("harm", [lost, torn, shortened, newer])
-def test_an_index_that_cannot_be_read_is_built_anew(lake: Lake, harm: Callable[[Path], None]) -> None:
+def foldered(folder: Path) -> None:
+    for file in folder.glob("*.run"):
+        file.unlink()
+        (file / "something").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (lost, None),
+        (torn, "its state is not whole"),
+        (shortened, "does not have the size"),
+        (newer, "another version of frazil wrote it, in format 99"),
+        (foldered, "cannot be read"),
+    ],
+)
+def test_an_index_that_cannot_be_read_is_built_anew(
+    lake: Lake, harm: Callable[[Path], None], why: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     upsert(lake, "select id from range(100)", "a")
     upsert(lake, "select id from range(10)", "b")
     harm(index_folder())
     upsert(lake, "select id from range(20)", "c")
     by_position(lake)
+    assert [line for line in caplog.messages if "is built anew" in line and (why or "nothing") in line] or why is None
     assert values(lake) == dict.fromkeys(range(20), "c") | dict.fromkeys(range(20, 100), "a")
+
+
+def test_altered_bytes_of_an_index_are_noticed(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is wrong in the table; the batch goes another way, and the next one has an index again."""
+    upsert(lake, "select id from range(1000)", "a")
+    sink = lake.sink(**UPSERT)
+    for number, (value, keys) in enumerate([("b", 20), ("c", 500), ("d", 500)]):
+        sink(lake.frame(f"select id, '{value}' v, id % 3 part from range({keys})"), number)
+        summary = last_summary(lake)
+        assert summary["frazil.upsert-strategy"] == ("merge" if value == "c" else "position")
+        assert ("the checksum of block" in summary["frazil.upsert-reason"]) == (value == "c")
+        assert values(lake) == dict.fromkeys(range(keys), value) | dict.fromkeys(range(keys, 1000), "a")
+        for file in index_folder().glob("*.run") if value == "b" else ():
+            content = bytearray(file.read_bytes())
+            for block in range(0, len(content) - 4096, 4096):
+                content[block] ^= 1
+            file.write_bytes(content)
+    assert "a later batch builds the index anew" in caplog.text
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """A small disk, where one can be mounted; else the device that is always full, in place of a file."""
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder], check=False, capture_output=True).returncode:
+        (folder / "state.new").symlink_to("/dev/full")
+        yield
+    else:
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_costs_speed_and_nothing_else(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    upsert(lake, "select id from range(20000)", "a")
+    folder = lake.folder / "index"
+    with full_disk(folder):
+        monkeypatch.setattr("frazil.write.setup.WriterSetup.index_folder", lambda *_: folder)
+        sink = lake.sink(**UPSERT)
+        for number, value in enumerate("bc"):
+            sink(lake.frame(f"select id, '{value}' v, id % 3 part from range(10)"), number)
+            summary = last_summary(lake)
+            assert summary["frazil.upsert-strategy"] == "merge"
+            assert "No space left on device" in summary["frazil.upsert-reason"]
+            assert {file.name for file in folder.iterdir()} == {"lock"}, "what is of no use takes no room"
+    assert values(lake) == dict.fromkeys(range(10), "c") | dict.fromkeys(range(10, 20000), "a")
+
+
+def test_more_keys_than_the_driver_takes_at_once_come_in_parts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60,000 keys are 1.4 MB. The rows of a file of this size cannot be divided among tasks."""
+    for first in range(0, 60_000, 15_000):
+        upsert(lake, f"select id from range({first}, {first + 15_000})", "a", maintenance={"enabled": False})
+    conf = lake.spark.sparkContext._jsc.sc().conf()
+    ways = []
+    try:
+        for limit, value in (("1m", "b"), ("200k", "c")):
+            conf.set("spark.driver.maxResultSize", limit)
+            monkeypatch.setenv("FRAZIL_STATE_DIR", str(lake.folder / value))
+            upsert(lake, "select id from range(10)", value)
+            ways.append(last_summary(lake)["frazil.upsert-strategy"])
+            entries = sum(file.stat().st_size for file in index_folder().glob("*.run")) / 24
+            assert 60_000 <= entries < 63_000
+    finally:
+        conf.remove("spark.driver.maxResultSize")
+    assert ways == ["position", "position"]
+    assert values(lake) == dict.fromkeys(range(10), "c") | dict.fromkeys(range(10, 60_000), "a")
+
+
+def test_of_two_writers_of_a_process_the_later_one_has_the_index(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    upsert(lake, "select id from range(100)", "a")
+    monkeypatch.setattr("frazil.write.setup.WriterSetup.index_folder", lambda *_: lake.folder / "index")
+    one, other = (lake.sink(**UPSERT).id(name) for name in ("one", "other"))
+    ways = []
+    for number, (sink, value) in enumerate([(one, "b"), (other, "c"), (one, "d"), (other, "e")]):
+        sink(lake.frame(f"select id, '{value}' v, id % 3 part from range({10 * number}, {10 * number + 20})"), number // 2)
+        ways.append(
+            (last_summary(lake)["frazil.upsert-strategy"], "another writer" in last_summary(lake)["frazil.upsert-reason"])
+        )
+    assert ways == [("position", False), ("position", False), ("merge", True), ("position", False)]
+    expected = {key: "bcde"[min(key // 10, 3)] for key in range(50)}
+    assert values(lake) == expected | dict.fromkeys(range(50, 100), "a")
+
+
+def test_whatever_a_kill_leaves_of_an_index_is_put_in_order(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """As files are between the steps of writing a run, merging, replacing the state, and deleting what is of no use any more."""
+
+    def kept(name: str) -> Path:
+        return Path(shutil.copytree(index_folder(), lake.folder / name))
+
+    upsert(lake, "select id from range(2000)", "a")
+    upsert(lake, "select id from range(300)", "b")
+    before = kept("before")
+    foreign(lake, FOREIGN["compaction"])
+    foreign(lake, FOREIGN["updates"])
+    upsert(lake, "select id from range(1500)", "c")
+    after = kept("after")
+    runs = {name: {file.name for file in folder.glob("*.run")} for name, folder in (("before", before), ("after", after))}
+    assert runs["after"] - runs["before"], "a run was written"
+    theirs = {key: value for key, value in lake.rows("id, v") if key >= 1500}
+    for number, (state, half) in enumerate([(before, True), (before, False), (after, False)]):
+        folder = index_folder()
+        for file in folder.iterdir():
+            if file.name != "lock":
+                file.unlink()
+        for file in [*before.glob("*.run"), *after.glob("*.run")]:
+            shutil.copy(file, folder)
+        for name in runs["after"] - runs["before"] if half else ():
+            (folder / name).write_bytes((after / name).read_bytes()[:-1000])
+        shutil.copy(state / "state", folder)
+        (folder / "state.new").write_bytes((after / "state").read_bytes()[:-10])
+        upsert(lake, "select id from range(1500)", str(number))
+        by_position(lake)
+        assert values(lake) == theirs | dict.fromkeys(range(1500), str(number))
+        assert "is built anew" not in caplog.text
+        left = sum(file.stat().st_size for file in folder.iterdir())
+        assert left < 2 * sum(file.stat().st_size for file in after.iterdir()), "what is of no use was deleted"
 
 
 def test_an_index_of_a_table_that_was_dropped_is_not_used_for_the_next(lake: Lake) -> None:

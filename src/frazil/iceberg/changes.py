@@ -193,11 +193,15 @@ class Delta:
 
 @dataclass(frozen=True)
 class DeletesWritten:
-    """Files that delete rows by position from the table of a snapshot, and the files of deletes that they replace."""
+    """Files that delete rows by position from the table of a snapshot, and the files of deletes that they replace.
+
+    ``duplicates``: how many of the rows had a key that another of them has.
+    """
 
     head: int | None
     added: tuple[Any, ...] = ()
     replaced: tuple[Any, ...] = ()
+    duplicates: int = 0
 
 
 @dataclass(frozen=True)
@@ -219,6 +223,8 @@ class PositionDelta:
         operation = transaction.newRowDelta()
         if found.head is not None:
             operation.validateFromSnapshot(found.head)
+        if found.duplicates:
+            operation.set("frazil.duplicate-rows-removed", str(found.duplicates))
         return with_files(operation, self.staged.files, (), found.added, found.replaced)
 
     def overtaken(self, why: str) -> FrazilError:

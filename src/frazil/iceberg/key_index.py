@@ -25,13 +25,15 @@ from frazil.columns.schema import quoted
 from frazil.errors import Retryable
 from frazil.iceberg.branches import head_of, seen_from, steps_between
 from frazil.iceberg.changes import DeletesWritten, Restage
+from frazil.iceberg.index_folders import look_after
 from frazil.iceberg.jvm import Jvm, fault_of
 from frazil.iceberg.small import rows_of_tasks
 from frazil.iceberg.splits import OPEN_BYTES, TASK_BYTES
 from frazil.model.publishing import MAIN
 from frazil.spark.running_java import java_class
 
-_INDEX, _PLACES, _FAILED = "frazil.KeyIndex", "frazil.Places", "frazil.KeyIndex$Failed"
+_INDEX, _PLACES = "frazil.KeyIndex", "frazil.Places"
+_FAILED, _DAMAGED = f"{_INDEX}$Failed", f"{_INDEX}$Damaged"
 _FILE, _POSITION = "_file", "_pos"
 # The file of the folder that says what the index describes.
 _STATE = "state"
@@ -39,12 +41,14 @@ _MOST_DIGITS = 38
 _log = logging.getLogger("frazil")
 # The ways of an upsert after which the files that it added have the only rows with their keys.
 _REPLACING = frozenset({"append", "equality_delete", "position"})
-# A task sorts the entries of its rows in memory: files with many rows to a byte are divided into smaller parts.
-_ROWS_A_TASK = 4_000_000
 
 
 class IndexFailed(Retryable):
-    """The folder of the index cannot be used. The table is as good as without it: rows are found in another way."""
+    """The index cannot be used. The table is as good as without it: rows are found in another way."""
+
+
+class IndexDamaged(IndexFailed):
+    """Its files are not what was written. They were deleted: the next batch finds no index, and may build one."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,8 @@ class KeyIndex:
         self._seeds = (secrets.randbits(63), secrets.randbits(63))
         # The next batch may be staged while one is committed.
         self._one_at_a_time = Lock()
-        self.given_up: str | None = None
-        """Why it is not used any more."""
+        self._given_up: str | None = None
+        self._passed_over: str | None = None
 
     @property
     def is_there(self) -> bool:
@@ -106,6 +110,7 @@ class KeyIndex:
         """Opens the folder, unless it is open. Another process that has it may let go of it: it is asked for again then."""
         if self._java is not None:
             return
+        look_after(self._folder.parent)
         index = java_class(jvm.spark, _INDEX)
         with self._usable():
             self._java = None if index is None else index.open(str(self._folder))
@@ -115,15 +120,28 @@ class KeyIndex:
             why = "another process has it" if index is not None else "Spark was started without frazil's jar"
             raise IndexFailed("key-index-failed", f"The key index in {self._folder} cannot be used: {why}.")
 
-    def give_up(self, failed: IndexFailed) -> None:
-        """It is not tried again: what was wrong with its folder is most likely still so with the next batch."""
-        self.given_up = failed.message
+    def why_unused(self) -> str | None:
+        """Why it is not used any more, or not for the batch that is staged now."""
+        why, self._passed_over = self._given_up or self._passed_over, None
+        return why
+
+    def pass_over(self, failed: IndexFailed) -> None:
+        """Has the batch that is staged next go another way: it failed in its commit."""
+        self._passed_over = failed.message
+
+    def _give_up(self, failed: IndexFailed) -> None:
+        """It is not tried again, unless it was only damaged: a disk that is full most likely still is with the next batch."""
+        if isinstance(failed, IndexDamaged):
+            _log.warning("%s The rows to replace are found in another way; a later batch builds the index anew.", failed.message)
+            return
+        self._given_up = failed.message
         _log.warning("%s The rows to replace are found in another way from now on.", failed.message)
 
     def hashed(self, jvm: Jvm, keys: DataFrame) -> HashedKeys:
         """The keys of a batch, to be looked up with its commit; their columns have the names that the table will have."""
         names = keys.columns
-        return HashedKeys(tuple(names), java_class(jvm.spark, _INDEX).sorted(_hashed(keys, names, self._seeds)._jdf))
+        with self._usable():
+            return HashedKeys(tuple(names), java_class(jvm.spark, _INDEX).sorted(_hashed(keys, names, self._seeds)._jdf))
 
     def catch_up(self, jvm: Jvm, table: Any, names: Sequence[str]) -> None:
         """Adds what came into the table, or builds the index, so that a commit has little left to add.
@@ -158,8 +176,14 @@ class KeyIndex:
             head = head_of(table.operations().current(), MAIN)
             if found.files().isEmpty():
                 return DeletesWritten(head)
+            several, rows = (int(number) for number in found.duplicates(table, live))
             result = found.delete(table, live)
-        return DeletesWritten(head, tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()))
+        if several:
+            _log.warning(
+                "%s has %d rows with %d keys of the batch, which others must have added. The batch leaves one row of each key.",
+                table.name(), rows, several,
+            )  # fmt: skip
+        return DeletesWritten(head, tuple(result.deleteFiles()), tuple(result.rewrittenDeleteFiles()), rows - several)
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
@@ -168,11 +192,14 @@ class KeyIndex:
             with _failures():
                 yield
         except IndexFailed as failed:
-            self.give_up(failed)
+            self._give_up(failed)
             raise
 
     def _described(self) -> _Described | None:
-        return _Described.read(str(self._java.state()))
+        described = _Described.read(str(self._java.state()))
+        if lost := str(self._java.lost()):
+            _log.warning("The key index in %s is built anew: %s.", self._folder, lost)
+        return described
 
     def _updated(self, jvm: Jvm, table: Any, live: Any, names: Sequence[str]) -> None:
         metadata = table.operations().current()
@@ -192,7 +219,9 @@ class KeyIndex:
         places = java_class(jvm.spark, _PLACES)
         for group in places.fresh(table, live, self._java.files(), alone):
             rows, size = (int(number) for number in group.size())
-            options = {"split-size": max(1, min(TASK_BYTES, size * _ROWS_A_TASK // max(1, rows))), "file-open-cost": OPEN_BYTES}
+            # A task sorts its entries in memory, and the driver takes them: files with many rows to a byte are divided further.
+            split = size * int(java_class(jvm.spark, _INDEX).rowsOfTask(jvm.spark._jsparkSession)) // max(1, rows)
+            options = {"split-size": max(1, min(TASK_BYTES, split)), "file-open-cost": OPEN_BYTES}
             with rows_of_tasks(jvm, jvm.spark, table, group.tasks(), options) as read:
                 self._add(read, names, group)
         self._save(replace(known, snapshot=now))
@@ -222,6 +251,7 @@ class Lookup:
         try:
             return self.index.delete(self.jvm, self.jvm.view(self.table, metadata), self.keys)
         except IndexFailed as failed:
+            self.index.pass_over(failed)
             raise Restage(failed.code, failed.message, fix=failed.fix) from failed
 
 
@@ -240,7 +270,8 @@ def _failures() -> Iterator[None]:
         if failed is None:
             raise
         fix = "Make room there, or set settings.state_dir to another folder of this machine."
-        raise IndexFailed("key-index-failed", failed.message, fix=fix) from error
+        kind = IndexDamaged if failed.is_of(_DAMAGED) else IndexFailed
+        raise kind("key-index-failed", f"{failed.message}.", fix=fix) from error
 
 
 def _comes_from(jvm: Jvm, table: Any, now: int | None, then: int | None) -> bool:

@@ -11,6 +11,7 @@ import java.nio.LongBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -18,7 +19,6 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collection;
 import java.util.HashMap;
@@ -27,10 +27,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.zip.CRC32;
-import org.apache.spark.api.java.JavaRDD;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
-import org.roaringbitmap.longlong.Roaring64NavigableMap;
+import org.apache.spark.sql.classic.SparkSession;
 
 /**
  * Where the rows of a table are, by their keys: a cache of the table in a folder of this machine.
@@ -40,11 +38,13 @@ import org.roaringbitmap.longlong.Roaring64NavigableMap;
  * next older one is merged with it, so that there are few of them, and each entry is rewritten a few times in its life.
  *
  * <p>What is in the folder counts up to the last {@link #save}: a process that ends in between leaves files that the next one
- * deletes. A folder belongs to one process; within a process, to whoever opened it last.
+ * deletes. A folder belongs to one process; within a process, to whoever opened it last. Whatever fails in the folder has it
+ * emptied: the next one to use it builds the index anew.
  */
 public final class KeyIndex implements Closeable {
-  private static final int VERSION = 1;
+  private static final int VERSION = 2;
   private static final String STATE = "state";
+  private static final String FRESH_STATE = "state.new";
   private static final String LOCK = "lock";
   private static final String RUN = ".run";
   private static final Map<Path, KeyIndex> OPEN = new HashMap<>();
@@ -57,6 +57,7 @@ public final class KeyIndex implements Closeable {
   private final List<KeyRun> runs = new ArrayList<>();
   private final Set<Path> saved = new HashSet<>();
   private String state = "";
+  private String lost = "";
   private boolean changed;
   private int nextFile;
   private long nextRun;
@@ -107,10 +108,11 @@ public final class KeyIndex implements Closeable {
     return state;
   }
 
-  /** How many entries there are, and how many bytes they take on the disk. */
-  public synchronized long[] size() {
-    long entries = runs.stream().mapToLong(run -> run.count).sum();
-    return new long[] {entries, entries * KeyRun.BYTES, runs.size()};
+  /** Why what was saved could not be used, if that is so and was not asked for yet. */
+  public synchronized String lost() {
+    String why = lost;
+    lost = "";
+    return why;
   }
 
   /** Forgets everything. */
@@ -140,63 +142,57 @@ public final class KeyIndex implements Closeable {
     HashMap<String, Integer> numbers = new HashMap<>();
     paths.forEach(path -> numbers.put(path, nextFile++));
     if (nextFile > KeyRun.Place.MOST_FILES) {
+      discard();
       throw new Failed(folder, new IOException("it has numbered more files than it can"));
     }
-    JavaRDD<byte[]> blocks = packed(rows, numbers, replaces);
-    int partitions = blocks.getNumPartitions();
-    int atOnce = Math.max(1, rows.sparkSession().sparkContext().defaultParallelism());
     files.putAll(numbers);
     live.addAll(numbers.values());
-    for (int first = 0; first < partitions; first += atOnce) {
-      int from = first;
-      int[] some = new int[Math.min(atOnce, partitions - first)];
-      Arrays.setAll(some, number -> from + number);
-      for (List<byte[]> found : blocks.collectPartitions(some)) {
-        for (byte[] block : found) {
-          inFolder(
-              () -> {
-                runs.add(0, KeyRun.written(freshRun(), block));
-                mergeRuns();
-              });
-        }
-      }
-    }
+    KeyBlocks.each(
+        rows,
+        numbers,
+        replaces,
+        block ->
+            inFolder(
+                () -> {
+                  runs.add(0, KeyRun.written(freshRun(), block));
+                  mergeRuns();
+                }));
+  }
+
+  /** How many rows a task should read, so that the driver has room for what several tasks send at once. */
+  public static long rowsOfTask(SparkSession session) {
+    return KeyBlocks.Room.of(session).rowsOfTask();
   }
 
   /** Some keys, given as both halves of their hashes, in the order in which they are looked for. */
   public static LongBuffer sorted(Dataset<?> keys) {
-    return inOrder(packed(keys, new HashMap<>(), false).collect());
+    List<byte[]> blocks = new ArrayList<>();
+    KeyBlocks.each(keys, new HashMap<>(), false, blocks::add);
+    return KeyBlocks.inOrder(blocks);
   }
 
   /** Where rows with some keys are, which are sorted. */
   public synchronized Places find(LongBuffer wanted) {
-    inFolder(() -> {});
     int count = wanted.limit() / KeyRun.LONGS;
-    Map<Integer, Roaring64NavigableMap> found = new HashMap<>();
-    BitSet replaced = new BitSet(count);
-    for (KeyRun run : runs) {
-      for (int number = replaced.nextClearBit(0); number < count; number = replaced.nextClearBit(number + 1)) {
-        long high = wanted.get(number * KeyRun.LONGS);
-        long low = wanted.get(number * KeyRun.LONGS + 1);
-        for (long at = run.first(high, low); run.has(at, high, low); at++) {
-          long place = run.place(at);
-          if (live.contains(KeyRun.Place.file(place))) {
-            Roaring64NavigableMap positions =
-                found.computeIfAbsent(KeyRun.Place.file(place), file -> new Roaring64NavigableMap());
-            positions.addLong(KeyRun.Place.position(place));
-          }
-          replaced.set(number, replaced.get(number) || KeyRun.Place.replaces(place));
-        }
-      }
-    }
-    Map<String, Roaring64NavigableMap> byPath = new HashMap<>();
-    files.forEach(
-        (path, number) -> {
-          if (found.containsKey(number)) {
-            byPath.put(path, found.get(number));
+    FoundPlaces found = new FoundPlaces(count);
+    inFolder(
+        () -> {
+          BitSet replaced = new BitSet(count);
+          for (KeyRun run : runs) {
+            for (int number = replaced.nextClearBit(0); number < count; number = replaced.nextClearBit(number + 1)) {
+              long high = wanted.get(number * KeyRun.LONGS);
+              long low = wanted.get(number * KeyRun.LONGS + 1);
+              for (long at = run.first(high, low); run.has(at, high, low); at++) {
+                long place = run.place(at);
+                if (live.contains(KeyRun.Place.file(place))) {
+                  found.add(number, place);
+                }
+                replaced.set(number, replaced.get(number) || KeyRun.Place.replaces(place));
+              }
+            }
           }
         });
-    return new Places(byPath);
+    return new Places(found, files);
   }
 
   /** Keeps what there is now, together with a text that says what it is. */
@@ -210,12 +206,25 @@ public final class KeyIndex implements Closeable {
         });
   }
 
-  /** What goes wrong in the folder: the disk is full, a file is not what it was. The index is then of no use. */
-  public static final class Failed extends RuntimeException {
+  /** What goes wrong with the index: the disk is full, or there is not enough memory. It is then of no use. */
+  public static class Failed extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    Failed(Path folder, IOException cause) {
-      super("The key index in " + folder + " failed: " + cause.getMessage(), cause);
+    Failed(Path folder, Throwable cause) {
+      super("The key index in " + folder + " failed: " + (cause.getMessage() == null ? cause : cause.getMessage()), cause);
+    }
+
+    Failed(String message) {
+      super(message);
+    }
+  }
+
+  /** What was written before is not there any more. That is no reason against an index that is built anew. */
+  public static final class Damaged extends Failed {
+    private static final long serialVersionUID = 1L;
+
+    Damaged(Path folder, Throwable cause) {
+      super(folder, cause);
     }
   }
 
@@ -224,13 +233,14 @@ public final class KeyIndex implements Closeable {
   }
 
   private void inFolder(Step step) {
+    if (!lock.isValid()) {
+      throw new Failed("The key index in " + folder + " failed: another writer of this process has opened it");
+    }
     try {
-      if (!lock.isValid()) {
-        throw new IOException("another writer of this process has opened it");
-      }
       step.run();
-    } catch (IOException failed) {
-      throw new Failed(folder, failed);
+    } catch (IOException | RuntimeException | VirtualMachineError failed) {
+      discard();
+      throw failed instanceof KeyRun.Damaged ? new Damaged(folder, failed) : new Failed(folder, failed);
     }
   }
 
@@ -238,6 +248,7 @@ public final class KeyIndex implements Closeable {
   public void close() throws IOException {
     synchronized (OPEN) {
       OPEN.remove(folder, this);
+      closeRuns();
       lock.close();
       lockFile.close();
     }
@@ -249,8 +260,16 @@ public final class KeyIndex implements Closeable {
     deleteOthers();
   }
 
+  /** Empties the folder, as far as that can be done. */
+  private void discard() {
+    begin();
+    folder.resolve(STATE).toFile().delete();
+    folder.resolve(FRESH_STATE).toFile().delete();
+    deleteOthers();
+  }
+
   private void begin() {
-    runs.clear();
+    closeRuns();
     files.clear();
     live.clear();
     state = "";
@@ -259,12 +278,13 @@ public final class KeyIndex implements Closeable {
   }
 
   /** Takes what was saved last. What cannot be read is forgotten: all of it can be made again. */
-  private void loadSaved() throws IOException {
+  private void loadSaved() {
     begin();
     try {
       load();
     } catch (IOException | RuntimeException unreadable) {
       begin();
+      lost = unreadable.getMessage() == null ? unreadable.toString() : unreadable.getMessage();
     }
     deleteOthers();
   }
@@ -290,7 +310,7 @@ public final class KeyIndex implements Closeable {
     byte[] content = bytes.toByteArray();
     ByteBuffer whole = ByteBuffer.allocate(content.length + Long.BYTES).put(content);
     whole.putLong(checksum(content, content.length)).flip();
-    Path fresh = folder.resolve(STATE + ".new");
+    Path fresh = folder.resolve(FRESH_STATE);
     try (FileChannel out =
         FileChannel.open(
             fresh, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE)) {
@@ -311,16 +331,17 @@ public final class KeyIndex implements Closeable {
     }
     int length = whole.length - Long.BYTES;
     if (length < 0 || ByteBuffer.wrap(whole).getLong(length) != checksum(whole, length)) {
-      throw new IOException("the state of the index is not whole");
+      throw new IOException("its state is not whole");
     }
     try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(whole))) {
-      if (in.readInt() != VERSION) {
-        throw new IOException("the index is of another version");
+      int version = in.readInt();
+      if (version != VERSION) {
+        throw new IOException("another version of frazil wrote it, in format " + version + " instead of " + VERSION);
       }
       String text = readText(in);
       nextFile = in.readInt();
       if (nextFile > KeyRun.Place.MOST_FILES / 2) {
-        throw new IOException("the index has numbered many files, and is built anew while there is time");
+        throw new IOException("it has numbered many files, and not many more can be");
       }
       nextRun = in.readLong();
       for (int left = in.readInt(); left > 0; left--) {
@@ -338,53 +359,52 @@ public final class KeyIndex implements Closeable {
 
   private void mergeRuns() throws IOException {
     while (runs.size() > 1 && runs.get(0).count * 2 >= runs.get(1).count) {
-      KeyRun newer = runs.remove(0);
-      KeyRun older = runs.remove(0);
-      runs.add(0, KeyRun.merged(freshRun(), newer, older, live::contains));
+      KeyRun newer = runs.get(0);
+      KeyRun older = runs.get(1);
+      KeyRun both = KeyRun.merged(freshRun(), newer, older, live::contains);
+      runs.set(1, both);
+      runs.remove(0);
       for (KeyRun merged : List.of(newer, older)) {
+        merged.close();
         if (!saved.contains(merged.file)) {
-          Files.delete(merged.file);
+          Files.deleteIfExists(merged.file);
         }
       }
     }
   }
 
   private Path freshRun() {
-    return folder.resolve(nextRun++ + RUN);
+    Path file;
+    do {
+      file = folder.resolve(nextRun++ + RUN);
+    } while (Files.exists(file));
+    return file;
   }
 
-  /** Deletes the files of runs that were merged into others, or that were never saved. */
-  private void deleteOthers() throws IOException {
+  private void closeRuns() {
+    for (KeyRun run : runs) {
+      try {
+        run.close();
+      } catch (IOException unusual) {
+        // Nothing was written to it.
+      }
+    }
+    runs.clear();
+  }
+
+  /** Deletes the files of runs that were merged into others, or that were never saved. What cannot be deleted is in nobody's way. */
+  private void deleteOthers() {
     saved.clear();
     runs.forEach(run -> saved.add(run.file));
     try (DirectoryStream<Path> held = Files.newDirectoryStream(folder, "*" + RUN)) {
       for (Path file : held) {
         if (!saved.contains(file)) {
-          Files.delete(file);
+          file.toFile().delete();
         }
       }
+    } catch (IOException | DirectoryIteratorException unlisted) {
+      // They are deleted another time.
     }
-  }
-
-  private static JavaRDD<byte[]> packed(Dataset<?> rows, HashMap<String, Integer> files, boolean replaces) {
-    JavaRDD<InternalRow> read = rows.queryExecution().toRdd().toJavaRDD();
-    return read.mapPartitions(new PackedKeys.Packer(files, replaces));
-  }
-
-  /** The entries of blocks that are sorted, each by itself: there are as many as tasks, or a few more. */
-  private static LongBuffer inOrder(List<byte[]> blocks) {
-    LongBuffer[] in = blocks.stream().map(block -> ByteBuffer.wrap(block).asLongBuffer()).toArray(LongBuffer[]::new);
-    LongBuffer all = LongBuffer.allocate(Arrays.stream(in).mapToInt(LongBuffer::limit).sum());
-    while (all.hasRemaining()) {
-      LongBuffer least = null;
-      for (LongBuffer one : in) {
-        if (one.hasRemaining() && (least == null || one.get(one.position()) < least.get(least.position()))) {
-          least = one;
-        }
-      }
-      all.put(least.get()).put(least.get()).put(least.get());
-    }
-    return all.flip();
   }
 
   private static void writeText(DataOutputStream out, String text) throws IOException {

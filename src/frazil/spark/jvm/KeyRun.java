@@ -1,65 +1,115 @@
 package frazil;
 
+import java.io.BufferedOutputStream;
+import java.io.Closeable;
+import java.io.FileDescriptor;
 import java.io.IOException;
+import java.io.FileOutputStream;
+import java.io.OutputStream;
+import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.LongBuffer;
-import java.nio.channels.FileChannel;
-import java.nio.channels.FileChannel.MapMode;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
 import java.util.function.IntPredicate;
+import java.util.zip.CRC32C;
 
 /**
- * A file of entries that are sorted by their keys. It is never changed, and read through the page cache of the system.
+ * A file of entries that are sorted by their keys, and never changed.
  *
- * <p>An entry is three numbers: the two halves of its key's hash, and the place of a row that has the key. Hashes are spread
- * evenly, so that it can be computed about where one stands.
+ * <p>An entry is three numbers: the two halves of its key's hash, and the place of a row that has the key. Entries are in blocks
+ * of a page each, with a checksum that is verified whenever a block is read. At the end of the file is the first hash of each
+ * block; these are in memory while the run is open, so that one read finds a key.
  */
-final class KeyRun {
+final class KeyRun implements Closeable {
   static final int LONGS = 3;
   static final int BYTES = LONGS * Long.BYTES;
 
-  // A mapping has less than 2 GB.
-  private static final int MAPPED = 64 << 20;
-  private static final int BUFFERED = 1 << 14;
-  private static final double RANGE = 0x1p64;
-  private static final int GUESSES = 3;
-  private static final int FIRST_STEP = 8;
+  private static final int BLOCK_BYTES = 1 << 12;
+  // Behind the entries of a block are its number and its checksum.
+  private static final int SUM_AT = BLOCK_BYTES - Long.BYTES;
+  private static final int NUMBER_AT = SUM_AT - Long.BYTES;
+  private static final int ENTRIES = NUMBER_AT / BYTES;
+  private static final int BUFFERED = 1 << 18;
 
   final Path file;
   final long count;
-  private final LongBuffer[] mapped;
+  private final RandomAccessFile in;
+  private final long[] first;
+  private final byte[] block = new byte[BLOCK_BYTES];
+  private final LongBuffer numbers = ByteBuffer.wrap(block).asLongBuffer();
+  private int loaded = -1;
 
-  private KeyRun(Path file, long count, LongBuffer[] mapped) {
+  private KeyRun(Path file, long count, RandomAccessFile in, long[] first) {
     this.file = file;
     this.count = count;
-    this.mapped = mapped;
+    this.in = in;
+    this.first = first;
+  }
+
+  /** A file that cannot be read, or that is not what was written. */
+  static final class Damaged extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    Damaged(Path file, String why) {
+      super(file.getFileName() + " " + why);
+    }
+
+    Damaged(Path file, IOException cause) {
+      super(file.getFileName() + " cannot be read: " + cause.getMessage(), cause);
+    }
   }
 
   /** Opens a file that has so many entries. */
-  static KeyRun open(Path file, long count) throws IOException {
-    if (Files.size(file) != count * BYTES) {
-      throw new IOException(file + " does not have the size that it was written with");
-    }
-    try (FileChannel channel = FileChannel.open(file)) {
-      LongBuffer[] mapped = new LongBuffer[(int) ((count + MAPPED - 1) / MAPPED)];
-      for (int part = 0; part < mapped.length; part++) {
-        long from = (long) part * MAPPED;
-        long entries = Math.min(MAPPED, count - from);
-        mapped[part] = channel.map(MapMode.READ_ONLY, from * BYTES, entries * BYTES).asLongBuffer();
+  static KeyRun open(Path file, long count) throws Damaged {
+    try {
+      RandomAccessFile in = new RandomAccessFile(file.toFile(), "r");
+      try {
+        return new KeyRun(file, count, in, firstHashes(file, count, in));
+      } catch (IOException | RuntimeException failed) {
+        in.close();
+        throw failed;
       }
-      return new KeyRun(file, count, mapped);
+    } catch (Damaged damaged) {
+      throw damaged;
+    } catch (IOException failed) {
+      throw new Damaged(file, failed);
     }
+  }
+
+  private static long[] firstHashes(Path file, long count, RandomAccessFile in) throws IOException {
+    int blocks = Math.toIntExact((count + ENTRIES - 1) / ENTRIES);
+    byte[] bytes = new byte[Math.multiplyExact(blocks + 1, Long.BYTES)];
+    if (in.length() != (long) blocks * BLOCK_BYTES + bytes.length) {
+      throw new Damaged(file, "does not have the size that it was written with");
+    }
+    in.seek((long) blocks * BLOCK_BYTES);
+    in.readFully(bytes);
+    LongBuffer read = ByteBuffer.wrap(bytes).asLongBuffer();
+    if (read.get(blocks) != checksum(bytes, blocks * Long.BYTES)) {
+      throw new Damaged(file, "is not what was written: the checksum of its hashes is another");
+    }
+    long[] first = new long[blocks];
+    read.get(first);
+    return first;
+  }
+
+  @Override
+  public void close() throws IOException {
+    in.close();
   }
 
   /** Writes entries that are sorted and packed. */
   static KeyRun written(Path file, byte[] entries) throws IOException {
-    try (FileChannel out = FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
-      writeAll(out, ByteBuffer.wrap(entries));
-      out.force(false);
+    try (Writer writer = new Writer(file)) {
+      LongBuffer packed = ByteBuffer.wrap(entries).asLongBuffer();
+      while (packed.hasRemaining()) {
+        writer.add(packed.get(), packed.get(), packed.get());
+      }
+      return writer.finished();
     }
-    return open(file, entries.length / BYTES);
   }
 
   /**
@@ -67,9 +117,7 @@ final class KeyRun {
    * where a newer one replaces them; so are those of files that are gone.
    */
   static KeyRun merged(Path file, KeyRun newer, KeyRun older, IntPredicate isLive) throws IOException {
-    long written = 0;
-    try (FileChannel out = FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
-      ByteBuffer buffer = ByteBuffer.allocateDirect(BUFFERED * BYTES);
+    try (Writer writer = new Writer(file)) {
       long left = 0;
       long right = 0;
       while (left < newer.count || right < older.count) {
@@ -83,59 +131,34 @@ final class KeyRun {
           }
         }
         if (isLive.test(Place.file(place))) {
-          buffer.putLong(from.high(at)).putLong(from.low(at)).putLong(place);
-          written++;
-          if (!buffer.hasRemaining()) {
-            writeAll(out, buffer.flip());
-            buffer.clear();
-          }
+          writer.add(from.high(at), from.low(at), place);
         }
       }
-      writeAll(out, buffer.flip());
-      out.force(false);
+      return writer.finished();
     }
-    return open(file, written);
   }
 
-  long high(long at) {
+  long high(long at) throws Damaged {
     return get(at, 0);
   }
 
-  long low(long at) {
+  long low(long at) throws Damaged {
     return get(at, 1);
   }
 
-  long place(long at) {
+  long place(long at) throws Damaged {
     return get(at, 2);
   }
 
-  boolean has(long at, long high, long low) {
+  boolean has(long at, long high, long low) throws Damaged {
     return at < count && high(at) == high && low(at) == low;
   }
 
   /** Where the first entry stands that is not below a key. */
-  long first(long high, long low) {
-    if (count == 0) {
-      return 0;
-    }
-    long at = limited((high - (double) Long.MIN_VALUE) / RANGE * count);
-    for (int guess = 1; guess < GUESSES; guess++) {
-      at = limited(at + ((double) high - high(at)) / RANGE * count);
-    }
-    // Steps that double lead past it, and halves back to it.
-    long from = at;
-    long to = at;
-    if (isBelow(at, high, low)) {
-      for (long step = FIRST_STEP; to < count && isBelow(to, high, low); step *= 2) {
-        from = to + 1;
-        to = Math.min(count, to + step);
-      }
-    } else {
-      for (long step = FIRST_STEP; from > 0 && !isBelow(from - 1, high, low); step *= 2) {
-        to = from - 1;
-        from = Math.max(0, from - step);
-      }
-    }
+  long first(long high, long low) throws Damaged {
+    // The last block that begins below the key; if the next one begins with it, this one may still end with it.
+    long from = (long) Math.max(0, blocksBelow(high) - 1) * ENTRIES;
+    long to = Math.min(count, from + ENTRIES);
     while (from < to) {
       long middle = from + to >>> 1;
       if (isBelow(middle, high, low)) {
@@ -144,30 +167,124 @@ final class KeyRun {
         to = middle;
       }
     }
+    // Hardly ever are there several keys with the same first half.
+    while (from < count && isBelow(from, high, low)) {
+      from++;
+    }
     return from;
   }
 
-  private long limited(double at) {
-    return Math.max(0, Math.min(count - 1, (long) at));
+  /** How many blocks begin below half a hash. */
+  private int blocksBelow(long high) {
+    int from = 0;
+    int to = first.length;
+    while (from < to) {
+      int middle = from + to >>> 1;
+      if (first[middle] < high) {
+        from = middle + 1;
+      } else {
+        to = middle;
+      }
+    }
+    return from;
   }
 
-  private boolean isBelow(long at, long high, long low) {
+  private boolean isBelow(long at, long high, long low) throws Damaged {
     long here = high(at);
     return here < high || here == high && low(at) < low;
   }
 
-  private int compare(long at, KeyRun other, long there) {
+  private int compare(long at, KeyRun other, long there) throws Damaged {
     int order = Long.compare(high(at), other.high(there));
     return order != 0 ? order : Long.compare(low(at), other.low(there));
   }
 
-  private long get(long at, int number) {
-    return mapped[(int) (at / MAPPED)].get((int) (at % MAPPED) * LONGS + number);
+  private long get(long at, int number) throws Damaged {
+    int wanted = (int) (at / ENTRIES);
+    if (wanted != loaded) {
+      load(wanted);
+    }
+    return numbers.get((int) (at % ENTRIES) * LONGS + number);
   }
 
-  private static void writeAll(FileChannel out, ByteBuffer bytes) throws IOException {
-    while (bytes.hasRemaining()) {
-      out.write(bytes);
+  private void load(int wanted) throws Damaged {
+    loaded = -1;
+    try {
+      in.seek((long) wanted * BLOCK_BYTES);
+      in.readFully(block);
+    } catch (IOException failed) {
+      throw new Damaged(file, failed);
+    }
+    if (numbers.get(SUM_AT / Long.BYTES) != checksum(block, SUM_AT) || numbers.get(NUMBER_AT / Long.BYTES) != wanted) {
+      throw new Damaged(file, "is not what was written: the checksum of block " + wanted + " is another");
+    }
+    loaded = wanted;
+  }
+
+  private static long checksum(byte[] bytes, int length) {
+    CRC32C sum = new CRC32C();
+    sum.update(bytes, 0, length);
+    return sum.getValue();
+  }
+
+  /** Writes a new file, entry by entry in their order. */
+  private static final class Writer implements Closeable {
+    private final Path file;
+    private final FileDescriptor descriptor;
+    private final OutputStream out;
+    private final byte[] block = new byte[BLOCK_BYTES];
+    private final ByteBuffer entries = ByteBuffer.wrap(block);
+    private long[] first = new long[1];
+    private int blocks;
+    private long count;
+
+    Writer(Path file) throws IOException {
+      if (Files.exists(file)) {
+        throw new FileAlreadyExistsException(file.toString());
+      }
+      FileOutputStream to = new FileOutputStream(file.toFile());
+      this.file = file;
+      descriptor = to.getFD();
+      out = new BufferedOutputStream(to, BUFFERED);
+    }
+
+    void add(long high, long low, long place) throws IOException {
+      if (entries.position() == 0) {
+        if (blocks == first.length) {
+          first = Arrays.copyOf(first, 2 * blocks);
+        }
+        first[blocks] = high;
+      }
+      entries.putLong(high).putLong(low).putLong(place);
+      count++;
+      if (entries.position() == NUMBER_AT) {
+        endBlock();
+      }
+    }
+
+    KeyRun finished() throws IOException {
+      if (entries.position() > 0) {
+        endBlock();
+      }
+      ByteBuffer hashes = ByteBuffer.allocate((blocks + 1) * Long.BYTES);
+      hashes.asLongBuffer().put(first, 0, blocks);
+      out.write(hashes.putLong(blocks * Long.BYTES, checksum(hashes.array(), blocks * Long.BYTES)).array());
+      out.flush();
+      descriptor.sync();
+      return open(file, count);
+    }
+
+    private void endBlock() throws IOException {
+      Arrays.fill(block, entries.position(), NUMBER_AT, (byte) 0);
+      entries.putLong(NUMBER_AT, blocks++);
+      entries.putLong(SUM_AT, checksum(block, SUM_AT));
+      out.write(block);
+      entries.clear();
+    }
+
+    @Override
+    public void close() throws IOException {
+      out.close();
     }
   }
 

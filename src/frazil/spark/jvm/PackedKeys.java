@@ -17,6 +17,9 @@ final class PackedKeys {
   // So many entries are sorted at a time: their order takes two thirds of the memory that they take themselves.
   private static final int BLOCK = 1 << 20;
   private static final int NUMBER_BITS = 20;
+  /** A block that is sent in place of others. */
+  static final byte[] NONE = {};
+
   private static final int FIRST_LENGTH = 1 << 12;
 
   private long[] entries = new long[FIRST_LENGTH * KeyRun.LONGS];
@@ -31,14 +34,6 @@ final class PackedKeys {
     entries[at + 1] = low;
     entries[at + 2] = place;
     count++;
-  }
-
-  boolean isFull() {
-    return count == BLOCK;
-  }
-
-  boolean isEmpty() {
-    return count == 0;
   }
 
   /** The entries in the order of their keys; what is added next begins another block. */
@@ -78,39 +73,73 @@ final class PackedKeys {
     return false;
   }
 
-  /** Packs rows of a key's two halves, its file and the position there; or of the two halves alone, which have no place. */
-  record Packer(Map<String, Integer> files, boolean replaces) implements FlatMapFunction<Iterator<InternalRow>, byte[]> {
+  /**
+   * Packs rows of a key's two halves, its file and the position there; or of the two halves alone, which have no place.
+   *
+   * @param most how many entries a block may have at most; if they are sent {@code atOnce}, so many all of them, else none
+   */
+  record Packer(Map<String, Integer> files, boolean replaces, long most, boolean atOnce)
+      implements FlatMapFunction<Iterator<InternalRow>, byte[]> {
     @Override
     public Iterator<byte[]> call(Iterator<InternalRow> rows) {
-      Map<UTF8String, Integer> numbers = new HashMap<>();
-      files.forEach((path, number) -> numbers.put(UTF8String.fromString(path), number));
-      List<byte[]> blocks = new ArrayList<>();
-      PackedKeys block = new PackedKeys();
-      UTF8String path = null;
-      int file = -1;
-      while (rows.hasNext()) {
-        InternalRow row = rows.next();
-        long place = 0;
-        if (!numbers.isEmpty()) {
-          UTF8String here = row.getUTF8String(2);
-          if (!here.equals(path)) {
-            path = here.copy();
-            file = numberOf(numbers, path);
-          }
-          place = KeyRun.Place.of(file, row.getLong(3), replaces);
-        }
-        block.add(row.getLong(0), row.getLong(1), place);
-        if (block.isFull()) {
-          blocks.add(block.sorted());
-        }
+      Iterator<byte[]> blocks = new Blocks(this, rows);
+      if (!atOnce) {
+        return blocks;
       }
-      if (!block.isEmpty()) {
-        blocks.add(block.sorted());
+      List<byte[]> all = new ArrayList<>();
+      for (long left = most; blocks.hasNext(); ) {
+        byte[] block = blocks.next();
+        left -= block.length / KeyRun.BYTES;
+        if (left < 0) {
+          return List.of(NONE).iterator();
+        }
+        all.add(block);
       }
-      return blocks.iterator();
+      return all.iterator();
+    }
+  }
+
+  /** The blocks of some rows, each made when it is asked for. */
+  private static final class Blocks implements Iterator<byte[]> {
+    private final Iterator<InternalRow> rows;
+    private final boolean replaces;
+    private final long size;
+    private final Map<UTF8String, Integer> numbers = new HashMap<>();
+    private final PackedKeys block = new PackedKeys();
+    private UTF8String path;
+    private int file = -1;
+
+    Blocks(Packer packer, Iterator<InternalRow> rows) {
+      this.rows = rows;
+      replaces = packer.replaces;
+      size = Math.min(BLOCK, Math.max(1, packer.most));
+      packer.files.forEach((path, number) -> numbers.put(UTF8String.fromString(path), number));
     }
 
-    private static int numberOf(Map<UTF8String, Integer> numbers, UTF8String path) {
+    @Override
+    public boolean hasNext() {
+      return rows.hasNext();
+    }
+
+    @Override
+    public byte[] next() {
+      while (rows.hasNext() && block.count < size) {
+        InternalRow row = rows.next();
+        block.add(row.getLong(0), row.getLong(1), numbers.isEmpty() ? 0 : placeOf(row));
+      }
+      return block.sorted();
+    }
+
+    private long placeOf(InternalRow row) {
+      UTF8String here = row.getUTF8String(2);
+      if (!here.equals(path)) {
+        path = here.copy();
+        file = numberOf(path);
+      }
+      return KeyRun.Place.of(file, row.getLong(3), replaces);
+    }
+
+    private int numberOf(UTF8String path) {
       Integer number = numbers.get(path);
       if (number == null) {
         throw new IllegalStateException("a file is read that was not asked for: " + path);

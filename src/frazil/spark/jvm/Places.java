@@ -39,10 +39,20 @@ import org.roaringbitmap.longlong.Roaring64NavigableMap;
 public final class Places {
   private static final int FIRST_WITH_VECTORS = 3;
 
-  private final Map<String, Roaring64NavigableMap> positions;
+  private final FoundPlaces found;
+  private final Map<String, Roaring64NavigableMap> positions = new HashMap<>();
+  private final Map<Integer, String> paths = new HashMap<>();
+  private final Map<String, PositionDeleteIndex> before = new HashMap<>();
 
-  Places(Map<String, Roaring64NavigableMap> positions) {
-    this.positions = positions;
+  Places(FoundPlaces found, Map<String, Integer> files) {
+    this.found = found;
+    files.forEach(
+        (path, number) -> {
+          if (found.positions.containsKey(number)) {
+            positions.put(path, found.positions.get(number));
+            paths.put(number, path);
+          }
+        });
   }
 
   /** The live data files of a table, by their paths, with the deletes that apply to them. */
@@ -120,11 +130,6 @@ public final class Places {
     }
   }
 
-  /** How many rows there are. */
-  public long rows() {
-    return positions.values().stream().mapToLong(Roaring64NavigableMap::getLongCardinality).sum();
-  }
-
   /** The files that they are in. */
   public Set<String> files() {
     return positions.keySet();
@@ -143,10 +148,23 @@ public final class Places {
     return TableUtil.formatVersion(table) >= FIRST_WITH_VECTORS ? vectors(table, live) : files(table, live);
   }
 
+  /**
+   * How many keys have more than one row, and how many rows these are. Rows of files with equality deletes are not counted: it is
+   * not known which of them live.
+   */
+  public long[] duplicates(Table table, Map<String, FileScanTask> live) {
+    return found.several(
+        place -> {
+          String path = paths.get(KeyRun.Place.file(place));
+          FileScanTask task = live.get(path);
+          boolean isKnown = task.deletes().stream().noneMatch(file -> file.content() == FileContent.EQUALITY_DELETES);
+          return isKnown && !deletedBefore(table, task).isDeleted(KeyRun.Place.position(place));
+        });
+  }
+
   private DeleteWriteResult vectors(Table table, Map<String, FileScanTask> live) throws IOException {
     OutputFileFactory outputs = OutputFileFactory.builderFor(table, 1, 1).format(FileFormat.PUFFIN).build();
-    BaseDeleteLoader loader = new BaseDeleteLoader(file -> table.io().newInputFile(file));
-    BaseDVFileWriter writer = new BaseDVFileWriter(outputs, path -> before(loader, live.get(path)));
+    BaseDVFileWriter writer = new BaseDVFileWriter(outputs, path -> previous(table, live.get(path)));
     try (writer) {
       for (Map.Entry<String, Roaring64NavigableMap> one : positions.entrySet()) {
         DataFile file = live.get(one.getKey()).file();
@@ -157,11 +175,24 @@ public final class Places {
     return writer.result();
   }
 
+  private PositionDeleteIndex previous(Table table, FileScanTask task) {
+    PositionDeleteIndex deleted = deletedBefore(table, task);
+    return deleted.isEmpty() ? null : deleted;
+  }
+
   /** The positions that are deleted already, but for equality deletes, which stay as they are. */
-  private static PositionDeleteIndex before(BaseDeleteLoader loader, FileScanTask task) {
-    List<DeleteFile> deletes =
-        task.deletes().stream().filter(file -> file.content() == FileContent.POSITION_DELETES).toList();
-    return deletes.isEmpty() ? null : loader.loadPositionDeletes(deletes, task.file().location());
+  private PositionDeleteIndex deletedBefore(Table table, FileScanTask task) {
+    return before.computeIfAbsent(
+        task.file().location(),
+        path -> {
+          List<DeleteFile> deletes =
+              task.deletes().stream().filter(file -> file.content() == FileContent.POSITION_DELETES).toList();
+          return deletes.isEmpty() ? PositionDeleteIndex.empty() : loader(table).loadPositionDeletes(deletes, path);
+        });
+  }
+
+  private static BaseDeleteLoader loader(Table table) {
+    return new BaseDeleteLoader(file -> table.io().newInputFile(file));
   }
 
   /**
@@ -171,7 +202,7 @@ public final class Places {
   private DeleteWriteResult files(Table table, Map<String, FileScanTask> live) throws IOException {
     OutputFileFactory outputs = OutputFileFactory.builderFor(table, 1, 1).format(FileFormat.PARQUET).build();
     GenericFileWriterFactory factory = new GenericFileWriterFactory.Builder(table).deleteFileFormat(FileFormat.PARQUET).build();
-    BaseDeleteLoader loader = new BaseDeleteLoader(file -> table.io().newInputFile(file));
+    BaseDeleteLoader loader = loader(table);
     PositionDelete<Record> delete = PositionDelete.create();
     List<DeleteFile> written = new ArrayList<>();
     List<DeleteFile> replaced = new ArrayList<>();
