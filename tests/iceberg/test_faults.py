@@ -7,7 +7,7 @@ import pytest
 from frazil.commit.protocol import FailureKind
 from frazil.errors import DataError, FrazilError, RequiredNull, StoreRefused
 from frazil.iceberg import Restage
-from frazil.iceberg.faults import JavaFault, attempt_failed
+from frazil.iceberg.faults import JavaFault, attempt_failed, explain
 from frazil.iceberg.jvm import fault_of, java_errors
 from frazil.iceberg.staging_faults import explain_staging
 
@@ -82,6 +82,29 @@ def test_a_warehouse_that_hadoop_does_not_know_is_not_tried_again() -> None:
     failed = JavaFault(("org.apache.iceberg.exceptions.RuntimeIOException",), "Failed to get file system", unknown)
     attempt = attempt_failed(failed, "s3://lake/warehouse").outcome
     assert (attempt.error.code, attempt.error.exit_code, attempt.final) == ("warehouse-unsupported", 78, True)
+
+
+def test_a_catalog_that_only_reads_is_told_from_a_failure() -> None:
+    kind = ("java.lang.UnsupportedOperationException",)
+    error = explain(JavaFault(kind, "Server does not support endpoint: POST /v1/{prefix}/namespaces"), "https://host/iceberg")
+    assert error is not None
+    assert (error.code, error.exit_code) == ("not-offered", 78)
+    assert error.message.endswith("POST /v1/{prefix}/namespaces")
+    assert explain(JavaFault(kind, "not supported"), "https://host/iceberg") is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NotFoundException: Unable to find warehouse nowhere",
+        "NoSuchWarehouseException: Warehouse 'nowhere' not found",
+        "NoSuchCatalogException: Couldn't find Iceberg configuration for catalog nowhere",
+    ],
+)
+def test_a_warehouse_that_the_catalog_does_not_know_in_the_words_of_servers(said: str) -> None:
+    error = explain(JavaFault(("org.apache.iceberg.exceptions.RESTException",), said), "https://host/iceberg")
+    assert error is not None
+    assert error.code == "warehouse-missing"
 
 
 AMAZON = "software.amazon.awssdk.core.exception"

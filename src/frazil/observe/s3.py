@@ -64,6 +64,7 @@ class Bucket:
     path_style: bool
     keys: S3Keys
     place: Place
+    proxy: str | None = None
 
     @classmethod
     def at(cls, location: str, properties: Mapping[str, str], keys: S3Keys) -> Bucket:
@@ -72,7 +73,7 @@ class Bucket:
         region = properties.get("s3.region") or properties.get("client.region") or ANY_REGION
         endpoint = properties.get("s3.endpoint") or f"https://s3.{region}.amazonaws.com"
         in_path = properties.get("s3.path-style-access") == "true" or "." in name or _is_address(endpoint)
-        return cls(name, endpoint.rstrip("/"), region, in_path, keys, Place.storage(location))
+        return cls(name, endpoint.rstrip("/"), region, in_path, keys, Place.storage(location), properties.get("s3.proxy-uri"))
 
     def url(self, key: str) -> str:
         """The address of an object."""
@@ -94,6 +95,7 @@ class Bucket:
                 data=content or None,
                 headers=headers,
                 auth=as_it_is,
+                proxies={"http": self.proxy, "https": self.proxy} if self.proxy else None,
                 timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
                 allow_redirects=False,
             )
