@@ -32,9 +32,12 @@ PLACES = (
     "MariaDB, local files",
     "REST, local files",
     "Hive metastore, local files",
+    "Hadoop, local files",
     "SQLite, S3",
     "REST, S3",
     "Nessie, S3",
+    "Glue by REST, S3",
+    "S3 Tables, S3",
 )
 
 

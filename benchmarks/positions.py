@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pyspark.sql import DataFrame
+
 from benchmarks.lab import Lab, Measure, interleaved, timed
 from benchmarks.summary import Finding, ratio
 from benchmarks.upsert import COLUMNS, Tables, scan_finding, scans_of
@@ -39,9 +41,9 @@ def measure(lab: Lab, tell: Tell) -> list[Finding]:
     return [_growth(lab, runs), *_beside(lab, runs), *found, *_reading(lab, tell)]
 
 
-def _by_position(lab: Lab, tables: Tables, name: str) -> float:
-    frame = tables.batch()
-    return timed(lab.sink(frame, name).keys("id").mode("upsert").options(upsert_strategy="position").write)
+def _by_position(lab: Lab, tables: Tables, name: str, frame: DataFrame | None = None, *, maintained: bool = False) -> float:
+    sink = lab.sink(frame or tables.batch(), name).keys("id").mode("upsert")
+    return timed(sink.options(upsert_strategy="position", maintenance={"enabled": maintained}).write)
 
 
 def _upserts(lab: Lab, tables: Tables, name: str, tell: Tell) -> Runs:
@@ -138,14 +140,19 @@ def _index(lab: Lab, tables: Tables, name: str, built: float, runs: Runs, tell: 
 
 
 def _reading(lab: Lab, tell: Tell) -> list[Finding]:
-    """A scan after many upserts as they are, and compacted away."""
+    """Scans after many upserts: of a table that is maintained, as those that frazil makes are, and of one that is left alone."""
     rows = sorted(lab.sizes.tables)[-2]
     tables = Tables(lab, rows, version=3, name="read")
-    live = tables.copy("position")
+    maintained, alone = tables.copy("maintained"), tables.copy("alone")
     for number in range(1, lab.sizes.upserts + 1):
-        tell(f"upsert {number} of {lab.sizes.upserts}: {_by_position(lab, tables, live):.3f}")
-    compacted = tables.copy("compacted", live)
+        frame = tables.batch()
+        took = _by_position(lab, tables, maintained, frame, maintained=True), _by_position(lab, tables, alone, frame)
+        tell(f"upsert {number} of {lab.sizes.upserts}: {took[0]:.3f} with maintenance, {took[1]:.3f} without")
+    compacted = tables.copy("compacted", alone)
     tables.compact(compacted)
-    scans = scans_of(lab, {"positions": live, "compacted": compacted}, tell)
-    text = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,}, by position"
-    return [scan_finding("positions", text, scans, "positions", 1.3)]
+    scans = scans_of(lab, {"maintained": maintained, "left alone": alone, "compacted": compacted}, tell)
+    text = f"scan of {rows:,} rows after {lab.sizes.upserts} upserts of {lab.sizes.upsert_rows:,} by position"
+    return [
+        scan_finding("positions", f"{text}, maintained", scans, "maintained", 1.3),
+        scan_finding("positions", f"{text}, left alone", scans, "left alone", None),
+    ]

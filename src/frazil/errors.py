@@ -14,7 +14,9 @@
     |- EnvironmentFault   this machine lacks something (Java, a jar, a package)                 exit 1
     |- DataError          the data does not fit the table, and the settings say stop            exit 1
     |  |- NoColumns       nothing in the data shows which columns the table is to have         exit 1
-    |  `- RequiredNull    a required column has no value in a row                               exit 1
+    |  |- ColumnsRefused  the table's columns do not follow those of the data                  exit 1
+    |  `- CastRefused     a value does not fit its column, or could lose something there       exit 1
+    |     `- RequiredNull a required column has no value in a row                               exit 1
     |- Retryable          a service did not answer; the same call may succeed later             exit 75
     |  |- SourceAway      the source, or what it needs to read its records, did not answer      exit 75
     |  |- CatalogAway     the catalog did not answer                                            exit 75
@@ -23,6 +25,7 @@
     |  |- OutcomeUnknown  a commit was sent and whether it was applied could not be found out   exit 75
     |  `- SparkDied       Spark's Java has ended; the same work may succeed on a new one         exit 75
     `- Halted             going on could lose or double rows; a person must decide              exit 1
+       |- TableGone       the table is not there any more                                      exit 1
        |- Fenced          another instance owns the sink; this one must stop                    exit 1
        |- OutOfOrder      a batch does not begin where the ledger ends                          exit 1
        `- OverwriteConflict  somebody else added rows that an overwrite would take away unseen  exit 1
@@ -143,7 +146,15 @@ class NoColumns(DataError):
     """Nothing in the data tells which columns the table is to have."""
 
 
-class RequiredNull(DataError):
+class ColumnsRefused(DataError):
+    """The table's columns do not follow those of the data: the settings forbid it, or it cannot be done."""
+
+
+class CastRefused(DataError):
+    """A value does not fit its column, or could lose something on its way there."""
+
+
+class RequiredNull(CastRefused):
     """A required column, or a field inside of one, has no value in a row: ``column`` is its path."""
 
     def __init__(self, message: str, column: str, *, fix: str = "") -> None:
@@ -189,6 +200,10 @@ class SparkDied(Retryable):
 
 class Halted(FrazilError):
     """Going on could lose or double rows; a person must decide."""
+
+
+class TableGone(Halted):
+    """The table, or files of it as it was seen last, are not there any more."""
 
 
 class Fenced(Halted):

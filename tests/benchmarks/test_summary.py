@@ -71,7 +71,7 @@ def check_entry(entry: dict[str, Any]) -> None:
     assert entry["met"] == (entry["value"] >= bound if entry["target"].startswith(">=") else entry["value"] <= bound)
 
 
-def test_the_results_in_the_tree_hold_every_goal_and_follow_from_their_runs() -> None:
+def test_the_results_in_the_tree_have_every_goal_met_or_not_and_follow_from_their_runs() -> None:
     found = entries(SUMMARY)
     for entry in found:
         check_entry(entry)

@@ -32,6 +32,7 @@ from services.mariadb import MariaDb
 from services.nessie import Nessie
 from services.postgres import Postgres
 from services.rest_catalog import RestCatalog
+from services.rest_servers import SERVERS, RestServer
 from services.s3proxy import REGION, S3Store
 
 # The fixtures of stores that speak S3.
@@ -61,8 +62,13 @@ def block_of(title: str) -> str:
 
 
 def described(title: str, variables: Mapping[str, str]) -> SinkSpec:
-    """The sink of one of them, read as a pipeline file is."""
-    text = HEAD + "".join(f"      {line}\n" for line in blocks()[block_of(title)].splitlines())
+    """The sink of one of them."""
+    return read(blocks()[block_of(title)], variables)
+
+
+def read(block: str, variables: Mapping[str, str]) -> SinkSpec:
+    """The sink of a configuration, read as a pipeline file is."""
+    text = HEAD + "".join(f"      {line}\n" for line in block.splitlines())
     return load_text(text, "catalogs.md", variables).sinks["lake"]
 
 
@@ -170,6 +176,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
     with ExitStack() as stack:
         kind, _, store = title.partition(", ")
         variables, files = {"FOLDER": str(lake.folder)}, {}
+        stands_in: RestServer | None = None
         if store in STORES:
             variables, files = _s3(services("aws" if kind == "Glue" else STORES[store]), variables)
         elif store == "GCS":
@@ -191,9 +198,14 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
             case "MariaDB":
                 variables |= _mariadb(services("mariadb"))
             case "REST":
-                server: RestCatalog = services("rest_catalog_s3" if store == "S3" else "rest_catalog")
+                server: RestCatalog = services({"S3": "rest_catalog_s3", "GCS": "rest_catalog_gcs"}.get(store, "rest_catalog"))
                 variables["REST_URI"] = server.uri
-            case "Nessie":
+            case kind if kind in SERVERS:
+                behind: RestCatalog = services("rest_catalog_s3")
+                stands_in = stack.enter_context(SERVERS[kind](behind.uri, services("s3"), urlsplit(behind.warehouse).netloc))
+                variables |= stands_in.variables
+                give_components(lake.spark, ("core", "aws"))
+            case "Nessie" | "Nessie by its own protocol":
                 nessie: Nessie = services("nessie")
                 variables |= {"NESSIE_URI": nessie.uri, "NESSIE_SERVER": nessie.uri.removesuffix("/iceberg")}
             case "Hive metastore":
@@ -204,7 +216,7 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
                 variables["GLUE_ENDPOINT"] = aws.endpoint
                 stack.enter_context(keys_of_amazon(lake, aws))
             case "S3 Tables":
-                behind: RestCatalog = services("rest_catalog_s3")
+                behind = services("rest_catalog_s3")
                 buckets = stack.enter_context(s3_tables(behind.uri, services("s3"), fresh_name()))
                 variables |= {"S3TABLES_URI": buckets.base, "TABLE_BUCKET": buckets.warehouse, "S3_ENDPOINT": buckets.endpoint}
                 files = {**files, "s3.endpoint": buckets.endpoint}
@@ -216,17 +228,17 @@ def place(title: str, lake: Lake, services: Callable[[str], Any]) -> Iterator[Pl
         yield Place(
             title,
             made,
-            None if store == "HDFS" else _others(kind, made, variables, files),
+            _by_rest(made, stands_in) if stands_in else None if store == "HDFS" else _others(kind, made, variables, files),
             files,
             variables,
             in_files=kind != "Memory" and store != "HDFS",
             in_reach_of_duckdb=store not in ("GCS", "Azure"),
-            nested=kind not in ("Hive metastore", *AMAZON),
+            nested=kind not in ("Hive metastore", "Unity Catalog", *AMAZON),
             compares=kind != "Glue",
             remembers=kind != "Nessie",
-            maintained=kind not in ("Nessie", "S3 Tables"),
+            maintained=kind not in ("Nessie", "Nessie by its own protocol", "S3 Tables"),
             lists=store != "Azure",
-            atomic=kind not in ("Hive metastore", "Hadoop", "Memory", *AMAZON),
+            atomic=kind in ("SQLite", "PostgreSQL", "MariaDB", "REST", "Nessie", "Polaris", "Lakekeeper"),
             folder=f"s3://{variables['BUCKET']}/warehouse" if kind == "Glue by REST" else None,
         )
 
@@ -319,6 +331,11 @@ def _others(kind: str, lake: Lake, variables: Mapping[str, str], files: Mapping[
         case _:
             return None
     return lambda: load_catalog(lake.name, **properties, **files)
+
+
+def _by_rest(lake: Lake, server: RestServer) -> Callable[[], Catalog]:
+    """How PyIceberg opens a catalog that brings the keys of its store."""
+    return lambda: load_catalog(lake.name, **server.pyiceberg)
 
 
 def _signed(service: str, files: Mapping[str, str]) -> dict[str, str]:

@@ -62,6 +62,8 @@ def test_the_command_that_goes_on_writing_does_until_it_is_stopped(frazil: Frazi
         code = process.stop(signal.SIGTERM, timeout=60)
     assert code == 0
     assert "stopping after the batch" in process.log_text()
+    # An installed Java warns of the module that Spark's launcher asks for.
+    assert "incubator" not in process.log_text()
     second = event_numbers(tmp_path)
     assert second == list(range(len(second)))
     assert len(second) > len(first)

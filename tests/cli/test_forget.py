@@ -209,7 +209,13 @@ def test_what_is_refused(lake: Lake, forget: Forget) -> None:
     assert forget("--yes").code == forget("--where", "id=1", "--keys", "x.csv", "--yes").code == 2
     assert "confirmation-missing" in forget("--where", "id = 1").err
     assert "table-missing" in forget("--where", "id = 1", "--yes", table="db.other").err
-    assert "proof-not-writable" in forget("--where", "id = 1", "--yes", "--proof", "none/proof.json").err
+    Path("file").touch()
+    # Nobody may make a file in the last one, root neither.
+    for place in ("none", "file", "/proc"):
+        refused = forget("--where", WHERE, "--yes", "--proof", f"{place}/proof.json")
+        assert (refused.code, "proof-not-writable" in refused.err) == (78, True), refused.text
+    assert forget("--where", "id =", "--yes", "--proof", "proof.json").code == 78
+    assert not Path("proof.json").exists(), "an empty file is not left behind"
     lake.spark.sql(f"ALTER TABLE {lake.name}.db.t CREATE TAG audit")
     lake.spark.sql(f"ALTER TABLE {lake.name}.db.t CREATE BRANCH theirs")
     refused = forget("--where", WHERE, "--yes")
@@ -220,6 +226,17 @@ def test_what_is_refused(lake: Lake, forget: Forget) -> None:
     assert "files-not-own" in forget("--where", WHERE, "--yes").err
     lake.spark.sql(f"ALTER TABLE {lake.name}.db.t UNSET TBLPROPERTIES ('gc.enabled')")
     assert (lake.rows(), len(lake.meta("snapshots"))) == (rows, 2)
+
+
+def test_a_proof_that_cannot_be_written_after_all_is_printed(lake: Lake, forget: Forget) -> None:
+    lake.sink(people(0, 5)).write()
+    lake.sink(f"select 7L id, 1L p, '{JANE}@example.org' mail").write()
+    done = forget("--where", WHERE, "--yes", "--proof", "/dev/full")
+    assert (done.code, "proof-not-written" in done.err) == (1, True), done.text
+    assert done.json["proven"]
+    again = forget("--where", WHERE, "--yes", "--proof", "/dev/full", "--json")
+    assert (again.code, again.json["error"]["code"], again.json["proof"]["proven"]) == (1, "proof-not-written", True)
+    assert again.json["proof_file"] is None
 
 
 def test_a_tag_without_the_rows_stays(lake: Lake, forget: Forget) -> None:

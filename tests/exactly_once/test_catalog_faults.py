@@ -12,12 +12,25 @@ from pyspark.sql import SparkSession
 from exactly_once.ground import COLUMNS, QUICK, SINK_ID, Foreign, Ground, numbers, rest_ground
 from exactly_once.truth import Truth, assert_exactly_once
 from frazil.doors.python.sink import sink
-from frazil.errors import Fenced, OutcomeUnknown
-from services.faults import APPLIED_FAULTS, COMMIT_FAULTS, LOAD_FAULTS, Fault, applied_late, applied_then, slow
+from frazil.errors import DataError, Fenced, OutcomeUnknown
+from services.faults import (
+    APPLIED_FAULTS,
+    COMMIT_FAULTS,
+    LOAD_FAULTS,
+    RARER_COMMIT_FAULTS,
+    RARER_LOAD_FAULTS,
+    Fault,
+    applied_late,
+    applied_then,
+    refused,
+    slow,
+    slowly,
+)
 from services.faulty_rest import FaultyRest
 from services.rest_catalog import RestCatalog
 
 BATCH = 10
+SLOW = pytest.mark.slow(seconds=25)
 
 
 @pytest.fixture
@@ -34,18 +47,21 @@ def met(proxy: FaultyRest) -> list[str]:
     return [exchange.fault.name for exchange in proxy.log if exchange.fault]
 
 
-def test_each_fault_of_a_commit_while_somebody_else_writes(ground: Ground, faulty_rest: FaultyRest) -> None:
+@pytest.mark.parametrize("faults", [COMMIT_FAULTS, pytest.param(RARER_COMMIT_FAULTS, marks=SLOW)], ids=["common", "rarer"])
+def test_each_fault_of_a_commit_while_somebody_else_writes(
+    ground: Ground, faulty_rest: FaultyRest, faults: tuple[Fault, ...]
+) -> None:
     foreign = Foreign(ground)
     writer = ground.writer()
     writer.open()
-    for number, fault in enumerate(COMMIT_FAULTS):
+    for number, fault in enumerate(faults):
         faulty_rest.script([replace(fault, meanwhile=foreign.append)])
         writer.write(number * BATCH, (number + 1) * BATCH)
         foreign.append()
     faulty_rest.settle()
-    assert met(faulty_rest) == names(COMMIT_FAULTS)
-    assert len(writer.committed) == len(COMMIT_FAULTS)
-    assert_exactly_once(ground.table(), SINK_ID, range(len(COMMIT_FAULTS) * BATCH), foreign.ids)
+    assert met(faulty_rest) == names(faults)
+    assert len(writer.committed) == len(faults)
+    assert_exactly_once(ground.table(), SINK_ID, range(len(faults) * BATCH), foreign.ids)
 
 
 @pytest.mark.slow(seconds=25)
@@ -85,18 +101,59 @@ def test_faults_in_a_row(ground: Ground, faulty_rest: FaultyRest, format_version
     assert_exactly_once(ground.table(), SINK_ID, range(rows), foreign.ids)
 
 
-def test_the_outcome_cannot_be_looked_up_at_first(ground: Ground, faulty_rest: FaultyRest) -> None:
+@pytest.mark.parametrize("faults", [LOAD_FAULTS, pytest.param(RARER_LOAD_FAULTS, marks=SLOW)], ids=["common", "rarer"])
+def test_the_outcome_cannot_be_looked_up_at_first(ground: Ground, faulty_rest: FaultyRest, faults: tuple[Fault, ...]) -> None:
     foreign = Foreign(ground)
     writer = ground.writer()
     writer.open()
-    for number, fault in enumerate(LOAD_FAULTS):
+    for number, fault in enumerate(faults):
         faulty_rest.script([applied_then(502, html=True, meanwhile=foreign.append)])
         faulty_rest.script([fault] * 3, on="load")
         writer.write(number * BATCH, (number + 1) * BATCH)
         assert faulty_rest.unused == ()
-    assert len(met(faulty_rest)) == 4 * len(LOAD_FAULTS)
-    assert [committed.skipped for committed in writer.committed] == [False] * len(LOAD_FAULTS)
-    assert_exactly_once(ground.table(), SINK_ID, range(len(LOAD_FAULTS) * BATCH), foreign.ids)
+    assert len(met(faulty_rest)) == 4 * len(faults)
+    assert [committed.skipped for committed in writer.committed] == [False] * len(faults)
+    assert_exactly_once(ground.table(), SINK_ID, range(len(faults) * BATCH), foreign.ids)
+
+
+@SLOW
+def test_answers_that_are_slower_than_the_client_waits(
+    spark: SparkSession, rest_catalog: RestCatalog, faulty_rest: FaultyRest
+) -> None:
+    """Of a commit nobody knows then whether it was made; a body that comes in pieces is waited for, piece by piece."""
+    impatient = {"rest.client.socket-timeout-ms": "1000"}
+    ground = rest_ground(spark, faulty_rest.uri, rest_catalog.uri, **impatient)
+    writer = ground.writer()
+    writer.open()
+    faulty_rest.script([slow(3.0), None, slowly(3.0)])
+    faulty_rest.script([None, slow(3.0), slowly(3.0)], on="load")
+    for number in range(4):
+        writer.write(number * BATCH, (number + 1) * BATCH)
+    assert sorted(met(faulty_rest)) == sorted(names([slow(3.0), slowly(3.0)]) * 2)
+    assert_exactly_once(ground.table(), SINK_ID, range(4 * BATCH))
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("fault", "on", "held"),
+    [(refused(403), "commit", BATCH), (applied_then(403), "commit", 2 * BATCH), (refused(403), "load", BATCH)],
+    ids=["refused", "applied, and then refused", "not shown the table"],
+)
+def test_a_right_that_is_lost_in_the_middle_ends_the_run_and_the_next_one_goes_on(
+    ground: Ground, faulty_rest: FaultyRest, fault: Fault, on: str, held: int
+) -> None:
+    writer = ground.writer()
+    writer.pump(BATCH)
+    faulty_rest.from_now_on(fault, on)
+    with pytest.raises(DataError) as stopped:
+        writer.write(BATCH, 2 * BATCH)
+    assert (stopped.value.code, stopped.value.exit_code) == ("no-permission", 1)
+    assert met(faulty_rest) == names([fault]), "it is not tried again"
+    faulty_rest.from_now_on(None, on)
+    newer = ground.writer()
+    assert newer.open() == held
+    newer.write(held, 3 * BATCH)
+    assert_exactly_once(ground.table(), SINK_ID, range(3 * BATCH))
 
 
 def test_a_commit_that_arrives_after_another_instance_took_over(ground: Ground, faulty_rest: FaultyRest) -> None:

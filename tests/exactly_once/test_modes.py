@@ -211,6 +211,7 @@ MOMENTS = {
     "late": (("applied", 3), ("applied", 4)),
     HISTORY: (("applied", 2), ("staged", 2)),
     OVERWRITE: (("staged", 2),),
+    "delete_insert": (("applied", 2), ("staged", 2)),
 }
 
 

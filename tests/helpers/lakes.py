@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,6 +24,26 @@ from frazil.model.sink import SinkSpec
 IMPATIENT = Settings(retry=RetrySettings(max_retries=1, initial_backoff_ms=10))
 
 
+def doomed(table: Path) -> dict[Path, int]:
+    """What is on the lists of files to delete of the table in a folder, and from when on."""
+    lists = [*(table / "metadata").glob("frazil-expired.json"), *(table / "metadata").glob("frazil-expired/*.json")]
+    entries = [entry for one in lists for entry in json.loads(one.read_text())["files"]]
+    return {Path(unquote(urlsplit(path).path)): due for due, path in entries}
+
+
+def is_list(path: Path) -> bool:
+    """Whether a file is a list of files to delete."""
+    return path.name == "frazil-expired.json" or path.parent.name == "frazil-expired"
+
+
+def let_all_be_due(table: Path) -> None:
+    """Lets the grace of readers be over for all that is on a list."""
+    for one in (table / "metadata").glob("frazil-expired/*.json"):
+        found = json.loads(one.read_text())
+        one.write_text(json.dumps(found | {"files": [[0, path] for _, path in found["files"]]}))
+        one.with_name(f".{one.name}.crc").unlink(missing_ok=True)
+
+
 @dataclass(frozen=True)
 class Lake:
     """A catalog, and the Spark session to look at it with. ``given``: what each of its sinks is given besides."""
@@ -32,6 +52,11 @@ class Lake:
     catalog: dict[str, Any]
     folder: Path
     given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def table_folder(self) -> Path:
+        """The folder of the table `db.t`, where the warehouse is one on the disk."""
+        return self.folder / "warehouse" / "db" / "t"
 
     @property
     def name(self) -> str:

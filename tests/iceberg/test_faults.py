@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from frazil.commit.protocol import FailureKind
-from frazil.errors import FrazilError, RequiredNull, StoreRefused
+from frazil.errors import DataError, FrazilError, RequiredNull, StoreRefused
 from frazil.iceberg import Restage
 from frazil.iceberg.faults import JavaFault, attempt_failed
-from frazil.iceberg.jvm import java_errors
+from frazil.iceberg.jvm import fault_of, java_errors
 from frazil.iceberg.staging_faults import explain_staging
 
 
@@ -16,6 +16,14 @@ def test_a_failure_that_nothing_is_known_of_is_internal_and_blames_no_configurat
     with pytest.raises(FrazilError, match="in a way that is not known: it just broke") as raised, java_errors("rest:x"):
         raise RuntimeError("it just broke")
     assert (type(raised.value), raised.value.code, raised.value.exit_code) == (FrazilError, "internal", 1)
+
+
+def test_an_unknown_failure_of_a_batch_is_of_its_data_if_spark_raised_it_and_internal_otherwise() -> None:
+    divided = explain_staging(JavaFault(("org.apache.spark.SparkArithmeticException",), "[DIVIDE_BY_ZERO] Division by zero."))
+    assert (type(divided), divided.code) == (DataError, "batch-not-written")
+    mistake = explain_staging(fault_of(KeyError("surprise")))
+    assert (type(mistake), mistake.code, mistake.exit_code) == (FrazilError, "internal", 1)
+    assert "KeyError: 'surprise'" in mistake.message
 
 
 def test_a_store_that_is_full_is_known_wherever_in_the_chain_it_says_so() -> None:

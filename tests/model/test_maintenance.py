@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -12,17 +13,20 @@ from hypothesis import strategies as st
 from frazil.model.maintenance import (
     CREATED_BY,
     MaintenanceSpec,
+    Merge,
     PastSnapshot,
     References,
     Retention,
     SmallFile,
     TableFigures,
+    affordable,
     expired,
+    files_needed,
     jobs_of,
+    merged_at_once,
     plan_merges,
     read_amplification,
     statistics_due,
-    to_merge,
     too_many,
 )
 
@@ -81,16 +85,34 @@ def test_no_snapshot_goes_that_is_named_or_among_the_newest(count: int, most: in
     assert len(set(range(1, count + 1)) - gone - pinned) <= most
 
 
+def written(merge: Merge, now: int, target: int = TARGET) -> list[SmallFile]:
+    """What a merge leaves to be looked after: writers make files of the full size, and the last one of the rest."""
+    full, rest = divmod(merge.bytes, target)
+    assert full + (rest > 0) == files_needed(merge.bytes, target)
+    return [SmallFile(rest, now)] if 0 < rest < 0.75 * target else []
+
+
+def after_merges(files: list[list[SmallFile]], merges: Iterable[Merge], now: int, target: int = TARGET) -> list[list[SmallFile]]:
+    """The small files of each partition when merges are done."""
+    left = [dict(enumerate(each)) for each in files]
+    made: list[list[SmallFile]] = [[] for _ in files]
+    for merge in merges:
+        for place in merge.files:
+            del left[merge.partition][place]
+        made[merge.partition] += written(merge, now, target)
+    return [[*old.values(), *new] for old, new in zip(left, made, strict=True)]
+
+
 def live(commits: int, size: int, spec: MaintenanceSpec) -> tuple[list[SmallFile], int]:
     """The files after so many commits of one file each, merged as they come; and how many bytes were rewritten."""
     files: list[SmallFile] = []
     rewritten = 0
     for commit in range(1, commits + 1):
         files.append(SmallFile(size, commit))
-        if commit % spec.small_files == 0 and (places := to_merge(files, commit, spec, TARGET)):
-            merged = sum(files[place].bytes for place in places)
-            rewritten += merged
-            files = [file for place, file in enumerate(files) if place not in places] + [SmallFile(merged, commit)]
+        if commit % spec.small_files == 0:
+            merges = plan_merges([files], commit, spec, TARGET)
+            rewritten += sum(merge.bytes for merge in merges)
+            (files,) = after_merges([files], merges, commit)
     return files, rewritten
 
 
@@ -103,7 +125,9 @@ def test_files_stay_few_and_each_row_is_rewritten_a_logarithmic_number_of_times(
     assert rewritten / (commits * 1000) <= tiers + 1
 
 
-def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[list[list[SmallFile]], int, int]:
+def stream(
+    sizes: Iterable[int], partitions: int, spec: MaintenanceSpec, target: int = TARGET
+) -> tuple[list[list[SmallFile]], int, int]:
     """The small files of each partition after commits of these sizes in turn, the bytes rewritten, and the files done with."""
     small: list[list[SmallFile]] = [[] for _ in range(partitions)]
     rewritten = done = 0
@@ -111,15 +135,16 @@ def stream(sizes: list[int], partitions: int, spec: MaintenanceSpec) -> tuple[li
         small[commit % partitions].append(SmallFile(size, commit))
         if commit % spec.small_files:
             continue
-        for merge in plan_merges(small, commit, spec, TARGET):
-            files, rest = small[merge.partition], set(merge.files)
-            rewritten += merge.bytes
-            made = [SmallFile(merge.bytes // merge.files_after, commit)] * merge.files_after
-            complete = made[0].bytes >= 0.75 * TARGET
-            assert merge.z_ordered == (complete and bool(spec.z_order)), "once, when files get their final size"
-            kept = [file for place, file in enumerate(files) if place not in rest]
-            small[merge.partition] = kept + [file for file in made if file.bytes < 0.75 * TARGET]
-            done += sum(file.bytes >= 0.75 * TARGET for file in made)
+        merges = plan_merges(small, commit, spec, target)
+        chosen = [merge for job in affordable(jobs_of(merges, spec.max_rewrite_bytes), spec.max_rewrite_bytes) for merge in job]
+        at_once = sum(merge.bytes for merge in chosen)
+        assert at_once <= spec.max_rewrite_bytes
+        for merge in chosen:
+            laid_out = bool(spec.z_order) and merge.files_after > 1
+            assert merge.z_ordered == laid_out, "once, when files get their final size"
+        small = after_merges(small, chosen, commit, target)
+        rewritten += at_once
+        done += sum(merge.files_after - len(written(merge, commit, target)) for merge in chosen)
     return small, rewritten, done
 
 
@@ -151,6 +176,83 @@ def require_bounds(added: list[int], partitions: int, at_once: int, z_order: tup
     assert max(map(len, small)) <= at_once + 4 * tiers + (32 if z_order else 0)
     assert rewritten <= (tiers + 1) * sum(added)
     assert done <= sum(added) / (0.5 * TARGET) + 1
+
+
+MB = 1024 * 1024
+SIZES = st.lists(st.integers(1, 96 * MB - 1), max_size=60)
+SPECS = st.builds(
+    MaintenanceSpec,
+    max_rewrite_mb=st.sampled_from([1, 50, 100, 150, 300, 1024, 4096]),
+    small_files=st.sampled_from([2, 16]),
+    z_order=st.sampled_from([(), ("a",)]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(SIZES, max_size=3), st.booleans(), SPECS, st.booleans())
+def test_a_merge_is_of_bounded_size_and_merging_again_and_again_comes_to_an_end(
+    sizes: list[list[int]], deleted: bool, spec: MaintenanceSpec, finish: bool
+) -> None:
+    files = [[SmallFile(size, 1) for size in each] + [SmallFile(3 * TARGET, 1, deleted=True)] * deleted for each in sizes]
+    most = merged_at_once(spec, TARGET, finish=finish)
+    assert finish or most <= spec.max_rewrite_bytes
+    count = sum(map(len, files))
+    while merges := plan_merges(files, 1, spec, TARGET, finish=finish):
+        assert all(merge.bytes <= most for merge in merges)
+        assert all(len(merge.files) > 1 or files[merge.partition][merge.files[0]].deleted for merge in merges)
+        assert not sum(map(len, after_merges(files, merges, 1))) >= count, "each time there are fewer files"
+        files = after_merges(files, merges, 1)
+        count = sum(map(len, files))
+    for each in files:
+        small = sorted(file.bytes for file in each if not file.deleted)
+        if finish:
+            assert len(small) < 2 or small[0] + small[1] > min(most, TARGET), "no two files are left that could be one"
+            assert len(small) == len(each), "what is mostly deleted is rewritten"
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(62, 1024), (20, 1024), (2, 100), (1, 30)])
+def test_merging_keeps_up_with_what_a_pause_allows(size: int, at_once: int) -> None:
+    """Also where all that is due is more than that, or where a pause allows less than one file of the final size."""
+    spec, count = MaintenanceSpec(small_files=16, max_rewrite_mb=at_once), 2_000
+    small, rewritten, _ = stream([size * MB] * count, 1, spec)
+    largest = min(merged_at_once(spec, TARGET), 0.75 * TARGET)
+    assert len(small[0]) <= 2 * count * size * MB / largest * (largest < 0.75 * TARGET) + 48
+    assert rewritten <= 4 * count * size * MB
+
+
+def test_more_than_a_pause_allows_is_merged_as_far_as_it_does() -> None:
+    spec = MaintenanceSpec(small_files=16)
+    files = [SmallFile(70 * MB, 1)] * 16
+    (merge,) = plan_merges([files], 1, spec, TARGET)
+    assert (len(merge.files), merge.files_after) == (14, 8)
+    assert list(affordable(jobs_of([merge], 256 * MB), spec.max_rewrite_bytes)) == [[merge]]
+
+
+def test_a_backlog_is_worked_off_in_merges_of_a_few_files_each() -> None:
+    """Nobody rewrites 90 GB to lose it all to one conflict."""
+    files = [SmallFile(90 * MB, 1)] * 1_000
+    merges = plan_merges([files], 10**6, MaintenanceSpec(), TARGET, finish=True)
+    assert {place for merge in merges for place in merge.files} == set(range(1_000))
+    assert sum(len(merge.files) for merge in merges) == 1_000, "each file is in one merge"
+    assert max(merge.files_after for merge in merges) <= 8
+    assert sum(merge.files_after for merge in merges) <= 750
+    ordered = plan_merges([files], 10**6, MaintenanceSpec(z_order=("a",)), TARGET, finish=True)
+    assert all(merge.z_ordered and merge.files_after >= 4 for merge in ordered), "none of them is too small to be laid out"
+
+
+def test_what_does_not_fit_into_a_pause_is_no_stop_for_others_and_comes_first_when_it_has_waited() -> None:
+    """Otherwise a large merge would never be done where there always are small ones that gain more."""
+    spec = MaintenanceSpec(small_files=4, max_rewrite_mb=512)
+    large = [SmallFile(90 * MB, 1)] * 5
+    small = [[SmallFile(4 * MB, 1)] * 16] * 2
+    planned = plan_merges([large, *small], 1, spec, TARGET)
+    assert [merge.partition for merge in planned] == [1, 2, 0]
+    done = list(affordable(jobs_of(planned, 64 * MB), 500 * MB))
+    assert [merge.partition for job in done for merge in job] == [1, 2]
+    several = plan_merges([large, *small, [SmallFile(5 * MB, 1)] * 4], 1, spec, TARGET)
+    assert [merge.partition for job in affordable(jobs_of(several, 64 * MB), 150 * MB) for merge in job] == [1, 2, 3]
+    later = [[SmallFile(4 * MB, 100)] * 16] * 2
+    assert [merge.partition for merge in plan_merges([large, *later], 100, spec, TARGET)] == [0, 1, 2]
 
 
 def test_merges_that_save_most_for_what_they_cost_come_first() -> None:
@@ -207,13 +309,16 @@ def test_what_a_summary_does_not_say_is_not_made_up() -> None:
 def test_a_partition_that_gets_no_more_files_is_finished() -> None:
     spec = MaintenanceSpec(small_files=4)
     files = [SmallFile(10_000, 1), SmallFile(100, 2)]
-    assert to_merge(files, 3, spec, TARGET) == ()
-    assert set(to_merge(files, 100, spec, TARGET)) == {0, 1}
-    assert to_merge(files[:1], 100, spec, TARGET) == ()
+    assert plan_merges([files], 3, spec, TARGET) == ()
+    assert [set(merge.files) for merge in plan_merges([files], 100, spec, TARGET)] == [{0, 1}]
+    assert plan_merges([files[:1]], 100, spec, TARGET) == ()
 
 
 def test_a_file_whose_rows_are_mostly_deleted_is_rewritten_alone() -> None:
-    assert to_merge([SmallFile(10**9, 1, deleted=True)], 2, MaintenanceSpec(), TARGET) == (0,)
+    deleted = [SmallFile(10**9, 1, deleted=True)]
+    assert [merge.files for merge in plan_merges([deleted], 2, MaintenanceSpec(), TARGET)] == [(0,)]
+    assert plan_merges([deleted], 2, MaintenanceSpec(max_rewrite_mb=500), TARGET) == (), "a pause does not allow it"
+    assert plan_merges([deleted], 2, MaintenanceSpec(max_rewrite_mb=500), TARGET, finish=True)
 
 
 def test_a_table_of_somebody_else_is_left_alone_unless_asked() -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from frazil import errors
+from frazil.iceberg import staging_faults
+from frazil.sources import unreadable
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,6 +32,30 @@ SENTENCES_OF_A_CELL = 2
 def test_the_page_of_error_codes_is_that_of_the_code() -> None:
     done = subprocess.run([sys.executable, ROOT / "scripts" / "error_codes.py", "--check"], check=False)
     assert done.returncode == 0, "write it anew: make docs"
+
+
+def test_every_code_is_explained() -> None:
+    sections = (DOCS / "errors.md").read_text().split("\n## ")[1:]
+    assert [section.splitlines()[0] for section in sections if "\n- " not in section] == []
+
+
+# Where codes are put together with their messages at run time, and which ones. Rows bring theirs with them.
+MADE_ELSEWHERE = {
+    "cli/check.checks": {"unknown-source", "unknown-sink"},
+    "doors/bizon/catalog._catalog_problem": {"missing-key", "invalid-value"},
+    "doors/yaml/translate._is_named": {"unknown-source", "unknown-sink"},
+    "iceberg/staging_faults._raised": {*staging_faults._MARKS.values(), "required-null"},
+    "model/arguments._errors_of": set[str](),
+    "observe/check._check_names": {"namespace-required", "table-required"},
+    "runtime/cases._outcome": set[str](),
+    "sources/files._file_error": {unreadable.CODE},
+    "write/router._refusal": set[str](),
+}
+
+
+def test_codes_that_are_made_at_run_time_are_on_the_page_of_codes() -> None:
+    assert error_codes.made_elsewhere() == set(MADE_ELSEWHERE)
+    assert set().union(*MADE_ELSEWHERE.values()) - {entry.code for entry in error_codes.entries()} == set()
 
 
 def test_it_is_said_of_every_code_about_data_whether_a_record_can_cause_it() -> None:

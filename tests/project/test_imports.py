@@ -2,7 +2,7 @@
 
 ::
 
-    cli -> doors -> runtime -> write -> iceberg, sources -> spark, columns, commit -> model -> errors
+    cli -> doors -> runtime -> write, sources -> iceberg -> spark, columns, commit -> model -> errors
 
 Beside them: `observe` (tables and runs without Spark) and `reading` (YAML with its places). No two modules import each other,
 however far around. This is the one statement of these rules: CONTRIBUTING and the architecture page repeat it for readers.
@@ -11,6 +11,7 @@ however far around. This is the one statement of these rules: CONTRIBUTING and t
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -181,6 +182,31 @@ def test_no_two_modules_import_each_other_however_far_around() -> None:
             break
         left = {module: needs for module, needs in left.items() if module not in free}
     assert sorted(left) == []
+
+
+def test_the_drawing_of_the_packages_is_that_of_the_imports() -> None:
+    """Every arrow of the page is an import, and every import between the packages follows from the arrows."""
+    page = (SRC.parent / "docs" / "architecture.md").read_text()
+    drawing = page.partition("## Packages")[2].partition("```mermaid")[2].partition("```")[0]
+    drawn = {
+        (one, other)
+        for ones, others in re.findall(r"^ *([\w &]+?) -->(?:\|\w+\|)? ([\w &]+)$", drawing, re.MULTILINE)
+        for one in ones.split(" & ")
+        for other in others.split(" & ")
+    }
+    packages = {name for arrow in drawn for name in arrow}
+    imported = {
+        (part_of(module), part_of(found.module))
+        for module, path in modules()
+        for found in imports_of(path.read_text(), module, is_package=path.name == "__init__.py")
+        if found.module.startswith("frazil.")
+    }
+    between = {(one, other) for one, other in imported if one != other and {one, other} <= packages}
+    follows = drawn
+    while more := {(one, last) for one, other in follows for first, last in drawn if first == other} - follows:
+        follows = follows | more
+    assert (drawn - between, between - follows) == (set(), set())
+    assert {part for part in ALLOWED if (SRC / "frazil" / part / "__init__.py").is_file()} - packages <= {"", "testing"}
 
 
 def test_no_part_has_the_name_of_something_public() -> None:

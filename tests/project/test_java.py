@@ -13,7 +13,7 @@ import pytest
 
 from frazil.errors import EnvironmentFault
 from frazil.spark import java
-from frazil.spark.java import java_command, java_home
+from frazil.spark.java import java_command, java_home, quiet_java_home
 from frazil.spark.truststore import PASSWORD, java_key_store, machine_certificates
 
 # What Spark's start scripts call.
@@ -140,6 +140,22 @@ def test_with_java_25_alone_the_java_of_the_extra_is_taken(tmp_path: Path, bare:
     assert result.returncode == 0, result.stderr
     assert 'version "21.' in result.stderr
     assert "a = with two  spaces" in result.stderr
+
+
+def test_an_installed_java_is_started_without_its_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tests/cli/test_demo.py` looks at what a run shows."""
+    monkeypatch.setenv("FRAZIL_CACHE_DIR", str(tmp_path / "cache"))
+    if "incubator" not in asked_for_a_module(java_home()):
+        pytest.skip("this Java does not warn")
+    quiet = asked_for_a_module(quiet_java_home())
+    assert "version" in quiet
+    assert "incubator" not in quiet
+
+
+def asked_for_a_module(home: Path) -> str:
+    """What Java prints when it is started as Spark's launcher does it."""
+    command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
 @pytest.mark.slow(seconds=70)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalogs.places import HEAD, PAGE
-from frazil.doors.yaml import load_text
+from catalogs.places import PAGE, read
 from frazil.errors import ConfigError
 from frazil.model.events import CommitFailed, Event
 from frazil.model.pipeline import PipelineSpec
@@ -71,10 +70,9 @@ def test_tokens_of_a_second_or_two_last_through_a_run(
 
 def test_the_login_of_the_page_is_run_as_it_stands(lake: Lake, rest_catalog: RestCatalog, table: str) -> None:
     (block,) = re.findall(r"## Logins that last.*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    text = HEAD + "".join(f"      {line}\n" for line in block.splitlines())
     with token_service(lifetime=1) as tokens, guarded(rest_catalog.uri, tokens) as uri:
         variables = {"REST_URI": uri, "CLIENT_ID": CLIENT, "CLIENT_SECRET": SECRET, "TOKEN_URI": tokens.uri}
-        sink = load_text(text, "catalogs.md", variables).sinks["lake"]
+        sink = read(block, variables)
         run(numbers(lake.with_catalog(sink.catalog.model_dump(exclude_unset=True)), table, 3), once=True)
     require_once_each(lake, rest_catalog, table, 30)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,7 @@ from frazil.model.events import CommitFailed, Event, FencedOut, Maintained
 from frazil.model.maintenance import USUAL_TASKS, MaintenanceTask, Outlook
 from frazil.runtime.maintain import maintain
 from frazil.write import maintenance
-from helpers.lakes import IMPATIENT, Lake
+from helpers.lakes import IMPATIENT, Lake, doomed, let_all_be_due
 from services.processes import wait_until
 
 LATER = {"small_files": 4, "max_snapshots": 2, "reader_grace_minutes": 0, "enabled": False}
@@ -47,11 +46,6 @@ def look_after(lake: Lake, tasks: tuple[MaintenanceTask, ...] = USUAL_TASKS, hea
 
 def expected(batches: int) -> list[tuple[Any, ...]]:
     return sorted([(n, "name") for n in range(batches * 10)], key=repr)
-
-
-def listed(lake: Lake) -> list[Path]:
-    file = lake.folder / "warehouse/db/t/metadata/frazil-expired.json"
-    return [Path(path.removeprefix("file:")) for _, path in json.loads(file.read_text())["files"]] if file.exists() else []
 
 
 @pytest.mark.parametrize("moment", ["merging", "merge-staged", "merge-applied", "expired", "listed", "deleting"])
@@ -102,17 +96,53 @@ def test_a_writer_is_not_fenced_by_a_maintainer_beside_it(lake: Lake) -> None:
     assert lake.rows() == expected(9)
 
 
-def test_a_merge_that_another_column_comes_before_is_dropped_and_done_later(lake: Lake) -> None:
+def test_a_merge_that_another_column_comes_before_is_dropped_and_tried_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "TRIES", 2)
     write(lake, range(4))
     alter, heard = f"ALTER TABLE {lake.name}.db.t", list[Event]()
-    for change in ("ADD COLUMN w int", "DROP COLUMN w", "RENAME COLUMN v TO u"):
-        heard.clear()
-        amid("merge-staged", lambda change=change: lake.spark.sql(f"{alter} {change}"), lambda: look_after(lake, heard=heard))
-        assert not [event for event in heard if isinstance(event, Maintained) and event.kind == "merge_files"]
-        assert [event for event in heard if isinstance(event, CommitFailed)]
-        assert len(lake.files()) == 4
-    look_after(lake)
+
+    def amid_merges(*changes: str) -> None:
+        undone = [
+            act_at("merge-staged", nth, lambda change=change: lake.spark.sql(f"{alter} {change}"))
+            for nth, change in enumerate(changes, 1)
+        ]
+        try:
+            look_after(lake, heard=heard)
+        finally:
+            for undo in reversed(undone):
+                undo()
+
+    with pytest.raises(Retryable, match="overtaken by other changes of the same files, 2 times") as failed:
+        amid_merges("ADD COLUMN w int", "DROP COLUMN w")
+    assert (failed.value.exit_code, failed.value.code) == (75, "not-all-maintained")
+    assert not [event for event in heard if isinstance(event, Maintained) and event.kind == "merge_files"]
+    assert len(lake.files()) == 4
+    amid_merges("RENAME COLUMN v TO u")
+    assert [event for event in heard if isinstance(event, CommitFailed)]
     assert (lake.rows("id, u"), len(lake.files())) == (expected(4), 1)
+
+
+def test_files_that_merges_have_written_for_nothing_are_listed_where_nothing_is_deleted(lake: Lake) -> None:
+    """Nobody else could know of them."""
+    write(lake, range(4), write_properties={"commit.manifest-merge.enabled": "false"})
+    merging = "'commit.manifest-merge.enabled'='true', 'commit.manifest.min-count-to-merge'='2'"
+    lake.spark.sql(f"ALTER TABLE {lake.name}.db.t SET TBLPROPERTIES ({merging})")
+    orphans = on_disk(lake) - known(lake)
+    look_after(lake, (MaintenanceTask.COMPACT,))
+    left = on_disk(lake) - known(lake) - orphans
+    assert left
+    assert left == {path.name for path in doomed(lake.table_folder)}
+    look_after(lake, (MaintenanceTask.DELETE,))
+    assert on_disk(lake) - known(lake) == orphans
+
+
+def on_disk(lake: Lake) -> set[str]:
+    return {path.name for path in (lake.table_folder / "metadata").glob("*.avro")}
+
+
+def known(lake: Lake) -> set[str]:
+    manifests = [row.path for row in lake.meta("all_manifests")] + [row.manifest_list for row in lake.meta("snapshots")]
+    return {Path(path).name for path in manifests}
 
 
 @pytest.mark.parametrize("hours", [-48, 48], ids=["behind", "ahead"])
@@ -151,15 +181,15 @@ def test_several_processes_may_ask_for_the_time_of_the_store_at_once(lake: Lake)
 def test_files_that_cannot_be_deleted_are_reported_and_the_pipeline_goes_on(lake: Lake) -> None:
     """A folder with something in it is what nobody may delete as a file, not even the superuser."""
     write(lake, range(4), EAGER | {"reader_grace_minutes": 60})
-    stubborn = listed(lake)[0]
+    stubborn = next(iter(doomed(lake.table_folder)))
     stubborn.unlink(missing_ok=True)
     stubborn.mkdir()
     (stubborn / "something").touch()
-    _let_all_be_due(lake)
+    let_all_be_due(lake.table_folder)
     with pytest.raises(Retryable, match=r"Not all .* files could be deleted") as failed:
         look_after(lake)
     assert (failed.value.exit_code, failed.value.code) == (75, "not-all-maintained")
-    assert stubborn in listed(lake)
+    assert stubborn in doomed(lake.table_folder)
     events = write(lake, range(4, 14), EAGER)
     refused = lambda: [event for event in events if isinstance(event, CommitFailed) and "Not all" in event.message]  # noqa: E731
     wait_until(refused, 30, "the report of files that are deleted in the background")
@@ -167,13 +197,6 @@ def test_files_that_cannot_be_deleted_are_reported_and_the_pipeline_goes_on(lake
     (stubborn / "something").unlink()
     look_after(lake)
     assert not stubborn.exists()
-
-
-def _let_all_be_due(lake: Lake) -> None:
-    file = lake.folder / "warehouse/db/t/metadata/frazil-expired.json"
-    found = json.loads(file.read_text())
-    file.write_text(json.dumps(found | {"files": [[0, path] for _, path in found["files"]]}))
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def test_what_somebody_deletes_between_two_merges_stays_deleted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +209,7 @@ def test_what_somebody_deletes_between_two_merges_stays_deleted(lake: Lake, monk
     lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
     heard: list[Event] = []
     amid("merging", lambda: lake.spark.sql(f"DELETE FROM {name} WHERE id = 5"), lambda: look_after(lake, heard=heard))
-    assert [event.count for event in heard if isinstance(event, Maintained) and event.kind == "merge_files"] == [3]
+    assert [event.count for event in heard if isinstance(event, Maintained) and event.kind == "merge_files"] == [3, 3]
     assert {row[0] for row in lake.rows("id")} == set(range(30)) - {5}
 
 

@@ -15,11 +15,11 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs, quote
 
-from services.between import Asked, Made, between, passed_on, s3_error
+from services.between import Asked, Made, between, s3_error
+from services.rest_endpoint import JSON, Endpoint, answer, in_front, refusal
 from services.s3proxy import REGION, S3Store
 
 ACCOUNT = "123456789012"
-JSON = {"Content-Type": "application/json"}
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)"
 )
@@ -28,11 +28,6 @@ _TABLE = re.compile(r"/namespaces/[^/]+/tables/[^/]+$")
 _ROUTED = re.compile(r"/namespaces(/[^/]+(/tables(/[^/]+)?)?)?$|/tables/rename$")
 _NAMES = re.compile(r"[a-z0-9_]+")
 _UNKNOWN = "UnknownOperationException"
-
-
-def refusal(status: int, message: str, kind: str = "BadRequestException") -> Made:
-    """An error as the REST specification has it."""
-    return Made(status, json.dumps({"error": {"code": status, "message": message, "type": kind}}).encode(), JSON)
 
 
 def signature_problem(asked: Asked, service: str, key: str, secret: str) -> Made | None:
@@ -70,50 +65,18 @@ def signature_problem(asked: Asked, service: str, key: str, secret: str) -> Made
 
 @dataclass
 class AmazonRest:
-    """One of the endpoints. ``prefix`` is what it puts before all paths, ``answers`` are those that it gives itself."""
+    """One of the endpoints, before a real store: ``base`` is its address, ``endpoint`` that of the store."""
 
-    service: str
-    backend: str
     store: S3Store
     warehouse: str
-    prefix: str
-    own: Callable[[Asked, str], Asked | Made | None]
-    uri: str = ""
+    base: str = ""
     endpoint: str = ""
     refused: list[str] = field(default_factory=list)
     """What the store was asked for, and refused."""
 
-    @property
-    def base(self) -> str:
-        """The address for clients."""
-        return f"{self.uri}/iceberg"
-
-    def at_catalog(self, asked: Asked) -> Asked | Made:
-        """Answers for the catalog. Requests that it takes go on to the real one, which has no prefix."""
-        problem = signature_problem(asked, self.service, self.store.access_key_id, self.store.secret_access_key)
-        if problem is not None:
-            return problem
-        path, _, query = asked.target.partition("?")
-        if path == "/iceberg/v1/config":
-            if parse_qs(query).get("warehouse") != [self.warehouse]:
-                return refusal(404, "The specified bucket does not exist.", "no_such_bucket")
-            return Made(200, json.dumps({"defaults": {}, "overrides": {"prefix": self.prefix}}).encode(), JSON)
-        inside = f"/iceberg/v1/{self.prefix}"
-        if not path.startswith(inside):
-            return Made(404, f"<{_UNKNOWN}/>".encode())
-        # What the real catalog remembers of a page or of a state concerns the address that it knows.
-        headers = {
-            name: value for name, value in asked.headers.items() if name.lower() not in ("accept-encoding", "authorization")
-        }
-        rest = path.removeprefix(inside)
-        wanted = replace(asked, target=f"/v1{rest}" + (f"?{query}" if query else ""), headers=headers)
-        if "parent" in parse_qs(query):
-            return refusal(400, "Multipart namespaces are not supported.")
-        if "%1F" in rest.upper():
-            # What Spark asks first when somebody wants to see a table's snapshots, and must not be told otherwise.
-            return refusal(404, "The specified table does not exist.", "NoSuchTableException")
-        answered = self.own(wanted, rest)
-        return wanted if answered is None else answered
+    def signed(self, asked: Asked, service: str) -> Made | None:
+        """The answer to a request that is not signed with the keys of the store."""
+        return signature_problem(asked, service, self.store.access_key_id, self.store.secret_access_key)
 
     def at_store(self, asked: Asked) -> Asked | Made:
         """The bucket of a table has objects that are written and read, and neither deleted nor listed."""
@@ -123,6 +86,32 @@ class AmazonRest:
             self.refused.append(f"{asked.method} {asked.target}")
             return s3_error(405, "MethodNotAllowed", "The specified method is not allowed against this resource.")
         return asked
+
+
+def _endpoint(found: AmazonRest, service: str, prefix: str, own: Callable[[Asked, str], Asked | Made | None]) -> Endpoint:
+    """What both have in common: signatures, one warehouse, and namespaces of one level."""
+
+    def config(warehouse: str | None) -> Made:
+        if warehouse != found.warehouse:
+            return refusal(404, "The specified bucket does not exist.", "no_such_bucket")
+        return answer({"defaults": {}, "overrides": {"prefix": prefix}})
+
+    def in_one_level(asked: Asked, path: str) -> Asked | Made | None:
+        if "parent" in parse_qs(asked.target.partition("?")[2]):
+            return refusal(400, "Multipart namespaces are not supported.")
+        if "%1F" in path.upper():
+            # What Spark asks first when somebody wants to see a table's snapshots, and must not be told otherwise.
+            return refusal(404, "The specified table does not exist.", "NoSuchTableException")
+        return own(asked, path)
+
+    return Endpoint(
+        "/iceberg",
+        prefix,
+        config,
+        lambda asked: found.signed(asked, service),
+        in_one_level,
+        unknown=Made(404, f"<{_UNKNOWN}/>".encode()),
+    )
 
 
 @contextmanager
@@ -158,8 +147,9 @@ def s3_tables(catalog: str, store: S3Store, name: str) -> Iterator[AmazonRest]:
             return replace(asked, target=asked.target.partition("?")[0])
         return None
 
-    found = AmazonRest("s3tables", catalog, store, arn, quote(arn, safe=""), own)
-    with _in_front(found):
+    found = AmazonRest(store, arn)
+    endpoint = _endpoint(found, "s3tables", quote(arn, safe=""), own)
+    with between(store.endpoint, found.at_store) as found.endpoint, in_front(catalog, endpoint) as found.base:
         yield found
 
 
@@ -168,9 +158,8 @@ def glue_rest(catalog: str, store: S3Store) -> Iterator[AmazonRest]:
     """Glue's REST endpoint for one account, as long as the block."""
 
     def own(asked: Asked, path: str) -> Asked | Made | None:
-        unrouted = {"Output": {"__type": f"com.amazon.coral.service#{_UNKNOWN}"}, "Version": "1.0"}
         if path.endswith(("/metrics", "/plan", "/transactions/commit")):
-            return Made(200, json.dumps(unrouted).encode(), JSON)
+            return answer({"Output": {"__type": f"com.amazon.coral.service#{_UNKNOWN}"}, "Version": "1.0"})
         if "/views" in path or path == "/tables/rename":
             return refusal(406, "The endpoint is not supported for Glue Catalog.", "UnsupportedOperationException")
         if asked.method == "POST" and _TABLES.search(path) and json.loads(asked.body).get("location") is None:
@@ -180,22 +169,6 @@ def glue_rest(catalog: str, store: S3Store) -> Iterator[AmazonRest]:
             return refusal(400, "PurgeRequested cannot be true for Glue iceberg tables.", "InvalidInputException")
         return None
 
-    found = AmazonRest("glue", catalog, store, ACCOUNT, f"catalogs/{ACCOUNT}", own)
-    with _in_front(found):
+    found = AmazonRest(store, ACCOUNT, endpoint=store.endpoint)
+    with in_front(catalog, _endpoint(found, "glue", f"catalogs/{ACCOUNT}", own)) as found.base:
         yield found
-
-
-@contextmanager
-def _in_front(found: AmazonRest) -> Iterator[None]:
-    store = found.store.endpoint
-    with between(store, found.at_store if found.service == "s3tables" else lambda asked: asked) as found.endpoint:
-
-        def at_catalog(asked: Asked) -> Asked | Made:
-            wanted = found.at_catalog(asked)
-            if isinstance(wanted, Made):
-                return wanted
-            answer = passed_on(found.backend, wanted)
-            return replace(answer, headers={n: v for n, v in answer.headers.items() if n.lower() != "content-encoding"})
-
-        with between(found.backend, at_catalog) as found.uri:
-            yield

@@ -181,5 +181,26 @@ LOAD_FAULTS: tuple[Fault, ...] = (
 )
 """Faults of reading a table's metadata."""
 
+RARER_COMMIT_FAULTS: tuple[Fault, ...] = (
+    refused(429),
+    refused(429, retry_after=1),
+    refused(429, html=True),
+    applied_then(429),
+    applied_then(429, retry_after=1, html=True),
+    slow(3.0),
+    slowly(1.0),
+    applied_late(429, after=0.5, html=False),
+)
+"""Faults of a commit that clients wait out, which takes time: limits of requests, and answers that are slow."""
+
+RARER_LOAD_FAULTS: tuple[Fault, ...] = (
+    refused(429),
+    refused(429, retry_after=1),
+    refused(504),
+    refused(504, html=True),
+    applied_then_cut_off(Cut.TRUNCATED),
+)
+"""Faults of reading a table's metadata, likewise; and answers that break off."""
+
 COMMIT_FAULTS: tuple[Fault, ...] = APPLIED_FAULTS + REFUSED_FAULTS + LATE_FAULTS
 """Every fault of a commit, for tests that go through them all."""

@@ -70,8 +70,8 @@ def properties_of(endpoint: str, key: str, secret: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_s3(folder: Path) -> Iterator[S3Store]:
-    """A store of its own in the folder, as long as the block."""
+def running_s3(folder: Path, domain: str | None = None) -> Iterator[S3Store]:
+    """A store of its own in the folder, as long as the block. With a domain it takes the name of a host in it for a bucket's."""
     buckets = folder / "buckets"
     buckets.mkdir()
     port = free_port()
@@ -86,6 +86,8 @@ def running_s3(folder: Path) -> Iterator[S3Store]:
         "jclouds.provider": "filesystem-nio2",
         "jclouds.filesystem.basedir": str(buckets),
     }
+    if domain is not None:
+        settings["s3proxy.virtual-host"] = domain
     file = folder / "s3proxy.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     (jar,) = ensure_jars(read_lock(LOCK))

@@ -83,16 +83,18 @@ class Vending:
     def _of_bucket(self, credentials: dict[str, str]) -> dict[str, Any]:
         return {"prefix": f"s3://{self.bucket}/", "config": credentials}
 
-    def at_catalog(self, backend: str, asked: Asked) -> Asked | Made:
-        """Answers for the catalog."""
+    def at_catalog(self, backend: str, asked: Asked, place: str = "v1") -> Asked | Made:
+        """Answers for the catalog, whose paths clients find at a place."""
         path = urlsplit(asked.target).path
         if self.refreshes and _CREDENTIALS.search(path):
             self.refreshed += 1
             return Made(200, json.dumps({"storage-credentials": [self._of_bucket(self.credentials())]}).encode(), JSON)
-        if not (_wanted(asked) == "vended-credentials" and _TABLE.search(path)):
+        found = _TABLE.search(path)
+        loads_or_makes = found and (asked.method, found[1] is None) in (("GET", False), ("POST", True))
+        if not (loads_or_makes and _wanted(asked) == "vended-credentials"):
             return asked
-        of_table = path if asked.method == "GET" else f"{path}/{json.loads(asked.body).get('name')}"
-        return _with_more(backend, asked, lambda answer: self.loaded(answer, of_table.lstrip("/")))
+        of_table = path if asked.method == "GET" else f"{path}/{json.loads(asked.body)['name']}"
+        return _with_more(backend, asked, lambda answer: self.loaded(answer, f"{place}{of_table.removeprefix('/v1')}"))
 
     def at_store(self, asked: Asked) -> Asked | Made:
         """Refuses what the catalog did not give out, or gave out too long ago."""
@@ -108,11 +110,18 @@ class Vending:
 
 
 @contextmanager
+def keys_for(store: S3Store, bucket: str, *, lifetime: float, refreshes: bool = True) -> Iterator[Vending]:
+    """Credentials to give out, and a store behind a stand-in that knows no others, as long as the block."""
+    found = Vending(store, bucket, lifetime, refreshes)
+    with between(store.endpoint, found.at_store) as found.endpoint:
+        yield found
+
+
+@contextmanager
 def vending(catalog: str, store: S3Store, bucket: str, *, lifetime: float, refreshes: bool = True) -> Iterator[Vending]:
     """A catalog and a store behind such stand-ins, as long as the block."""
-    found = Vending(store, bucket, lifetime, refreshes)
     with (
-        between(store.endpoint, found.at_store) as found.endpoint,
+        keys_for(store, bucket, lifetime=lifetime, refreshes=refreshes) as found,
         between(catalog, lambda asked: found.at_catalog(catalog, asked)) as found.uri,
     ):
         yield found

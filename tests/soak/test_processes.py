@@ -109,6 +109,20 @@ def check_while_written(place: Place) -> None:
             return
 
 
+def check_bounds_while_written(place: Place) -> None:
+    """Nothing has grown beyond its bounds. A snapshot may expire while it is looked at, and its files may go."""
+    tries = 20
+    while tries:
+        tries -= 1
+        try:
+            Truth(place).assert_bounded(refs=1)
+        except OSError:
+            if not tries:
+                raise
+        else:
+            return
+
+
 @pytest.mark.slow(seconds=240)
 def test_killed_and_meddled_with(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(seed_given())
@@ -133,6 +147,7 @@ def test_killed_and_meddled_with(spark: SparkSession, tmp_path: Path) -> None:
                 if chance.random() < 0.3:
                     foreign(walks[place], chance)
                 check_while_written(place)
+                check_bounds_while_written(place)
             maintainer.kill()
             writer.kill()
     for place, walk in walks.items():

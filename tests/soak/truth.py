@@ -15,10 +15,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from exactly_once.ground import row_of
+from helpers.lakes import doomed, is_list
 from helpers.readers import EXTENSIONS, extension_file
 from soak.kinds import Place, Row
-
-LIST = "frazil-expired.json"
 
 
 class Truth:
@@ -82,13 +81,12 @@ class Truth:
     def on_disk(self) -> set[Path]:
         """The files of the table's folder."""
         found = {path for path in self.place.files.rglob("*") if path.is_file()}
-        return {path for path in found if not path.name.endswith(".crc") and path.name != LIST}
+        return {path for path in found if not path.name.endswith(".crc") and not is_list(path)}
 
     @property
     def listed(self) -> set[Path]:
-        """What is on the list of files to delete."""
-        file = self.place.files / "metadata" / LIST
-        return {path_of(path) for _, path in json.loads(file.read_text())["files"]} if file.exists() else set()
+        """What is on a list of files to delete."""
+        return set(doomed(self.place.files))
 
     def by_duckdb(self, snapshot: Snapshot) -> list[Row]:
         """The rows of a snapshot, read by DuckDB."""
@@ -122,10 +120,7 @@ class Truth:
         assert self.by_pyiceberg(snapshot) in (None, expected), f"PyIceberg, snapshot {snapshot.snapshot_id}"
 
     def assert_bounded(self, refs: int) -> None:
-        """Nothing grows with the number of commits. Each of the branches and tags that were ever made keeps a history of its own.
-
-        What killed processes have left must have been cleaned up.
-        """
+        """Nothing grows with the number of commits. Each branch and tag that was ever made keeps a history of its own."""
         counts, parts = self.counts(), self.place.kind.parts
         bounds = {
             "data": 16 * parts + 4,
@@ -138,9 +133,9 @@ class Truth:
         assert not over, f"{over} of {counts}"
 
     def counts(self) -> dict[str, int]:
-        """What grows with every commit, unless it is looked after."""
+        """What grows with every commit, unless it is looked after. What killed processes have left is not counted."""
         live = list(self.entries(self.head))
-        metadata = [path for path in self.on_disk if path.parent.name == "metadata"]
+        metadata = [path for path in self.on_disk & (self.needed | self.listed) if path.parent.name == "metadata"]
         return {
             "data": sum(one.content is DataFileContent.DATA for one in live),
             "deletes": sum(one.content is not DataFileContent.DATA for one in live),

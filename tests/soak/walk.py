@@ -76,11 +76,13 @@ class Walk:
         self.take(name)
 
     def take(self, name: str) -> None:
-        """One step, after which nothing is missing."""
+        """One step, after which nothing is missing, and nothing has grown beyond its bounds."""
         self.log.append(name)
         getattr(self, name)()
         self.settle_down()
-        self.truth().assert_whole()
+        truth = self.truth()
+        truth.assert_whole()
+        truth.assert_bounded(self._names)
 
     def write(self) -> None:
         """One to four batches."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from frazil.cli.call import Call
-from frazil.cli.inspect import candidates
-from frazil.cli.output import facts
+from frazil.cli.output import error_document, facts
+from frazil.cli.places import targets
 from frazil.cli.words import iso, several
-from frazil.errors import ConfigError, UsageError
+from frazil.errors import ConfigError, EnvironmentFault, FrazilError, UsageError
 from frazil.version import __version__
 
 if TYPE_CHECKING:
@@ -68,11 +70,9 @@ def forget(
             "confirmation-missing", "What is erased is gone, and nobody can be asked here.", fix="Add --yes, or --dry-run."
         )
     file = proof or Path(f"forgotten-{target}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
-    if not dry_run:
-        _require_writable(file)
     project = call.project()
-    (places,) = candidates(project, target)
-    if places[0].table is None:
+    (asked,) = targets(project, target)
+    if asked.places[0].route is not None:
         tables = "its tables by their names, one after the other"
         raise UsageError("several-tables", f"{target} writes to several tables.", fix=f"Name {tables}: NAMESPACE.TABLE.")
     from frazil.runtime.forget import Order
@@ -84,14 +84,17 @@ def forget(
         _show(call, name, found)
         return typer.confirm("Erase them? Readers of older snapshots lose their files at once", err=True)
 
-    done = erase(
-        places,
-        project.settings,
-        Order(where, keys, orphan_age_hours),
-        agree=None if dry_run else agree,
-        listen=lambda event: _say(call, event),
-        say=lambda text: call.output.say(text, "dim"),
-    )
+    with nullcontext() if dry_run else _made_before(file):
+        done = erase(
+            asked.places,
+            project.settings,
+            Order(where, keys, orphan_age_hours),
+            agree=None if dry_run else agree,
+            listen=lambda event: _say(call, event),
+            say=lambda text: call.output.say(text, "dim"),
+        )
+        document = None if done.proof is None else done.proof.to_json(__version__)
+        lost = None if document is None else _written(file, document)
     answer = {"table": done.table, "dry_run": dry_run, "found": asdict(done.found), "proof_file": None, "proof": None}
     if done.proof is None:
         if call.output.json:
@@ -101,22 +104,51 @@ def forget(
         else:
             call.output.say("Nothing was changed.")
         return
-    document = done.proof.to_json(__version__)
-    file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     if call.output.json:
-        call.output.document(answer | {"proof_file": str(file), "proof": document})
-    else:
+        wrong = {} if lost is None else error_document(lost)
+        call.output.document(wrong | answer | {"proof_file": None if lost else str(file), "proof": document})
+    elif lost is None:
         _show_proof(call, done.proof, file)
-    if not done.proof.proven:
+    else:
+        call.output.document(document)
+        raise lost
+    if lost is not None or not done.proof.proven:
         raise typer.Exit(1)
 
 
-def _require_writable(file: Path) -> None:
-    """The proof of what cannot be done again must not be lost for want of a folder."""
-    if file.is_dir() or not file.absolute().parent.is_dir():
+@contextmanager
+def _made_before(file: Path) -> Iterator[None]:
+    """Makes the file before anything is erased: what cannot be done again must not be left without its proof.
+
+    One that is empty at the end is deleted, unless it was there before.
+    """
+    try:
+        is_new = not file.exists()
+        file.open("a").close()
+    except OSError as error:
         raise ConfigError(
-            "proof-not-writable", f"A proof cannot be written to {file}.", fix="Name a file in a folder that is there."
+            "proof-not-writable",
+            f"A proof cannot be written to {file}: {error.strerror}. Nothing was erased.",
+            fix="Name a file that this user may write, in a folder that is there.",
+        ) from error
+    try:
+        yield
+    finally:
+        if is_new and file.stat().st_size == 0:
+            file.unlink()
+
+
+def _written(file: Path, proof: dict[str, Any]) -> FrazilError | None:
+    """Writes the proof. If that fails after all, as on a full disk, the error is returned: the proof has to be printed then."""
+    try:
+        file.write_text(json.dumps(proof, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        return EnvironmentFault(
+            "proof-not-written",
+            f"The rows are erased, but the proof could not be written to {file}: {error.strerror}. It was printed instead.",
+            fix="Keep what was printed on stdout.",
         )
+    return None
 
 
 def _say(call: Call, event: Event) -> None:

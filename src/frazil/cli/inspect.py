@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frazil.cli.call import Call, nearest
+from frazil.cli.call import Call
 from frazil.cli.output import facts, table
+from frazil.cli.places import Target, targets
 from frazil.cli.words import ago, iso, seconds_since, several, short, size
-from frazil.errors import DataError, UsageError
 from frazil.model.publishing import MAIN
 
 if TYPE_CHECKING:
-    from frazil.model.pipeline import ProjectSpec
-    from frazil.model.sink import SinkSpec
     from frazil.observe.lake import SnapshotFacts, TableFacts
     from frazil.observe.table_health import TableHealth
 
@@ -32,7 +30,10 @@ def inspect(
     """Show a table: schema, partitioning, snapshots, and what the sinks wrote about themselves. Needs no Spark."""
     call, names = call.with_file_among([target] if target else [])
     project = call.project()
-    found = [look(sinks) for sinks in candidates(project, names[0] if names else None)]
+    from frazil.model.places import place_of
+
+    asked = {place_of(target.places[0]): target for target in targets(project, names[0] if names else None)}
+    found = [look(target) for target in asked.values()]
     if call.output.json:
         call.output.document({"tables": [to_json(one, snapshots) | {"health": asdict(health)} for one, health in found]})
         return
@@ -41,41 +42,16 @@ def inspect(
         show_health(call, health)
 
 
-def candidates(project: ProjectSpec, target: str | None) -> list[list[SinkSpec]]:
-    """For each table that is asked for, the places where it may be."""
-    by_pipeline = {pipeline.name: pipeline.sink for pipeline in project.pipelines}
-    sinks = list(by_pipeline.values()) + list(project.sinks.values())
-    if target is None:
-        tables = {(sink.catalog.model_dump_json(), sink.full_name, sink.branch): sink for sink in sinks}
-        return [[sink] for sink in tables.values()]
-    if target in by_pipeline:
-        return [[by_pipeline[target]]]
-    if here := [sink for sink in sinks if sink.full_name == target]:
-        return [here]
-    namespace, _, name = target.rpartition(".")
-    if not namespace:
-        known = [*by_pipeline, *(sink.full_name for sink in sinks)]
-        raise UsageError("unknown-table", f"{project.file} has no pipeline or table {target!r}.", fix=nearest(target, known))
-    # A table that no pipeline of the file writes to may still be in one of its catalogs.
-    return [[sink.model_copy(update={"namespace": namespace, "table": name, "branch": None}) for sink in sinks]]
-
-
-def look(places: list[SinkSpec]) -> tuple[TableFacts, TableHealth]:
-    """The facts of a table at the first place where it is, and how healthy it is."""
+def look(target: Target) -> tuple[TableFacts, TableHealth]:
+    """The facts of a table at the place where it is, and how healthy it is."""
+    from frazil.model.places import only_place
     from frazil.observe.faults import translated
     from frazil.observe.lake import facts_of, open_table
     from frazil.observe.table_health import health_of
 
-    for sink in places:
-        if (found := open_table(sink)) is not None:
-            with translated(sink.catalog):
-                return facts_of(found, sink.full_name, sink.written_branch), health_of(
-                    found, sink.maintenance, sink.written_branch
-                )
-    where = ", ".join(dict.fromkeys(sink.catalog.address for sink in places))
-    raise DataError(
-        "table-missing", f"There is no table {places[0].full_name} in {where}.", fix="A run makes it, or correct the name."
-    )
+    sink, found = only_place(target.places, open_table)
+    with translated(sink.catalog):
+        return facts_of(found, sink.full_name, sink.written_branch), health_of(found, sink.maintenance, sink.written_branch)
 
 
 def history(found: TableFacts, limit: int) -> Iterator[SnapshotFacts]:
@@ -141,23 +117,40 @@ def show(call: Call, found: TableFacts, limit: int) -> None:
 def show_health(call: Call, health: TableHealth) -> None:
     """What readers and writers of a table pay, for people."""
     removed = f"{health.equality_deletes:,} equality deletes and {health.position_deletes:,} deleted positions"
-    merge = f"merge {several(health.would_merge_files, 'file')} into {health.would_merge_into:,}, "
-    merge += f"rewriting {size(health.would_rewrite_bytes)}, for {amplified(health.read_amplification_after)}"
     least = "at least " if health.metadata_bytes_are_least else ""
     skew = f", {health.partition_skew:g} times the median" if health.partitions > 1 else ""
-    expire = f"expire {several(health.would_expire_snapshots, 'snapshot')}"
-    would = [merge] * bool(health.would_merge_files) + [expire] * bool(health.would_expire_snapshots)
+    dead = f", {health.mostly_deleted_files:,} large and mostly deleted" if health.mostly_deleted_files else ""
     rows = [
-        ("data files", f"{health.data_files:,}, {health.small_files:,} of them small"),
+        ("data files", f"{health.data_files:,}, {health.small_files:,} of them small{dead}"),
         ("delete files", f"{health.delete_files:,} with {removed}" if health.delete_files else "none"),
         ("partitions", f"{health.partitions:,}; the largest has {health.largest_partition:.0%} of the bytes{skew}"),
         ("manifests", f"{health.manifests:,}, {size(health.manifest_bytes)}"),
         ("snapshots", f"{health.snapshots:,}"),
+        ("files of expired snapshots", f"{health.files_to_delete:,}, {health.would_delete_files:,} of them due to be deleted"),
         ("all metadata", f"{least}{size(health.metadata_bytes)} in {several(health.metadata_files, 'file')}"),
         ("read amplification", amplified(health.read_amplification)),
-        ("frazil maintain would", ", ".join(would) or "do nothing"),
+        ("frazil maintain would", ", ".join(_would(health)) or "do nothing"),
+        ("not known here", "; ".join(health.not_known)),
     ]
     call.output.show(table("health", ("what", "how it is"), rows))
+
+
+def _would(health: TableHealth) -> Iterator[str]:
+    """What maintenance would do, and what readers gain."""
+    if health.would_settle_deletes:
+        yield f"settle {several(health.would_settle_deletes, 'equality delete')}"
+    if health.would_merge_files:
+        merge = f"merge {several(health.would_merge_files, 'file')} into {health.would_merge_into:,}"
+        yield f"{merge}, rewriting {size(health.would_rewrite_bytes)}, for {amplified(health.read_amplification_after)}"
+    if health.would_rewrite_manifests:
+        opened = f"{health.manifests_opened_after:g} of them instead of {health.manifests_opened:g}"
+        yield f"rewrite {several(health.would_rewrite_manifests, 'manifest')}, so that a scan of one partition opens {opened}"
+    if health.would_write_statistics:
+        yield "count the values of all columns"
+    if health.would_expire_snapshots:
+        yield f"expire {several(health.would_expire_snapshots, 'snapshot')}"
+    if health.would_delete_files:
+        yield f"delete {several(health.would_delete_files, 'file')} of expired snapshots"
 
 
 def amplified(files: float) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from frazil.cli.call import Call, nearest
-from frazil.cli.inspect import candidates
-from frazil.cli.output import facts
+from frazil.cli.check import exit_code
+from frazil.cli.output import console_for_messages, error_document, error_fields, facts, text
+from frazil.cli.places import targets
 from frazil.cli.words import size
-from frazil.errors import UsageError
+from frazil.errors import FrazilError, UsageError
 from frazil.model.maintenance import USUAL_TASKS, MaintenanceTask
 
 if TYPE_CHECKING:
     from frazil.model.events import Event
     from frazil.model.maintenance import Outlook
+    from frazil.model.sink import SinkSpec
 
 _NAMES = ", ".join(task.value for task in MaintenanceTask)
 
@@ -41,23 +46,98 @@ def maintain(
     call, names = call.with_file_among([target] if target else [])
     project = call.project()
     tasks = _tasks(only)
+    asked = targets(project, names[0] if names else None)
+    from frazil.model.places import Place, place_of
     from frazil.runtime.maintain import maintain as look_after
+    from frazil.runtime.places import opened, spark_for, tables_of
 
-    done = []
-    for sink, *_ in candidates(project, names[0] if names else None):
-        outlook = look_after(
-            sink,
-            project.settings,
-            tasks,
-            dry_run=dry_run,
-            orphan_age_hours=orphan_age_hours,
-            listen=lambda event: _say(call, event),
-        )
-        done.append({"table": sink.full_name, "dry_run": dry_run, **asdict(outlook)})
-        if not call.output.json:
-            _show(call, sink.full_name, outlook, dry_run=dry_run)
-    if call.output.json:
-        call.output.document({"tables": done})
+    call.output.say("starting Spark ...", "dim")
+    spark_for([sink for one in asked for sink in one.places], project.settings)
+    report = _Report(call, dry_run=dry_run)
+    tables: dict[Place, SinkSpec] = {}
+    for one in asked:
+        with report.failures_of(one.name):
+            home = opened(one.places, project.settings, read_only=dry_run)
+            for sink in tables_of(home, one.sink_id):
+                tables.setdefault(place_of(sink), sink)
+    for sink in tables.values():
+        with report.failures_of(sink.full_name):
+            outlook = look_after(
+                sink,
+                project.settings,
+                tasks,
+                dry_run=dry_run,
+                orphan_age_hours=orphan_age_hours,
+                listen=lambda event: _say(call, event),
+                during=lambda table, step: shown(call, table, step),
+            )
+            report.add(sink.full_name, outlook)
+    report.end()
+
+
+class _Report:
+    """What was done for each table. One that fails does not keep the others from being maintained."""
+
+    def __init__(self, call: Call, *, dry_run: bool) -> None:
+        self._call = call
+        self._dry_run = dry_run
+        self._tables: list[dict[str, Any]] = []
+        self._errors: list[FrazilError] = []
+
+    def add(self, name: str, outlook: Outlook) -> None:
+        """A table that was maintained."""
+        self._tables.append({"table": name, "dry_run": self._dry_run, **asdict(outlook), "error": None})
+        if not self._call.output.json:
+            _show(self._call, name, outlook, dry_run=self._dry_run)
+
+    @contextmanager
+    def failures_of(self, name: str) -> Iterator[None]:
+        """Keeps what goes wrong with a table for the end, and reports it to people at once."""
+        output = self._call.output
+        try:
+            yield
+        except FrazilError as error:
+            self._errors.append(error)
+            self._tables.append({"table": name, "dry_run": self._dry_run, "error": error_fields(error)})
+            if not output.json:
+                output.say(f"{name}: failed", "red")
+                output.problem(error)
+            output.trace(error)
+
+    def end(self) -> None:
+        """Prints the document that was asked for, and ends the command with the exit code of what went wrong."""
+        if self._call.output.json:
+            wrong = {}
+            if self._errors:
+                first, *others = self._errors
+                first.beside = tuple(others)
+                wrong = error_document(first)
+            self._call.output.document(wrong | {"tables": self._tables})
+        if code := exit_code(self._errors):
+            raise typer.Exit(code)
+
+
+@contextmanager
+def shown(call: Call, table: str, step: str) -> Iterator[None]:
+    """Shows that a step is being done, and how long it took: on a terminal as a line that moves."""
+    console, began = console_for_messages(), time.monotonic()
+    if console.is_interactive:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        spinner = Spinner("dots")
+
+        def view() -> Spinner:
+            spinner.update(text=text(f"{table}: {step}, {time.monotonic() - began:.0f} s"))
+            return spinner
+
+        # What is written to stdout is data, and never goes through a display on stderr.
+        with Live(get_renderable=view, console=console, refresh_per_second=8, redirect_stdout=False, transient=True):
+            yield
+    else:
+        call.output.say(f"{table}: {step} ...", "dim")
+        yield
+    call.output.say(f"{table}: {step} took {time.monotonic() - began:.1f} s", "dim")
 
 
 def _tasks(only: str | None) -> tuple[MaintenanceTask, ...]:
@@ -73,11 +153,11 @@ def _tasks(only: str | None) -> tuple[MaintenanceTask, ...]:
 
 def _say(call: Call, event: Event) -> None:
     """What happens, as it happens."""
-    from frazil.model.events import CommitFailed, Maintained
-    from frazil.observe.progress import MAINTAINED
+    from frazil.model.events import CommitFailed, Maintained, Settled
+    from frazil.observe.progress import upkeep_text
 
-    if isinstance(event, Maintained):
-        call.output.say(f"{event.table}: {MAINTAINED[event.kind].format(event.count)} ({event.seconds:.1f} s)", "dim")
+    if isinstance(event, Maintained | Settled):
+        call.output.say(f"{event.table}: {upkeep_text(event)}", "dim")
     elif isinstance(event, CommitFailed):
         call.output.say(f"{event.pipeline}: {event.message}", "dim")
 

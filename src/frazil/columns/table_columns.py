@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from frazil.errors import ConfigError, DataError, Halted, KeyDiffers, KeyMissing, NoColumns
+from frazil.errors import ColumnsRefused, ConfigError, DataError, Halted, KeyDiffers, KeyMissing, NoColumns
 from frazil.model.changes import Combine, CommitMode
 from frazil.model.coercion import ExtraColumns
 from frazil.model.dead_letters import OnError
@@ -68,7 +68,7 @@ def require_distinct(kind: Type, path: str = "") -> None:
             names = [field.name.lower() for field in kind.fields]
             if twice := sorted({field.name for field in kind.fields if names.count(field.name.lower()) > 1}):
                 inside = f" inside {path!r}" if path else ""
-                raise DataError(
+                raise ColumnsRefused(
                     "columns-differ-by-case",
                     f"These columns{inside} have the same name, but for upper and lower case: {', '.join(twice)}.",
                     fix="Rename one of them with a rename_field transform.",

@@ -1,4 +1,8 @@
-"""Trying again: one loop and one way to wait, for everything that may succeed later."""
+"""Trying again: one loop and one way to wait, for everything that may succeed later.
+
+Whoever has a loop of its own, because more than a call lies between two tries, waits as this one does: the commit protocol and
+the fast-forward of a branch look at the table again (`pause_seconds`), a pipeline is opened anew (`growing_wait`).
+"""
 
 from __future__ import annotations
 
@@ -75,8 +79,12 @@ def pause_seconds(error: FrazilError, retry: RetrySettings, failures: int) -> fl
 
 
 def backoff_seconds(retry: RetrySettings, failures: int) -> float:
-    """How long to wait after so many failures: exponential, half of it random so that writers do not march in step."""
-    growth = (failures - 1) * math.log(retry.backoff_multiplier)
-    room = math.log(retry.max_backoff_ms / retry.initial_backoff_ms)
-    longest = retry.max_backoff_ms if growth >= room else retry.initial_backoff_ms * math.exp(growth)
-    return random.uniform(longest / 2, longest) / 1000
+    """How long to wait after so many failures."""
+    return growing_wait(retry.initial_backoff_ms, retry.max_backoff_ms, retry.backoff_multiplier, failures) / 1000
+
+
+def growing_wait(first: float, longest: float, factor: float, number: int) -> float:
+    """The n-th of waits that grow by a factor up to a bound, half of it random so that writers do not march in step."""
+    growth = (number - 1) * math.log(factor)
+    most = longest if growth >= math.log(longest / first) else first * math.exp(growth)
+    return random.uniform(most / 2, most)

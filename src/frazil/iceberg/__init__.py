@@ -28,7 +28,7 @@ from frazil.iceberg.changes import (
 from frazil.iceberg.compaction import SmallFiles
 from frazil.iceberg.dead import DeadRows, DeletedKeys, Digest, scopes_of
 from frazil.iceberg.debt import Deletes, FileFacts, LiveFile, Rewrite, bitmap_of
-from frazil.iceberg.disposal import Doomed, FilesToDelete
+from frazil.iceberg.disposal import FilesToDelete, Lists
 from frazil.iceberg.expiry import Expired
 from frazil.iceberg.history import TAKEN_BACK_TO, Added
 from frazil.iceberg.jvm import active, fault_of
@@ -38,6 +38,7 @@ from frazil.iceberg.port import IcebergPort
 from frazil.iceberg.table import IcebergTable
 from frazil.iceberg.working_copy import WorkingCopy
 from frazil.iceberg.zorder import ZOrder, require_z_order
+from frazil.model.doomed import Doomed
 
 __all__ = [
     "TAKEN_BACK_TO",
@@ -60,6 +61,7 @@ __all__ = [
     "IndexFailed",
     "KeyIndex",
     "Lake",
+    "Lists",
     "LiveFile",
     "ManifestsWithoutRemoved",
     "Operation",

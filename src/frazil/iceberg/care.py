@@ -17,10 +17,11 @@ from frazil.iceberg.faults import clock_off
 from frazil.iceberg.folder import Folder
 from frazil.iceberg.jvm import Jvm, active, items, java_errors
 from frazil.iceberg.manifests import ClusteredManifests, clusterings_of, manifests_worth_reading
-from frazil.iceberg.remains import Manifest, Remains
+from frazil.iceberg.remains import Manifest, Remains, key_of
 from frazil.iceberg.small import merged, target_bytes
 from frazil.iceberg.statistics import computed, paths
 from frazil.iceberg.zorder import ZOrder
+from frazil.model.doomed import is_list
 from frazil.model.maintenance import Retention
 from frazil.model.manifests import Clustering
 from frazil.model.publishing import MAIN
@@ -49,9 +50,9 @@ class TableCare:
         return len(expired_in(self._jvm, self._seen.original, retention, now_ms, self._seen.branch))
 
     def orphans(self, older_than_ms: int) -> list[str]:
-        """Files in the table's folder that no metadata of the table names, and that are older than a time.
+        """Files in the table's folder that no metadata of the table names, nor a list, and that are older than a time.
 
-        Iceberg's own search, which only lists them.
+        Iceberg's own search, which only lists them. What waits for readers to finish is on a list.
         """
         catalog = self._sql_name.partition(".")[0]
         moment = f"timestamp_millis({older_than_ms})"
@@ -61,7 +62,9 @@ class TableCare:
             options = f"older_than => {moment}, dry_run => true, prefix_listing => {by_store}"
             call = f"CALL {catalog}.system.remove_orphan_files(table => ?, {options})"
             found = self._jvm.spark.sql(call, [self._sql_name]).collect()
-        return [str(row.orphan_file_location) for row in found]
+            known = {key_of(one.path) for one in self.files_to_delete.read()}
+        paths = [str(row.orphan_file_location) for row in found]
+        return [path for path in paths if key_of(path) not in known and not is_list(path)]
 
     def require_own_folder(self) -> None:
         """Raises when another table has its metadata in this table's folder, or below it: what is in there may be its files."""
@@ -90,7 +93,7 @@ class TableCare:
 
     @property
     def files_to_delete(self) -> FilesToDelete:
-        """The list of files that nobody needs any longer."""
+        """The lists of files that nobody needs any longer."""
         return FilesToDelete(self._jvm, self._table.io(), self._location)
 
     def small_files(self) -> list[SmallFiles]:

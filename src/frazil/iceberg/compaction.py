@@ -16,6 +16,8 @@ from frazil.model.maintenance import LARGE_ENOUGH, SmallFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Tasks that write one file each read at least so many; those that read larger ones write so many.
+FILES_OF_A_TASK = 4
 _FIRST_WITH_SEQUENCES = 2  # the version of the table format
 _UNLIMITED = str(2**60)
 
@@ -61,7 +63,10 @@ def merged_files(jvm: Jvm, table: Any, files: Sequence[LiveFile], sequence: int,
     ``sequence``: that of the snapshot in which the files were found. Deletes that came since are not among theirs.
     """
     metadata = table.operations().current()
-    staged = merged(jvm, jvm.spark, table, files, {}) if order is None else laid_out(jvm, table, files, order)
+    if order is None:
+        staged = merged(jvm, jvm.spark, table, files, {}, task_bytes=_task_bytes(table, files))
+    else:
+        staged = laid_out(jvm, table, files, order)
     expected = _rows(jvm, jvm.spark, table, files)
     if staged.rows != expected:
         raise Halted(
@@ -78,6 +83,18 @@ def merged_files(jvm: Jvm, table: Any, files: Sequence[LiveFile], sequence: int,
         removed_deletes=tuple(ended.values()),
         as_of=sequence if int(metadata.formatVersion()) >= _FIRST_WITH_SEQUENCES else None,
     )
+
+
+def _task_bytes(table: Any, files: Sequence[LiveFile]) -> int:
+    """How much each task of a merge reads: so much that it does not matter that the last file of a task is seldom full.
+
+    If each task wrote one file, of files that are more than half as large no two would find room in a task, and each would only
+    be written again. Files of several partitions are read by one task, so that no partition is cut in two.
+    """
+    sizes, target = [int(one.file.fileSizeInBytes()) for one in files], target_bytes(table)
+    if len({str(one.file.partition()) for one in files}) > 1:
+        return max(sum(sizes), target)
+    return target if max(sizes) <= target // FILES_OF_A_TASK else FILES_OF_A_TASK * target
 
 
 def _identity(delete: Any) -> tuple[str, int | None]:

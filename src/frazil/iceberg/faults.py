@@ -1,4 +1,10 @@
-"""Errors of the JVM in words for people. The one place where foreign exceptions become frazil's."""
+"""The boundary for what Iceberg, its catalogs and its stores raise in the JVM, as errors for people.
+
+What is not known is `internal` where a catalog or a table is opened or looked at (:func:`frazil.iceberg.jvm.java_errors`). In an
+attempt of a commit it is an unknown outcome, which the commit protocol looks up. Other boundaries: what executors raise while
+they write a batch (:mod:`frazil.iceberg.staging_faults`), what reading a source raises (:mod:`frazil.sources.failures`), and what
+PyIceberg and its libraries raise, without a JVM (:mod:`frazil.observe.faults`).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +25,7 @@ from frazil.errors import (
     Halted,
     Retryable,
     StoreRefused,
+    TableGone,
 )
 from frazil.iceberg.changes import Restage
 from frazil.model import connections
@@ -50,7 +57,7 @@ class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
     ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``status`` the status of the
-    answer of a store.
+    answer of a store. ``of_python``: it is an exception of Python's own, which neither Java nor Spark has raised.
     """
 
     classes: tuple[str, ...]
@@ -58,6 +65,7 @@ class JavaFault:
     cause: JavaFault | None = None
     state: str = ""
     status: int = 0
+    of_python: bool = False
 
     @property
     def chain(self) -> tuple[JavaFault, ...]:
@@ -191,11 +199,23 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     return connections.s3_denied(fault.line) if denied else None
 
 
+def _with_status(fault: JavaFault) -> JavaFault:
+    """Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it."""
+    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
+        return replace(fault, message=fault.message[found.start() :], status=int(found[1]))
+    return fault
+
+
+def is_missing(fault: JavaFault) -> bool:
+    """Whether a file or a folder is not there."""
+    if fault.find(f"{ICEBERG}NotFoundException", "java.io.FileNotFoundException"):
+        return True
+    return any(one.is_of(*_OF_OTHER_STORES) and _with_status(one).status == 404 for one in fault.chain)
+
+
 def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
     """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
-    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
-        # Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it.
-        fault = replace(fault, message=fault.message[found.start() :], status=int(found[1]))
+    fault = _with_status(fault)
     status = fault.status
     if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
         return _forbidden(fault, address)
@@ -218,7 +238,7 @@ def _replaced(fault: JavaFault, _address: str) -> FrazilError | None:
 
 
 def _table_missing(fault: JavaFault, _address: str) -> FrazilError:
-    return Halted("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
+    return TableGone("table-missing", f"The table is not there any more: {fault.line}", fix="Start the pipeline again.")
 
 
 def _file_missing(fault: JavaFault, _address: str) -> FrazilError:
@@ -258,6 +278,20 @@ def _refused(fault: JavaFault, _address: str) -> FrazilError:
 def _bad_request(fault: JavaFault, address: str) -> FrazilError:
     return DataError(
         "refused-by-catalog", f"The catalog at {address} refused the request: {fault.line}", fix="Check the catalog's address."
+    )
+
+
+# What Iceberg's client says when a REST catalog lists what it offers, and a request that is needed is not on the list.
+_NOT_LISTED = re.compile(r"Server does not support endpoint: (.+)")
+
+
+def _not_offered(fault: JavaFault, address: str) -> FrazilError | None:
+    if (found := _NOT_LISTED.match(fault.line)) is None:
+        return None
+    return ConfigError(
+        "not-offered",
+        f"The catalog at {address} does not offer what is needed here: {found[1]}",
+        fix="Check the path of the catalog's uri: some services have one address that only reads, and another one that writes.",
     )
 
 
@@ -401,6 +435,7 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     ((_OF_AMAZON, *_OF_OTHER_STORES), _store_failed),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
+    (("java.lang.UnsupportedOperationException",), _not_offered),
     ((f"{ICEBERG}ValidationException",), _refused),
     ((f"{ICEBERG}BadRequestException",), _bad_request),
     (("java.sql.SQLException",), _database_refused),

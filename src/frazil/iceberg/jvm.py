@@ -279,7 +279,8 @@ def fault_of(error: BaseException) -> JavaFault:
     if java is None:
         java = getattr(error, "_origin", None)
     if java is None:
-        return JavaFault((type(error).__name__,), str(error))
+        kind = type(error)
+        return JavaFault((kind.__name__,), str(error), of_python=kind.__module__.partition(".")[0] not in ("pyspark", "py4j"))
     return _read_fault(java, depth=8)
 
 

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 from frazil.errors import EnvironmentFault, Halted
 from frazil.iceberg.contents import Found, Wanted, as_data, live_matches, look_into
 from frazil.iceberg.debt import LiveFile, live_file
-from frazil.iceberg.disposal import Doomed, FilesToDelete
+from frazil.iceberg.disposal import FileList, FilesToDelete
 from frazil.iceberg.faults import ICEBERG
 from frazil.iceberg.jvm import Jvm, fault_of, items, java_errors
 from frazil.iceberg.metadata_files import DATA, KEYS, Entry, entries_of
+from frazil.model.doomed import Doomed
 from frazil.model.publishing import MAIN
 
 if TYPE_CHECKING:
@@ -366,25 +367,28 @@ class Remains:
     # What is to go
 
     @property
-    def lists(self) -> tuple[FilesToDelete, FilesToDelete]:
-        """The list of files to delete that maintenance keeps, and the one of an erasure."""
-        io = self.table.io()
-        return FilesToDelete(self.jvm, io, self.location), FilesToDelete(self.jvm, io, self.location, ERASING, 2**31)
+    def to_delete(self) -> FilesToDelete:
+        """The lists of files to delete that maintenance keeps."""
+        return FilesToDelete(self.jvm, self.table.io(), self.location)
+
+    @property
+    def erasing(self) -> FileList:
+        """The list of an erasure."""
+        return FileList(self.table.io(), f"{self.location}/metadata/{ERASING}")
 
     def remember(self, paths: Collection[str]) -> None:
         """Writes down files that are to be deleted as soon as no snapshot reaches them."""
-        _, erasing = self.lists
         with java_errors(self.address):
-            known = {one.path for one in erasing.read()}
+            known = {one.path for one in self.erasing.read()}
             if not known >= set(paths):
-                erasing.write([Doomed(path, 0) for path in sorted(known | set(paths))])
+                self.erasing.write([Doomed(path, 0) for path in sorted(known | set(paths))], 0)
 
     def delete(self, paths: Collection[str]) -> str | None:
         """Deletes files; why not, if that failed."""
         if not paths:
             return None
         try:
-            self.lists[0].delete(sorted(paths))
+            self.to_delete.delete(sorted(paths))
         except Exception as error:  # noqa: BLE001 - what is still there is reported by the caller
             return fault_of(error).line
         return None

@@ -56,15 +56,17 @@ def small_files(table: Any, live: Sequence[LiveFile], facts: Sequence[FileFacts]
 
 
 @contextmanager
-def rows_of(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile]) -> Iterator[DataFrame]:
+def rows_of(
+    jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile], task_bytes: int | None = None
+) -> Iterator[DataFrame]:
     """Only the rows of some files, with their positions and the row lineage columns that only a rewrite sees.
 
-    The files are read in the order in which they are given.
+    The files are read in the order in which they are given, and in tasks of the size of a new file, if of no other.
     """
     tasks = jvm.root.java.util.ArrayList()
     for one in files:
         tasks.add(one.task)
-    with rows_of_tasks(jvm, spark, table, tasks, in_few_tasks(spark, len(files), target_bytes(table))) as rows:
+    with rows_of_tasks(jvm, spark, table, tasks, in_few_tasks(spark, len(files), task_bytes or target_bytes(table))) as rows:
         yield rows
 
 
@@ -117,10 +119,18 @@ def laid_out(jvm: Jvm, table: Any, files: Sequence[LiveFile], order: ZOrder) -> 
         return stage_files(jvm, ordered, options | {"target-file-size-bytes": size}, table)
 
 
-def merged(jvm: Jvm, spark: SparkSession, table: Any, files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> StagedFiles:
-    """Few files with the rows of small ones, but for the dead."""
+def merged(
+    jvm: Jvm,
+    spark: SparkSession,
+    table: Any,
+    files: Sequence[LiveFile],
+    dead: Mapping[str, BitMap64],
+    *,
+    task_bytes: int | None = None,
+) -> StagedFiles:
+    """Few files with the rows of small ones, but for the dead; ``task_bytes`` is how much each task reads."""
     options = {"distribution-mode": "none", "fanout-enabled": _fans_out(jvm, spark, table, files), "check-nullability": "false"}
-    with rows_of(jvm, spark, table, files) as rows:
+    with rows_of(jvm, spark, table, files, task_bytes) as rows:
         return stage_files(jvm, without_dead(rows, dead), options, table)
 
 

@@ -1,4 +1,8 @@
-"""What stopped the executors while they wrote a batch, in words."""
+"""The boundary for what stopped the executors while they wrote a batch.
+
+What Spark raises for a reason that is not known is `batch-not-written`, an error of the data: nearly always it is an expression
+or a function of the user's that failed for a value. What Python raises, and is not known either, is `internal`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import replace
 
 from frazil.columns.alignment import RECORD_MARK
 from frazil.columns.coerce import CAST_MARK, NULL_MARK, SUM_MARK
-from frazil.errors import CatalogAway, DataError, EnvironmentFault, FrazilError, RequiredNull, Retryable, SparkDied
+from frazil.errors import CastRefused, CatalogAway, DataError, EnvironmentFault, FrazilError, RequiredNull, Retryable, SparkDied
 from frazil.iceberg.faults import JavaFault, explain
 
 # What Spark puts before a message that an expression stops a batch with.
@@ -50,7 +54,8 @@ def _raised(fault: JavaFault) -> DataError | None:
     """The error that an expression of ours has raised; None when it was not one of ours."""
     for mark, code in _MARKS.items():
         if (text := _said(fault, mark)) is not None:
-            return DataError(code, text, fix=_FIXES.get(mark, "Correct the data."))
+            kind = CastRefused if mark == CAST_MARK else DataError
+            return kind(code, text, fix=_FIXES.get(mark, "Correct the data."))
     if (text := _said(fault, NULL_MARK)) is not None:
         return RequiredNull(text, _column_in(text), fix=_FIXES[NULL_MARK])
     if (message := _said(fault, RECORD_MARK)) is not None:
@@ -91,6 +96,9 @@ def explain_staging(fault: JavaFault) -> FrazilError:
     known = explain(fault)
     if known is not None and not isinstance(known, CatalogAway):
         return known
+    if known is None and fault.of_python:
+        words = f"The batch could not be written, for a reason that is not known: {fault.classes[0]}: {fault.line}"
+        return FrazilError("internal", words, fix="Run the command again with --debug for the trace, and report it.")
     text = f"The batch could not be written: {fault.chain[-1].line}"
     return DataError("batch-not-written", text) if known is None else Retryable("batch-not-written", text)
 

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from frazil.iceberg.contents import data_format
-from frazil.iceberg.disposal import NAME
+from frazil.iceberg.disposal import Lists
 from frazil.iceberg.metadata_files import DATA, KEYS, Entry, ManifestList, read_metadata_avro, snapshots_in
 from frazil.iceberg.remains import ERASING, Listed, Reachable, Remains, key_of
+from frazil.model.doomed import is_list
 from frazil.model.forget import Left, Scanned
 
 _METADATA_JSON = (".metadata.json", ".metadata.json.gz")
 _WITHOUT_ROWS = (".puffin", ".stats")
-_OWN = (NAME, ERASING, "version-hint.text")
+_OWN = (ERASING, "version-hint.text")
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Sweep:
 
     def orphans(self, reached: Reachable, listed: Iterable[Listed]) -> list[Listed]:
         """The files with rows or deletes that no snapshot reaches and that are on no list; they are read."""
-        known = self._keys(reached) | {key_of(path) for path in self._on_lists()}
+        known = self._keys(reached) | {key_of(path) for path in self._on(self._remains.to_delete.lists())}
         found = [one for one in listed if one.key not in known and _holds_rows(one.path)]
         self._remains.look_into_others({one.path: one.size for one in found if one.size})
         return found
@@ -58,7 +59,8 @@ class Sweep:
         remains, verdict = self._remains, self._verdict
         # Rows first: then what only names lost files is known.
         refresh()
-        self._delete(self._on_lists(), remains.reachable())
+        lists = remains.to_delete.lists()
+        self._delete(self._on(lists), remains.reachable())
         listed = remains.listed()
         refresh()
         reached = remains.reachable()
@@ -66,7 +68,7 @@ class Sweep:
         remains.look_into(reached)
         reachable = self._keys(reached)
         there = {one.key for one in listed}
-        others = [one for one in listed if one.key not in reachable and not one.path.endswith(_OWN)]
+        others = [one for one in listed if one.key not in reachable and not one.path.endswith(_OWN) and not is_list(one.path)]
         rows = [one for one in others if _holds_rows(one.path)]
         remains.look_into_others({one.path: one.size for one in rows if one.size and not self._is_old(one)})
         lost = [one for one in others if self._is_lost(one, reached, reachable | there)]
@@ -80,20 +82,15 @@ class Sweep:
         for place in remains.outside():
             verdict.left.append(Left(place, "the table's properties let files be written there, and orphans were not looked for"))
         if not any(one.why.startswith(_NOT_DELETED) for one in verdict.left):
-            self._clear_lists()
+            remains.to_delete.replace(lists, (), self._now_ms)
+            remains.delete([remains.erasing.path])
         return verdict
 
     # What nobody needs
 
-    def _on_lists(self) -> set[str]:
-        return {one.path for each in self._remains.lists for one in each.read()}
-
-    def _clear_lists(self) -> None:
-        for each in self._remains.lists:
-            if each.read():
-                each.write(())
-        # The second list is of erasures alone.
-        self._remains.delete([self._remains.lists[1].path])
+    def _on(self, lists: Lists) -> set[str]:
+        """What is on lists of files to delete, and on that of an erasure."""
+        return {one.path for files in (*lists.values(), self._remains.erasing.read()) for one in files}
 
     def _delete(self, paths: Iterable[str], reached: Reachable) -> None:
         reachable = self._keys(reached)

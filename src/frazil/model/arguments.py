@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
 from types import UnionType
@@ -53,10 +54,20 @@ def caller() -> SourceLocation | None:
     return SourceLocation(frame.f_code.co_filename, line or frame.f_lineno, (column or 0) + 1)
 
 
-def argument_errors(error: ValidationError, model: type[BaseModel], *, code: str, of: str = "") -> ConfigErrors:
-    """Everything that pydantic found in values for ``model``. ``of`` is the argument that contains the values, if any."""
-    prefix = (of,) if of else ()
-    found = [problem for details in error.errors(include_url=False) for problem in _errors_of(details, model, prefix, code)]
+def argument_errors(
+    error: ValidationError,
+    model: type[BaseModel],
+    *,
+    code: str,
+    of: str = "",
+    named: Callable[[tuple[str, ...]], str] = ".".join,
+) -> ConfigErrors:
+    """Everything that pydantic found in values for ``model``. ``of`` is the argument that contains the values, if any.
+
+    ``named``: what the user calls the option at a path through the model.
+    """
+    call = _Call(model, (of,) if of else (), code, named)
+    found = [problem for details in error.errors(include_url=False) for problem in _errors_of(details, call)]
     return ConfigErrors(list({str(one): one for one in found}.values()))
 
 
@@ -71,29 +82,40 @@ def functions(argument: str, given: Any, *, code: str) -> tuple[Callable[..., An
     return listed
 
 
-def unknown(name: str, known: Iterable[str], *, code: str, prefix: tuple[str, ...] = ()) -> ConfigError:
-    """An argument or option that does not exist, with the nearest that does."""
+def unknown(name: str, known: Iterable[str], *, code: str, path: str = "") -> ConfigError:
+    """An argument or option that does not exist, with the nearest that does. ``path``: where it stands within another."""
     names = sorted(known)
     near = nearest(name, names)
     fix = f"Did you mean {near!r}?" if near else f"Known: {', '.join(names)}."
-    return ConfigError(code, f"{'.'.join((*prefix, name))}: there is no option of this name.", fix=fix)
+    return ConfigError(code, f"{path or name}: there is no option of this name.", fix=fix)
 
 
-def _errors_of(details: Mapping[str, Any], model: type[BaseModel], prefix: tuple[str, ...], code: str) -> Iterator[ConfigError]:
+@dataclass(frozen=True)
+class _Call:
+    """What values were given for, the argument that contains them, the code of its errors, and how its options are called."""
+
+    model: type[BaseModel]
+    prefix: tuple[str, ...]
+    code: str
+    named: Callable[[tuple[str, ...]], str]
+
+
+def _errors_of(details: Mapping[str, Any], call: _Call) -> Iterator[ConfigError]:
     place = tuple(str(step) for step in details["loc"])
-    path = ".".join((*prefix, *place))
+    code, whole = call.code, (*call.prefix, *place)
+    path = call.named(whole)
     cause = details.get("ctx", {}).get("error")
     match details["type"]:
         case "extra_forbidden":
-            yield unknown(place[-1], _names(_model_at(model, place[:-1])), code=code, prefix=(*prefix, *place[:-1]))
+            yield unknown(place[-1], _names(_model_at(call.model, place[:-1])), code=code, path=path)
         case "missing" | "missing_argument":
             yield ConfigError(code, f"{path}: it is required.")
         case _ if isinstance(cause, InconsistencyError):
             for problem in cause.problems:
-                yield ConfigError(code, f"{'.'.join((*prefix, *place, *problem.at)) or 'options'}: {problem}")
+                yield ConfigError(code, f"{call.named((*whole, *problem.at)) or 'options'}: {problem}")
         case _:
             words = details["msg"].removeprefix("Value error, ")
-            yield ConfigError(code, f"{path or 'options'}: {words[:1].lower()}{words[1:]}" if path else words)
+            yield ConfigError(code, f"{path}: {words[:1].lower()}{words[1:]}" if path else words)
 
 
 def _names(model: type[BaseModel] | None) -> list[str]:

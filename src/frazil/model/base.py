@@ -24,11 +24,12 @@ class Problem(str):
     """What does not fit together in a value, and at which of its keys, so that a door can point there."""
 
     at: tuple[str, ...]
+    lacks: str
 
-    def __new__(cls, text: str, *at: str) -> Problem:
-        """``at`` is the way from the value to the key; empty for the value as a whole."""
+    def __new__(cls, text: str, *at: str, lacks: str = "") -> Problem:
+        """``at`` is the way from the value to the key; empty for the value as a whole. ``lacks``: the key that is missing."""
         problem = super().__new__(cls, text)
-        problem.at = at
+        problem.at, problem.lacks = at, lacks
         return problem
 
 

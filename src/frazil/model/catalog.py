@@ -241,11 +241,11 @@ def _own_problems(catalog: CatalogSpec) -> list[Problem]:
 def _hive_problems(catalog: CatalogSpec) -> list[Problem]:
     if catalog.hive and catalog.hive.uri:
         return []
-    return [Problem("Hive metastore URI is required for Hive catalog type", "hive")]
+    return [Problem("Hive metastore URI is required for Hive catalog type", "hive", lacks="uri")]
 
 
 def _hadoop_problems(catalog: CatalogSpec) -> list[Problem]:
-    return [] if catalog.location else [Problem("Warehouse is required for Hadoop catalog type")]
+    return [] if catalog.location else [Problem("Warehouse is required for Hadoop catalog type", lacks="warehouse")]
 
 
 def _spark_problems(catalog: CatalogSpec) -> list[Problem]:
@@ -256,7 +256,7 @@ def _spark_problems(catalog: CatalogSpec) -> list[Problem]:
 def _rest_problems(catalog: CatalogSpec) -> list[Problem]:
     rest = catalog.rest
     if rest is None or not rest.uri:
-        return [Problem("REST catalog URI is required for REST catalog type", "rest")]
+        return [Problem("REST catalog URI is required for REST catalog type", "rest", lacks="uri")]
     if not _is_web_address(rest.uri):
         return [Problem(f"Invalid REST catalog URI: {mask_uri(rest.uri)}", "rest", "uri")]
     return []
@@ -272,7 +272,7 @@ def _is_web_address(text: str) -> bool:
 
 def _sql_problems(catalog: CatalogSpec) -> list[Problem]:
     if catalog.sql is None or not catalog.sql.uri:
-        return [Problem("SQL catalog URI is required for SQL catalog type", "sql")]
+        return [Problem("SQL catalog URI is required for SQL catalog type", "sql", lacks="uri")]
     if database_of(catalog.sql.uri) is None:
         words = (
             "Invalid SQL catalog URI: it must start with sqlite:, postgresql:, mysql: or mariadb:, or with jdbc: followed by one "
@@ -280,7 +280,7 @@ def _sql_problems(catalog: CatalogSpec) -> list[Problem]:
         )
         return [Problem(words, "sql", "uri")]
     if not catalog.location:
-        return [Problem("Warehouse is required for SQL catalog type", "sql")]
+        return [Problem("Warehouse is required for SQL catalog type", "sql", lacks="warehouse")]
     return []
 
 
@@ -343,7 +343,7 @@ def nessie_reading_uri(uri: str) -> str:
 def _nessie_problems(catalog: CatalogSpec) -> list[Problem]:
     nessie = catalog.nessie
     if nessie is None or not nessie.uri:
-        return [Problem("Nessie URI is required for Nessie catalog type", "nessie")]
+        return [Problem("Nessie URI is required for Nessie catalog type", "nessie", lacks="uri")]
     if not _is_web_address(nessie.uri):
         return [Problem(f"Invalid Nessie URI: {mask_uri(nessie.uri)}", "nessie", "uri")]
     if not (is_nessie_own(nessie.uri) or "client-api-version" in catalog.further):
@@ -352,7 +352,7 @@ def _nessie_problems(catalog: CatalogSpec) -> list[Problem]:
         )
         return [Problem(words + "endpoint (/iceberg) write type: rest", "nessie", "uri")]
     if not catalog.location:
-        return [Problem("Warehouse is required for Nessie catalog type", "nessie")]
+        return [Problem("Warehouse is required for Nessie catalog type", "nessie", lacks="warehouse")]
     return []
 
 
@@ -360,5 +360,5 @@ def _bigquery_problems(catalog: CatalogSpec) -> list[Problem]:
     if catalog.bigquery is None or not catalog.bigquery.project_id:
         return [Problem("Project is required for BigQuery catalog type: add project_id", "bigquery")]
     if not catalog.location:
-        return [Problem("Warehouse is required for BigQuery catalog type", "bigquery")]
+        return [Problem("Warehouse is required for BigQuery catalog type", "bigquery", lacks="warehouse")]
     return []

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from frazil.errors import ConfigError, DataError
+from frazil.errors import CastRefused, ColumnsRefused, ConfigError
 from frazil.model.base import Model, Problem
 from frazil.model.types import Column, Decimal, ListType, MapType, Primitive, StructType, Type
 
@@ -214,11 +214,11 @@ def convertible(data: Type, table: Type) -> bool:
 
 
 def require_casts(table: StructType, data: StructType, options: CoercionOptions) -> None:
-    """A DataError where the options do not allow what the data's types would need, though it could be done."""
+    """A CastRefused where the options do not allow what the data's types would need, though it could be done."""
     pairs = list(_pairs(table, data, ""))
     for path, given, wanted in pairs:
         if options.epoch_unit is None and way(given, wanted) is Way.EPOCH:
-            raise DataError(
+            raise CastRefused(
                 "epoch-unit",
                 f"The column {path!r} is {given} in the data and {wanted} in the table: what the numbers count is not known.",
                 fix=f"Set epoch_unit to one of {', '.join(EpochUnit)}.",
@@ -228,7 +228,7 @@ def require_casts(table: StructType, data: StructType, options: CoercionOptions)
         examples = "; ".join(
             f"column {path!r} is {given} in the data and {wanted} in the table" for path, given, wanted in refused
         )
-        raise DataError(
+        raise CastRefused(
             "strict-casting",
             f"strict_casting refuses conversions that could lose something: {examples}.",
             fix="Cast the column in the source, change the table's type, or set strict_casting: false.",
@@ -300,7 +300,7 @@ def _inner_without_extras(table: Type, data: Type) -> Type:
 def _require_others(table: StructType, data: StructType) -> None:
     """A column that is meant for one of the table's is not left out: its values would be replaced by null."""
     if alike := [f"{path} (the table has {name})" for path, name in _extra(table, data, "") if name is not None]:
-        raise DataError(
+        raise ColumnsRefused(
             "columns-differ-by-case",
             f"These columns of the data have names of the table's, but for upper and lower case: {', '.join(alike)}.",
             fix="Rename them with a rename_field transform, or take them out with a remove_field transform.",
@@ -318,7 +318,7 @@ def admitted(table: StructType, data: StructType, options: CoercionOptions) -> S
             )
     if options.extra_columns is not ExtraColumns.EVOLVE and (extra := extra_paths(table, data)):
         if options.extra_columns is ExtraColumns.REFUSE:
-            raise DataError(
+            raise ColumnsRefused(
                 "extra-column",
                 f"The data has columns that the table does not have: {', '.join(extra)}.",
                 fix="Take them out with a remove_field transform, or set extra_columns: ignore or evolve.",

@@ -152,7 +152,7 @@ def tls_needed(place: Place) -> ConfigError:
 
 # The REST specification has a name for it; catalogs that are older than it say it in words of their own.
 _LACKS_WAREHOUSE = re.compile(
-    r"NoSuchWarehouseException|(?i:(unable to find|unknown|no such|could not find|no) warehouse|"
+    r"NoSuch(Warehouse|Catalog)Exception|(?i:(unable to find|unknown|no such|could not find|no) warehouse|"
     r"warehouse\b[^.]*\b(not found|does not exist|unknown|is required|not specified))"
 )
 

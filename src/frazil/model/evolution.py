@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from frazil.errors import DataError
+from frazil.errors import ColumnsRefused, DataError
 from frazil.model.coercion import convertible, is_json_text
 from frazil.model.evolving import DroppedColumns, SchemaEvolution
 from frazil.model.partition import PartitionField, Transform
@@ -142,7 +142,7 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
     insisted = [path for path in absent if not rules.mode.widens or rules.insists_on(path) or rules.rejects]
     absent = tuple(path for path in absent if path not in insisted)
     if insisted and not rules.rejects:
-        raise DataError(
+        raise ColumnsRefused(
             "required-missing",
             f"The data has no column {', '.join(repr(path) for path in insisted)}, which the table requires.",
             fix="Supply the column, or make it optional in the table, as schema_evolution: type_widen does if it is no key.",
@@ -156,7 +156,7 @@ def changes_for(table: StructType, data: StructType, rules: Rules) -> tuple[Colu
 
 def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], rules: Rules) -> None:
     if rules.mode is SchemaEvolution.STRICT and (found.added or mismatched):
-        raise DataError(
+        raise ColumnsRefused(
             "schema-strict",
             f"Schema evolution not allowed in strict mode: {_differences(found.added, mismatched, rules.apart)}",
             fix="Set schema_evolution: full to rename it, or change the table."
@@ -165,7 +165,7 @@ def _require_allowed(found: Difference, mismatched: Sequence[Mismatch], rules: R
         )
     if mismatched and not rules.row_by_row:
         fix = "Declare the column's type in the sink's schema to have values converted, or change the table."
-        raise DataError(
+        raise ColumnsRefused(
             "schema-mismatch",
             f"The data does not fit the table: {_differences((), mismatched, {})}",
             fix=f"Set schema_evolution: type_widen to widen the column. {fix}" if _widened(mismatched) else fix,
@@ -215,7 +215,7 @@ def _drops(table: StructType, data: StructType, rules: Rules) -> tuple[DropColum
     gone = [column.name for column in table.fields if column.name not in stay]
     for name in gone:
         if (why := _in_use(name, rules)) is not None:
-            raise DataError(
+            raise ColumnsRefused(
                 "column-in-use",
                 f"The data no longer has the column {name!r}, and it cannot be dropped: it {why}.",
                 fix="Supply the column, declare it in the sink's schema to keep it, or set dropped_columns: soft."

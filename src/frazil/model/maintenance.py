@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -25,6 +26,11 @@ STATISTICS_GROWTH = 1.5
 TIER = 4
 # With a z-order, so many files are made together, or more: one alone cannot be laid out so that filters skip parts of it.
 ORDERED = 4
+# A merge makes so many files at most: it is lost as a whole when another change of its files comes first. With a z-order, what is
+# left of a partition that has more makes enough of them as well.
+MADE_AT_ONCE = 2 * ORDERED
+# A merge by tiers makes files so many times as large as the largest of those that it reads, or files of their final size.
+GROWTH = 4 / 3
 # Each column halves the parts of the others: with more than these, a filter on one of them skips next to nothing.
 MOST_ORDERED = 4
 # The newest snapshots stay whatever their age: after a long pause, or with a clock that is wrong, there still is a history.
@@ -58,7 +64,7 @@ class MaintenanceSpec(Model):
         None, description="Whether the sink looks after the table; when left out, it does for tables that frazil made."
     )
     max_snapshots: int = Field(
-        100, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
+        80, ge=1, description="Most snapshots of the table's history; older ones expire, but for those of branches and tags."
     )
     max_snapshot_age_hours: float = Field(
         120, gt=0, description=f"Age at which a snapshot expires; the newest {ALWAYS_KEPT} stay whatever their age."
@@ -67,7 +73,7 @@ class MaintenanceSpec(Model):
         60, ge=0, description="How long files stay that no snapshot needs any longer, for queries that still read them."
     )
     small_files: int = Field(16, ge=2, description="How many new small files are merged at once; fewer wait for more.")
-    max_rewrite_mb: int = Field(1024, ge=1, description="Most data that is rewritten between two batches.")
+    max_rewrite_mb: int = Field(1024, ge=1, description="Most data that is rewritten between two batches, and by one merge.")
     z_order: tuple[str, ...] = Field(
         (),
         max_length=MOST_ORDERED,
@@ -82,6 +88,11 @@ class MaintenanceSpec(Model):
     max_time_share: float = Field(
         0.25, gt=0, le=1, description="Largest part of the time that goes into maintenance; what is left over waits."
     )
+
+    @property
+    def max_rewrite_bytes(self) -> int:
+        """``max_rewrite_mb`` in bytes."""
+        return self.max_rewrite_mb * 1024 * 1024
 
     @property
     def retention(self) -> Retention:
@@ -202,6 +213,10 @@ class Retention:
         return max(1, self.max_snapshots // 10)
 
 
+ALL_SNAPSHOTS = Retention(10**9, 10**15)
+"""Nothing expires."""
+
+
 @dataclass(frozen=True)
 class PastSnapshot:
     """A snapshot of a table's history."""
@@ -273,30 +288,21 @@ def is_finished(files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec) 
     return newest - max((file.added for file in files), default=0) > COLD * spec.small_files
 
 
-def to_merge(
-    files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, target_bytes: int, *, finish: bool = False
-) -> tuple[int, ...]:
-    """Which files of a partition are merged now, by their places in the sequence; none when waiting for more costs less.
+def merged_at_once(spec: MaintenanceSpec, target_bytes: int, *, finish: bool = False) -> int:
+    """The most bytes of one merge: a few files of the size that they should have, and no more than a pause allows.
 
-    All files up to the largest tier that has enough of them, so that each row is rewritten once for each tier. A partition
-    that gets no more files is finished: whatever is small in it is merged. ``finish``: as if no partition got more.
+    ``finish``: there is no pause to keep short.
     """
-    places = sorted(range(len(files)), key=lambda place: files[place].bytes)
-    sizes = [files[place].bytes for place in places]
-    if finish or is_finished(files, newest, spec):
-        upto = len(places) if len(places) > 1 else 0
-    else:
-        sums = list(accumulate(sizes))
-        ends = (end for end in range(TIER, len(places) + 1) if sizes[end - 1] <= TIER * sizes[end - TIER])
-        upto = max((end for end in ends if not spec.z_order or _may_be_ordered(sums[end - 1], target_bytes)), default=0)
-    deleted = {place for place, file in enumerate(files) if file.deleted}
-    chosen = {*places[:upto], *deleted}
-    return tuple(place for place in places if place in chosen) if len(chosen) > 1 or deleted else ()
+    most = MADE_AT_ONCE * target_bytes
+    if finish or most <= spec.max_rewrite_bytes:
+        return most
+    # A merge of one file and a half leaves the half to be merged again.
+    return max(spec.max_rewrite_bytes // target_bytes * target_bytes, min(spec.max_rewrite_bytes, target_bytes))
 
 
-def _may_be_ordered(size: int, target_bytes: int) -> bool:
+def _may_be_ordered(size: int, target_bytes: int, most: int) -> bool:
     """Whether a merge of so many bytes leaves rows that will be laid out later, or is large enough to do it."""
-    return size < LARGE_ENOUGH * target_bytes or size >= ORDERED * target_bytes
+    return size < LARGE_ENOUGH * target_bytes or size >= min(ORDERED * target_bytes, most)
 
 
 @dataclass(frozen=True)
@@ -311,6 +317,8 @@ class Merge:
     """How many files fewer a scan opens; a file whose rows are mostly deleted counts as one."""
     z_ordered: bool = False
     """Whether the rows are laid out anew, among all files of the merge."""
+    waited: bool = False
+    """Whether none of the files is new: the merge has found no room before."""
 
     @property
     def gain(self) -> float:
@@ -321,19 +329,75 @@ class Merge:
 def plan_merges(
     partitions: Sequence[Sequence[SmallFile]], newest: int, spec: MaintenanceSpec, target_bytes: int, *, finish: bool = False
 ) -> tuple[Merge, ...]:
-    """The merges that pay now, by partition; those that save readers most for what they cost come first.
+    """The merges that pay now, several of a partition with much to merge; none is larger than `merged_at_once`.
 
-    ``target_bytes`` is the size that the table's files should have. A merge into as many files as before is left out.
+    Those that have waited come first, then those that save readers most for what they cost: otherwise large merges would never
+    find room beside many small ones. ``target_bytes`` is the size that the table's files should have. ``finish``: everything
+    small is merged, as if no partition got more files.
     """
-    merges = []
-    for place, files in enumerate(partitions):
-        chosen = to_merge(files, newest, spec, target_bytes, finish=finish)
-        size = sum(files[one].bytes for one in chosen)
+    merges = [
+        merge
+        for place, files in enumerate(partitions)
+        for merge in _merges_of(place, files, newest, spec, target_bytes, finish=finish)
+    ]
+    return tuple(sorted(merges, key=lambda merge: (not merge.waited, -merge.gain)))
+
+
+def _merges_of(
+    partition: int, files: Sequence[SmallFile], newest: int, spec: MaintenanceSpec, target_bytes: int, *, finish: bool
+) -> Iterator[Merge]:
+    """The merges of a partition, those of its largest files first.
+
+    Files are merged up to the largest tier that has enough of them, so that each row is rewritten once for each tier. A partition
+    that gets no more files is finished: whatever is small in it is merged. When that is more than one merge may have, the largest
+    files fill one, and the others are looked at anew.
+    """
+    most, complete = merged_at_once(spec, target_bytes, finish=finish), finish or is_finished(files, newest, spec)
+    places = sorted(range(len(files)), key=lambda place: (files[place].deleted, files[place].bytes))
+    sizes = [files[place].bytes for place in places]
+    sums = [0, *accumulate(sizes)]
+    undeleted = sum(not file.deleted for file in files)
+    tiers = [end for end in range(TIER, undeleted + 1) if sizes[end - 1] <= TIER * sizes[end - TIER]]
+    if spec.z_order:
+        tiers = [end for end in tiers if _may_be_ordered(sums[end], target_bytes, most)]
+
+    upto = len(places)
+    while upto:
+        by_tier = upto <= undeleted and not complete
+        if by_tier:
+            while tiers and tiers[-1] > upto:
+                tiers.pop()
+            if not tiers:
+                return
+            upto = tiers[-1]
+        first = _first_of(sums, upto, most, evenly=complete)
+        if upto > undeleted and finish:
+            first = min(first, upto - 1)  # mostly deleted, and rewritten however large it is
+        elif upto > undeleted and not complete:
+            first = max(first, undeleted)
+        chosen, size = places[first:upto], sums[upto] - sums[first]
         after = files_needed(size, target_bytes)
-        saved = max(0, len(chosen) - after) + sum(files[one].deleted for one in chosen)
-        if chosen and saved:
-            merges.append(Merge(place, chosen, size, min(after, len(chosen)), saved, bool(spec.z_order) and after > 1))
-    return tuple(sorted(merges, key=lambda merge: -merge.gain))
+        saved = max(0, len(chosen) - after) + sum(files[place].deleted for place in chosen)
+        grown = size / after >= min(GROWTH * sizes[upto - 1], LARGE_ENOUGH * target_bytes)
+        if not saved or (by_tier and not grown):
+            upto -= 1
+            continue
+        waited = newest - max(files[place].added for place in chosen) > COLD * spec.small_files
+        made = min(after, len(chosen))
+        yield Merge(partition, tuple(chosen), size, made, saved, bool(spec.z_order) and after > 1, waited)
+        upto = first
+
+
+def _first_of(sums: Sequence[int], upto: int, most: int, *, evenly: bool) -> int:
+    """Where the files begin that are merged with those before ``upto``; ``sums`` are the bytes of all before each place.
+
+    ``evenly``: as much in each of the merges that it takes, so that the last one does not get a small rest.
+    """
+    first = bisect_left(sums, sums[upto] - most)
+    if not evenly:
+        return first
+    share = -(-sums[upto] // files_needed(sums[upto], most))
+    return max(first, bisect_right(sums, sums[upto] - share) - 1)
 
 
 def jobs_of(merges: Sequence[Merge], most_bytes: int) -> list[list[Merge]]:
@@ -350,6 +414,16 @@ def jobs_of(merges: Sequence[Merge], most_bytes: int) -> list[list[Merge]]:
         jobs[-1].append(merge)
         room = -1 if merge.z_ordered else room - merge.bytes
     return jobs
+
+
+def affordable(jobs: Iterable[Sequence[Merge]], most_bytes: int) -> Iterator[Sequence[Merge]]:
+    """Those that are done in one pause, in their order. What does not fit any longer leaves its room to those after it."""
+    left = most_bytes
+    for job in jobs:
+        size = sum(merge.bytes for merge in job)
+        if size <= left:
+            left -= size
+            yield job
 
 
 def files_needed(size: int, target_bytes: int) -> int:

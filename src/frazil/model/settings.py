@@ -28,12 +28,13 @@ class RestartSettings(Model):
     """How a pipeline is started again that ran and failed for a reason that may pass: something did not answer for too long."""
 
     max_restarts: int = Field(10, ge=0, description="Restarts in a row without a batch in between; 0 for none.")
-    initial_backoff_secs: float = Field(5, gt=0, description="Wait before the first restart.")
-    max_backoff_secs: float = Field(300, gt=0, description="Longest wait; each is twice the one before.")
-
-    def wait(self, restarts: int) -> float:
-        """Seconds before the n-th restart in a row."""
-        return float(min(self.initial_backoff_secs * 2.0 ** min(restarts - 1, 64), self.max_backoff_secs))
+    initial_backoff_secs: float = Field(5, gt=0, allow_inf_nan=False, description="Longest wait before the first restart.")
+    max_backoff_secs: float = Field(
+        300,
+        gt=0,
+        allow_inf_nan=False,
+        description="Longest wait of all: the bound doubles with each restart, and half of a wait is random.",
+    )
 
 
 class HealthSettings(Model):

@@ -41,7 +41,7 @@ from frazil.model.secrets import scrub
 
 # The rate is that of the last half minute: long enough to smooth batches, short enough to show a change.
 RATE_SECONDS = 30.0
-MAINTAINED = {
+_MAINTAINED = {
     "merge_files": "{:,} small files were merged",
     "rewrite_manifests": "{:,} manifests were rewritten by partition",
     "write_statistics": "the values of {:,} columns were counted",
@@ -210,12 +210,8 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
                     ((event.counts.filtered, "filtered"), (event.counts.dead_lettered, "dead-lettered")) if rows]  # fmt: skip
             done = ", ".join([f"{event.counts.written:,} rows", *lost, _count(event.files, "file"), f"{event.seconds:.1f} s"])
             return f"{event.pipeline}: batch {event.batch} committed ({done}); {line.figures(now)}"
-        case Settled():
-            by_key = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
-            done = by_key if event.kind == "settle" else f"files were written anew, without {event.deletes:,} files of deletes"
-            return f"{event.pipeline}: {done} ({event.seconds:.1f} s)"
-        case Maintained():
-            return f"{event.pipeline}: {MAINTAINED[event.kind].format(event.count)} ({event.seconds:.1f} s)"
+        case Settled() | Maintained():
+            return f"{event.pipeline}: {upkeep_text(event)}"
         case SourceNoticed():
             return f"{event.pipeline}: {event.message}"
         case CommitFailed() | SourceFailed() | Restarting() | PublishFailed() | FencedOut():
@@ -225,6 +221,17 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             return f"{event.pipeline}: {line.figures(now)}{why}"
         case _:
             return ""
+
+
+def upkeep_text(event: Settled | Maintained) -> str:
+    """What was done for the health of a table."""
+    if isinstance(event, Maintained):
+        done = _MAINTAINED[event.kind].format(event.count)
+    elif event.kind == "settle":
+        done = f"{event.deletes:,} deletes by key became the positions of {event.rows:,} rows"
+    else:
+        done = f"files were written anew, without {event.deletes:,} files of deletes"
+    return f"{done} ({event.seconds:.1f} s)"
 
 
 def _completed(line: Line) -> int:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from frazil.errors import FrazilError
 from frazil.model import connections
 from frazil.model.connections import Place
 from frazil.model.secrets import scrub
-from frazil.observe.greeting import ANSWER_SECONDS, CONNECT_SECONDS, Greeting, as_it_is, request_fault
+from frazil.observe.greeting import ANSWER_SECONDS, CONNECT_SECONDS, Greeting, as_it_is, causes, request_fault
 
 if TYPE_CHECKING:
     from requests import Response
@@ -103,11 +104,11 @@ class Bucket:
         raise self._refused(answer, use)
 
     def _unreached(self, error: Exception) -> FrazilError:
-        fault = request_fault(error, self.endpoint, self.place)
         host = urlsplit(self.endpoint).hostname or ""
-        if fault.code == "host-not-found" and not self.path_style and connections.resolves(host):
+        not_found = any(isinstance(part, socket.gaierror) for part in causes(error))
+        if not_found and not self.path_style and connections.resolves(host):
             return connections.path_style_needed(self.place, f"{self.name}.{host}")
-        return fault
+        return request_fault(error, self.endpoint, self.place)
 
     def _refused(self, answer: Response, use: str) -> FrazilError:
         """By the code in the answer's body. Some answers have none, and say the region in a header."""

@@ -107,6 +107,11 @@ class Document:
     def __post_init__(self) -> None:
         self._lines = re.split(r"\r\n|\n|\r", self.text)
 
+    def report_once(self, problem: ConfigError) -> None:
+        """Adds a problem, unless this very one was found before: several pipelines may use one section."""
+        if str(problem) not in map(str, self.problems):
+            self.problems.append(problem)
+
     def key_place(self, path: Path) -> SourceLocation:
         """Where a key stands, or what holds it."""
         return self.place(self._nearest(self.keys, path))

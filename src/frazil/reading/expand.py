@@ -28,6 +28,10 @@ class Unresolved:
     fix: str = ""
 
 
+class Unreadable(Unresolved):
+    """The value is not written in a way that can be read, so that nothing is known of other variables in it."""
+
+
 @dataclass(frozen=True)
 class Expansion:
     """A value after expansion. ``used`` holds the values of the variables by name; with ``problems`` the text is unusable."""
@@ -54,7 +58,7 @@ def expand(text: str, env: Mapping[str, str]) -> Expansion:
         return outcome
 
     expanded = _VARIABLE.sub(replacement, text)
-    unreadable = [problem for problem in problems if problem.code == "bad-variable"]
+    unreadable = [problem for problem in problems if isinstance(problem, Unreadable)]
     return Expansion(expanded, used, tuple(unreadable[:1] or problems))
 
 
@@ -77,8 +81,8 @@ def _value(match: re.Match[str], env: Mapping[str, str]) -> str | Unresolved:
     return value
 
 
-def _unreadable(text: str) -> Unresolved:
+def _unreadable(text: str) -> Unreadable:
     ends = "}" in text
     what = "A variable is written in a way that cannot be read" if ends else "A variable has no closing brace"
     fix = "Forms: ${VAR}, ${VAR:-default}, ${VAR:?message}; a default holds no variable. A mere dollar sign is written $$."
-    return Unresolved("bad-variable", what, fix)
+    return Unreadable("bad-variable", what, fix)

@@ -21,10 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frazil.errors import ConfigError, DataError
-from frazil.iceberg import IcebergTable, Lake, active
+from frazil.iceberg import IcebergTable, active
 from frazil.iceberg.sweep import Sweep, Verdict
-from frazil.model.dead_letters import SUFFIX
 from frazil.model.events import Listener
 from frazil.model.forget import Extent, Proof
 from frazil.model.late import SUFFIX as TOMBSTONES
@@ -32,8 +30,7 @@ from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.runtime.condition import Asked, rows_where, rows_with_keys
 from frazil.runtime.maintain import MAINTAINER, require_own_files, require_own_folder
-from frazil.spark.catalogs import catalog_settings
-from frazil.spark.session import export_environment, session_for, spark_session, with_scratch, with_settings
+from frazil.runtime.places import Opened, opened
 from frazil.write.claim import ClaimedSink, now_ms
 from frazil.write.erase import Erasure, extent, require_free
 
@@ -73,10 +70,12 @@ def forget(
     say: Callable[[str], None],
 ) -> Forgotten:
     """Erases the rows from the table at the place where it is. Without ``agree``, which is asked first, it only looks."""
-    opened = _opened(places, settings, read_only=agree is None)
-    session, sink, table = opened.session, opened.sink, opened.table
+    # Whatever branch a sink writes to: rows are erased from all of the table.
+    of_main = [sink.model_copy(update={"branch": None}) for sink in places]
+    found_at = opened(of_main, settings, read_only=agree is None)
+    session, sink, table = found_at.session, found_at.sink, found_at.table
     require_own_files(table, sink)
-    require_own_folder(opened.lake, table, sink)
+    require_own_folder(found_at.lake, table, sink)
     if agree is not None:
         table.care.require_clock(now_ms())
     with active(session):
@@ -107,44 +106,8 @@ def forget(
                 break
             before = paths
         claimed.show()
-        proof = _proof(opened, asked, found, erasure.rows_deleted, verdict)
+        proof = _proof(found_at, asked, found, erasure.rows_deleted, verdict)
     return Forgotten(sink.full_name, found, proof)
-
-
-@dataclass(frozen=True)
-class _Opened:
-    sink: SinkSpec
-    session: SparkSession
-    lake: Lake
-    table: IcebergTable
-
-
-def _opened(places: Sequence[SinkSpec], settings: Settings, *, read_only: bool) -> _Opened:
-    """The table at the one place where it is."""
-    # It is one of many tables of a sink with a route, and by itself a table like all others.
-    catalogs = {sink.catalog.model_dump_json(): sink.model_copy(update={"route": None}) for sink in places}
-    wanted = with_scratch(settings)
-    settings_of = [(sink, catalog_settings(sink)) for sink in catalogs.values()]
-    export_environment([catalog for _, catalog in settings_of])
-    components = sorted({name for _, catalog in settings_of for name in catalog.components})
-    spark = with_settings(spark_session(wanted, components), wanted, insist=False)
-    found = []
-    for sink, catalog in settings_of:
-        session = session_for(spark, catalog.read_only if read_only else catalog)
-        lake = Lake(session, catalog.name, sink.catalog.address)
-        table = lake.load(sink.namespace_levels, sink.table or "")
-        if table is not None:
-            found.append(_Opened(sink, session, lake, table))
-    if len(found) > 1:
-        raise ConfigError(
-            "table-ambiguous",
-            f"{found[0].sink.full_name} is in several catalogs: {', '.join(one.sink.catalog.address for one in found)}.",
-            fix="Name the pipeline instead, or use a file with one catalog.",
-        )
-    if not found:
-        where = ", ".join(sink.catalog.address for sink in catalogs.values())
-        raise DataError("table-missing", f"There is no table {places[0].full_name} in {where}.", fix="Correct the name.")
-    return found[0]
 
 
 def _asked(session: SparkSession, table: IcebergTable, order: Order) -> Asked:
@@ -154,7 +117,7 @@ def _asked(session: SparkSession, table: IcebergTable, order: Order) -> Asked:
     return rows_where(session, schema, order.where or "")
 
 
-def _proof(opened: _Opened, asked: Asked, found: Extent, rows_deleted: int, verdict: Verdict) -> Proof:
+def _proof(opened: Opened, asked: Asked, found: Extent, rows_deleted: int, verdict: Verdict) -> Proof:
     table, sink = opened.table, opened.sink
     return Proof(
         table=sink.full_name,
@@ -175,17 +138,15 @@ def _proof(opened: _Opened, asked: Asked, found: Extent, rows_deleted: int, verd
     )
 
 
-def _not_covered(opened: _Opened, asked: Asked) -> Iterator[str]:
+def _not_covered(opened: Opened, asked: Asked) -> Iterator[str]:
     """Where values of the rows may be that this command does not look for, as far as that is known here."""
     sink, table = opened.sink, opened.table
-    letters = f"{sink.table}{SUFFIX}" if sink.dead_letter_table is None else sink.dead_letter_table
-    namespace, _, name = letters.rpartition(".")
-    levels = tuple(namespace.split(".")) if namespace else sink.namespace_levels
-    if opened.lake.load(levels, name) is not None:
-        yield f"The table of dead letters {'.'.join((*levels, name))}: records as they came. Run frazil forget for it, too."
+    namespace, letters = sink.letters_name
+    if opened.lake.load(tuple(namespace.split(".")), letters) is not None:
+        yield f"The table of dead letters {namespace}.{letters}: records as they came. Run frazil forget for it, too."
     deleted = f"{sink.table}{TOMBSTONES}"
     if opened.lake.load(sink.namespace_levels, deleted) is not None:
-        name = ".".join((*sink.namespace_levels, deleted))
+        name = f"{sink.namespace}.{deleted}"
         yield f"The table of tombstones {name}: keys of deleted rows, and their order. Run frazil forget for it, too."
     if named := sorted({column for column, _ in table.partition} & set(asked.wanted.columns)):
         yield f"Names of folders, and of files in this proof: the table is partitioned by {', '.join(named)}."

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from frazil.columns.schema import quoted, schema_of
 from frazil.commit.protocol import FailureKind
 from frazil.commit.retry import contended, retried
-from frazil.errors import DataError, FrazilError, OverwriteConflict, Retryable
+from frazil.errors import ColumnsRefused, DataError, FrazilError, OverwriteConflict, Retryable
 from frazil.iceberg import IcebergTable, Lake, fault_of
 from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.events import CommitFailed, Committed, Listener
@@ -322,7 +322,7 @@ def _require_complete(sink: SinkSpec, table: StructType | None, frame: DataFrame
     """Files have all columns that their maker knows: one that the table requires beside them is somebody else's."""
     required = [column.name for column in table.fields if column.required] if table is not None else []
     if missing := [name for name in required if name not in frame.columns]:
-        raise DataError(
+        raise ColumnsRefused(
             "required-missing",
             f"The data has no column {missing[0]!r}, which the table requires: {sink.full_name}.",
             fix="Supply the column, or make it optional in the table: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 
-from frazil.errors import ConfigError, DataError, Retryable
+from frazil.errors import ConfigError, Retryable
 from frazil.iceberg import IcebergTable, Lake, require_z_order
-from frazil.model.events import CommitFailed, Event, Listener
+from frazil.model.events import CommitFailed, Event, Listener, Maintained
 from frazil.model.maintenance import (
     STATISTICS_ROWS,
     USUAL_TASKS,
@@ -23,14 +24,21 @@ from frazil.model.maintenance import (
 from frazil.model.manifests import Clustering
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
-from frazil.spark.catalogs import catalog_settings
-from frazil.spark.session import export_environment, session_for, spark_session, with_scratch, with_settings
+from frazil.runtime.places import opened
 from frazil.write.claim import ClaimedSink, now_ms
 from frazil.write.maintenance import Upkeep
 
 MAINTAINER = "frazil/maintenance"
 """The id of the maintainer in the ledger of a table. There is one at a time: the newest fences the others out."""
 _HOUR_MS = 3_600_000
+
+During = Callable[[str, str], AbstractContextManager[None]]
+"""What a step of the work is done in, by the names of the table and of the step."""
+
+
+def unseen(table: str, step: str) -> AbstractContextManager[None]:  # noqa: ARG001 - the shape of During
+    """Shows nobody what is being done."""
+    return nullcontext()
 
 
 def maintainer_of(sink: SinkSpec) -> str:
@@ -46,26 +54,24 @@ def maintain(
     dry_run: bool,
     orphan_age_hours: int,
     listen: Listener,
+    during: During = unseen,
 ) -> Outlook:
-    """Does the tasks for the sink's table, and returns what was to be done; with ``dry_run`` nothing is changed."""
+    """Does the tasks for the sink's table, and returns what was to be done; with ``dry_run`` nothing is changed.
+
+    Each step is done within what ``during`` makes of its name and the table's.
+    """
     if sink.maintenance.statistics and set(USUAL_TASKS) <= set(tasks):
         tasks = (*tasks, MaintenanceTask.STATISTICS)
-    catalog = catalog_settings(sink)
-    export_environment([catalog])
-    wanted = with_scratch(settings)
-    spark = with_settings(spark_session(wanted, sorted(catalog.components)), wanted, insist=False)
-    session = session_for(spark, catalog.read_only if dry_run else catalog)
-    lake = Lake(session, catalog.name, sink.catalog.address)
-    table = lake.load(sink.namespace_levels, sink.table or "", sink.written_branch)
-    if table is None:
-        raise DataError("table-missing", f"There is no table {sink.full_name}.", fix="A run makes it, or correct the name.")
+    found = opened([sink], settings, read_only=dry_run)
+    table, name = found.table, sink.full_name
     require_own_files(table, sink)
     if MaintenanceTask.COMPACT in tasks:
         require_z_order(table.schema, sink.maintenance.z_order)
     if not dry_run:
         table.care.require_clock(now_ms())
-    orphans = _orphans(lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()
-    outlook = _outlook(table, sink, tasks, orphans)
+    with during(name, "plan"):
+        orphans = _orphans(found.lake, table, sink, orphan_age_hours) if MaintenanceTask.ORPHANS in tasks else ()
+        outlook = _outlook(table, sink, tasks, orphans)
     if dry_run or outlook.nothing:
         return outlook
     failures: list[str] = []
@@ -76,16 +82,23 @@ def maintain(
         listen(event)
 
     claimed = ClaimedSink(
-        session, sink, maintainer_of(sink), name=sink.full_name, retry=settings.retry, listen=heard, sleep=time.sleep
+        found.session, sink, maintainer_of(sink), name=name, retry=settings.retry, listen=heard, sleep=time.sleep
     )
     claimed.take(table, claim=True, make=False, followers=None)
-    Upkeep(claimed).do(tasks)
+    upkeep = Upkeep(claimed)
+    for task in MaintenanceTask:
+        if task in tasks and task is not MaintenanceTask.ORPHANS:
+            with during(name, task):
+                upkeep.do([task])
     if orphans:
-        table.care.files_to_delete.delete(orphans)
+        with during(name, MaintenanceTask.ORPHANS):
+            began = time.monotonic()
+            table.care.files_to_delete.delete(orphans)
+            heard(Maintained(name, name, "delete_files", len(orphans), 0, time.monotonic() - began))
     if failures:
         raise Retryable(
             "not-all-maintained",
-            f"Not all could be done for {sink.full_name}: {failures[0]}",
+            f"Not all could be done for {name}: {failures[0]}",
             fix="Run it again. What was done stays done, and the table is as whole as before.",
         )
     return outlook
@@ -141,11 +154,9 @@ def _outlook(table: IcebergTable, sink: SinkSpec, tasks: Collection[MaintenanceT
 
 
 def _orphans(lake: Lake, table: IcebergTable, sink: SinkSpec, age_hours: int) -> tuple[str, ...]:
-    """Old files of the table's folder that it does not know. What waits for readers to finish is on a list, and known."""
+    """Old files of the table's folder that it does not know."""
     require_own_folder(lake, table, sink)
-    listed = {one.path for one in table.care.files_to_delete.read()} | {table.care.files_to_delete.path}
-    found = table.care.orphans(now_ms() - age_hours * _HOUR_MS)
-    return tuple(path for path in found if path not in listed)
+    return tuple(table.care.orphans(now_ms() - age_hours * _HOUR_MS))
 
 
 def require_own_folder(lake: Lake, table: IcebergTable, sink: SinkSpec) -> None:

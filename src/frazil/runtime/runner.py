@@ -9,6 +9,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from frazil.commit.retry import growing_wait
 from frazil.errors import ConfigError, FrazilError, Retryable, SourceLocation, SparkDied, together
 from frazil.model.events import Committed, Event, Listener, Restarting, Started, Stopped, notify_all
 from frazil.model.pipeline import PipelineSpec, ProjectSpec, located_in_file
@@ -27,6 +28,9 @@ from frazil.write.setup import WriterSetup
 from frazil.write.writer import SinkWriter
 
 OpenSource = Callable[[SparkSession], Source]
+
+# By how much the bound of the waits before restarts grows.
+_GROWTH = 2.0
 
 
 def run_project(
@@ -155,7 +159,9 @@ def run_pipeline(
             if once or watch.began is None or stop.is_set() or watch.restarts > settings.restart.max_restarts:
                 watch.end()
                 raise
-            seconds = settings.restart.wait(watch.restarts)
+            seconds = growing_wait(
+                settings.restart.initial_backoff_secs, settings.restart.max_backoff_secs, _GROWTH, watch.restarts
+            )
             listen(Restarting(pipeline.name, error.message, watch.restarts, seconds))
             if stop.wait(seconds):
                 watch.end()
@@ -266,4 +272,6 @@ def open_pipeline(
     writer = make(setup, pipeline.sink)
     if source is not None:
         return writer, source(session)
-    return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.needs_images)
+    return writer, open_source(
+        pipeline.source, lambda: session, images=pipeline.sink.needs_images, versions=pipeline.sink.keeps_versions
+    )

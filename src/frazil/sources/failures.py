@@ -1,4 +1,11 @@
-"""What Spark says when something fails, as one line for people."""
+"""The boundary for what Spark raises when it reads a source: of folders, queries, tables and Kafka.
+
+Spark passes on what file systems, drivers and clients say as text, and their classes cannot be asked from here: known signs are
+looked for in it. What has none is taken for a source that is away, and is not `internal`: nobody has a list of what all stores
+raise when they do not answer, and an outage of an unknown kind is not to stop a pipeline for good. It is tried again as often
+as `retry` and `restart` say, then ends with Spark's words. An error of Python's is none of Spark's, and passes: it is
+`internal`, unless it is of a kind that a source knows (`kafka.failures`, `pages.failures`, `postgres.connection`).
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
 
 from frazil.errors import ConfigError, SourceMissing
@@ -130,7 +131,8 @@ def _remote_files(location: str, spark: SparkSession) -> Iterator[FileEntry]:
     root = file_key(location).rstrip("/")
 
     def not_there(error: Exception) -> ConfigError | None:
-        return missing_folder(mask_uri(location)) if "PATH_NOT_FOUND" in str(error) else None
+        missing = isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND"
+        return missing_folder(mask_uri(location)) if missing else None
 
     with asking_spark(f"The folder {mask_uri(location)}", not_there):
         files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(location)

@@ -65,6 +65,7 @@ class KafkaClient:
             try:
                 return self._describe(wanted)
             except Exception as error:
+                # Why an answer did not come is the cause of what Java raises, of which Python sees the text alone.
                 if _UNKNOWN_TOPIC not in str(error):
                     raise
                 return self._describe(sorted(self.topic_names().intersection(wanted)))

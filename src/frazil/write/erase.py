@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from frazil.commit.retry import pause_seconds
 from frazil.errors import FrazilError, Halted
 from frazil.iceberg import Change, LiveFile, Restage, RowsRemoved, fault_of
 from frazil.iceberg.metadata_files import DATA, KEYS
@@ -42,19 +43,24 @@ class Erasure:
         self._remains = remains
         self._say = say
         self.rows_deleted = 0
+        self._overtaken = 0
 
     def step(self) -> bool:
         """Does the first thing that is due; whether there was one."""
         try:
-            return self._step()
+            done = self._step()
         except FrazilError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - it is raised in words
             failed = explain_staging(fault_of(error))
+        else:
+            self._overtaken = 0
+            return done
         if not isinstance(failed, Restage):
             raise failed
         self._say(f"another writer was faster, and it is looked again: {failed.message}")
-        self._claimed.sleep(0.2)
+        self._overtaken += 1
+        self._claimed.sleep(pause_seconds(failed, self._claimed.retry, self._overtaken))
         return True
 
     def _step(self) -> bool:

@@ -7,19 +7,20 @@ comes first wins. What could not be done is done after another batch. Delivery: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import RLock
 from typing import TypeVar
 
-from frazil.errors import FrazilError, Halted, Retryable, SparkDied
+from frazil.errors import FrazilError, Halted, Retryable, SparkDied, TableGone
 from frazil.iceberg import (
     Append,
     Base,
     Change,
     Doomed,
     IcebergTable,
+    Lists,
     Restage,
     SmallFiles,
     TableCare,
@@ -31,10 +32,12 @@ from frazil.iceberg.staging_faults import explain_staging
 from frazil.model.changes import CommitMode
 from frazil.model.events import CommitFailed, Maintained, Settled, TableMeasured
 from frazil.model.maintenance import (
+    ALL_SNAPSHOTS,
     STATISTICS_ROWS,
     MaintenanceTask,
     Merge,
     TableFigures,
+    affordable,
     jobs_of,
     plan_merges,
     read_amplification,
@@ -55,11 +58,17 @@ COUNTED = "statistics"
 DELETING = (CommitMode.UPSERT, CommitMode.DELETE_INSERT)
 # Manifests are not read to find out whether rewriting pays before there are so many more.
 NEW_MANIFESTS = 3
+# Merges that others come before are planned again so often where nobody comes later to do it.
+TRIES = 5
+# When so many merges in a row are lost, the table may have changed so that the others of the same plan do not fit either.
+LOST_IN_A_ROW = 2
 # Files of many partitions are merged in one job, up to so many bytes.
 BYTES_AT_ONCE = 256 * 1024 * 1024
 
 # Looking at the sizes of metadata takes a few requests.
 SECONDS_BETWEEN_LOOKS = 60.0
+# The clock is compared with the store's again after so long, or at once when it was set by more than this.
+SECONDS_BETWEEN_CLOCKS, CLOCK_JUMP_SECONDS = 3600.0, 60.0
 
 # Deleting takes a while where a store is far away, and no batch has to wait for it.
 _DELETERS = ThreadPoolExecutor(2, thread_name_prefix="frazil-delete-files")
@@ -75,10 +84,11 @@ class Upkeep:
         self._new_files = 0
         self._began = time.monotonic()
         self._spent = 0.0
-        self._on_list: Sequence[Doomed] | None = None
+        self._lists: Lists | None = None
         self._deleting: Future[None] | None = None
         self._listing = RLock()
-        self._clock_is_right = False
+        # Until when the clock is taken for right, and how far it was from the time since the machine was started.
+        self._clock: tuple[float, float] | None = None
         # What a look at the table's files has found, until it is reported.
         self._small: int | None = None
         self._surplus: int | None = None
@@ -128,6 +138,8 @@ class Upkeep:
     def do(self, tasks: Collection[MaintenanceTask]) -> None:
         """Does all that the tasks can do now, however long that takes. Small files of every partition are merged."""
         claimed = self._claimed
+        # Merges are validated against the snapshot in which their files were found: it stays until all are done.
+        claimed.retention = ALL_SNAPSHOTS
         if MaintenanceTask.SETTLE in tasks:
             while _done(claimed, settle) is not None:
                 pass
@@ -137,14 +149,16 @@ class Upkeep:
             self._cluster(finish=True)
         if MaintenanceTask.STATISTICS in tasks:
             self._count_values()
-        claimed.retention = self._spec.retention
         if MaintenanceTask.EXPIRE in tasks and self._care.expirable(self._spec.retention, now_ms()):
+            claimed.retention = self._spec.retention
             claimed.run(claimed.intent())
             self._list_dead()
         if MaintenanceTask.DELETE in tasks:
             _attempted(claimed, self._delete_due)
             if self._deleting is not None:
                 self._deleting.result()
+        else:
+            self._list(self._never_named(self._unreferenced()), grace=False)
 
     # Equality deletes
 
@@ -158,23 +172,41 @@ class Upkeep:
     # Small files
 
     def _merge(self, *, finish: bool = False) -> None:
-        """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small."""
+        """Merges what is due, up to the limit of a pause between batches; with ``finish`` all that is small.
+
+        What was lost to somebody else is left for the next pause. With ``finish`` there is none: it is planned and tried again.
+        """
+        lost = 0
+        for _ in range(TRIES if finish else 1):
+            if not (lost := self._merge_planned(finish=finish)):
+                break
+        if lost and finish:
+            text = f"{lost} merges of small files were overtaken by other changes of the same files, {TRIES} times in a row."
+            self._claimed.listen(CommitFailed(self._claimed.name, "upkeep", text, TRIES, will_retry=True))
+        self._look()
+
+    def _merge_planned(self, *, finish: bool) -> int:
+        """Does the merges that are due now, each job in a commit of its own; returns how many were not done."""
         table = self._claimed.table
         # What others delete after the files were found is seen by the commit, also when other files were merged in between.
         base, sequence = table.base, table.head_sequence
         found = _attempted(self._claimed, self._care.small_files)
         if found is None:
-            return
+            return 0
         files, target = [one.files for one in found], self._care.target_bytes
         merges = plan_merges(files, sequence, self._spec, target, finish=finish)
         self._small, self._surplus = sum(map(len, files)), too_many(files, target)
-        left = self._spec.max_rewrite_mb * 1024 * 1024
-        for job in jobs_of(merges, BYTES_AT_ONCE):
-            size = sum(merge.bytes for merge in job)
-            if (size > left and not finish) or not self._merged(found, job, base, sequence):
+        most = self._spec.max_rewrite_bytes
+        jobs: Iterable[Sequence[Merge]] = jobs_of(merges, BYTES_AT_ONCE if finish else min(BYTES_AT_ONCE, most))
+        lost = in_a_row = 0
+        for job in jobs if finish else affordable(jobs, most):
+            if self._merged(found, job, base, sequence):
+                in_a_row = 0
+                continue
+            lost, in_a_row = lost + len(job), in_a_row + 1
+            if in_a_row == LOST_IN_A_ROW:
                 break
-            left -= size
-        self._look()
+        return lost
 
     def _merged(self, partitions: Sequence[SmallFiles], job: Sequence[Merge], base: Base, sequence: int) -> bool:
         claimed, began = self._claimed, time.monotonic()
@@ -220,9 +252,7 @@ class Upkeep:
             return
         properties, summary = {STATISTICS_ROWS: str(rows)}, {"frazil.kind": COUNTED}
         if _committed(claimed, Change(Append(), base, properties=properties, summary=summary, statistics=counted)):
-            due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
-            if before:
-                _attempted(claimed, lambda: self._relist([Doomed(path, due) for path in before]))
+            self._list(before)
             self._report("write_statistics", int(counted.blobMetadata().size()), began)
 
     # What is known of the table
@@ -245,8 +275,8 @@ class Upkeep:
         if self._sizes is not None:
             known = replace(known, manifest_bytes=self._sizes[0], metadata_file_bytes=self._sizes[1])
             self._sizes = None
-        if self._on_list is not None:
-            known = replace(known, files_to_delete=len(self._on_list))
+        if self._lists is not None:
+            known = replace(known, files_to_delete=len({one.path for files in self._lists.values() for one in files}))
         if known != TableFigures():
             claimed.listen(TableMeasured(claimed.name, claimed.sink.full_name, known))
 
@@ -256,62 +286,73 @@ class Upkeep:
         """Lists the files that only expired snapshots need. If it fails, they are left for a cleanup of orphan files."""
         claimed, began = self._claimed, time.monotonic()
         gone, claimed.expired = claimed.expired, []
-        due = now_ms() + int(self._spec.reader_grace_minutes * 60_000)
-
-        def listed() -> None:
-            self._relist([Doomed(path, due) for one in gone for path in self._care.dead_files(one)])
-
-        _attempted(claimed, listed)
+        self._list(_attempted(claimed, lambda: [path for one in gone for path in self._care.dead_files(one)]) or ())
         self._report("expire_snapshots", sum(len(one.snapshots) for one in gone), began)
 
+    def _list(self, paths: Collection[str], *, grace: bool = True) -> None:
+        """Puts files on a list of those to delete, after the grace of readers unless nobody can be reading them."""
+
+        def add() -> None:
+            now, lists = now_ms(), self._care.files_to_delete
+            due = now + int(self._spec.reader_grace_minutes * 60_000) * grace
+            with self._listing:
+                known = lists.lists() if self._lists is None else self._lists
+                self._lists = lists.add([Doomed(path, due) for path in paths], now, known)
+
+        if paths:
+            _attempted(self._claimed, add)
+
     def _delete_due(self) -> None:
-        """Deletes the files of the list that no query can be reading any longer, while the next batches are written."""
+        """Deletes the files of all lists that no query can be reading any longer, while the next batches are written."""
         if self._deleting is not None:
             if not self._deleting.done():
                 return
             self._deleting.result()
-        now = now_ms()
-        due = [one.path for one in self._doomed() if one.due_ms <= now]
-        unreferenced, self._claimed.unreferenced = self._claimed.unreferenced, []
-        if due or unreferenced:
-            self._deleting = _DELETERS.submit(self._delete, self._care, due, unreferenced)
+        self._deleting = _DELETERS.submit(self._delete, self._care, self._unreferenced())
 
-    def _delete(self, care: TableCare, due: Sequence[str], unreferenced: Sequence[Callable[[], list[str]]]) -> None:
+    def _unreferenced(self) -> Sequence[Callable[[], list[str]]]:
+        """What finds the files that commits have written for nothing since this was asked last."""
+        found, self._claimed.unreferenced = self._claimed.unreferenced, []
+        return found
+
+    def _never_named(self, unreferenced: Sequence[Callable[[], list[str]]]) -> list[str]:
+        """The files that commits have written for nothing. Nothing has ever named them."""
+        return [path for find in unreferenced for path in _attempted(self._claimed, find) or ()]
+
+    def _delete(self, care: TableCare, unreferenced: Sequence[Callable[[], list[str]]]) -> None:
         """Deletes files that are due, and those that nothing has ever named. What the store refuses to delete is tried again."""
-        began = time.monotonic()
-        found: list[str] = []
+        began, lists, found = time.monotonic(), care.files_to_delete, self._never_named(unreferenced)
+
+        def due() -> set[str]:
+            with self._listing:
+                self._lists = lists.lists(self._lists)
+            return {one.path for files in self._lists.values() for one in files if one.due_ms <= now_ms()}
 
         def delete() -> bool:
-            if not self._clock_is_right:
-                care.require_clock(now_ms())
-                self._clock_is_right = True
-            for find in unreferenced:
-                found.extend(find())
-            care.files_to_delete.delete([*due, *found])
+            self._require_clock(care)
+            lists.delete([*going, *found])
             return True
 
-        if _attempted(self._claimed, delete):
-            _attempted(self._claimed, lambda: self._relist(gone=due))
-            self._report("delete_files", len(due) + len(found), began)
-        else:
-            _attempted(self._claimed, lambda: self._relist([Doomed(path, now_ms()) for path in found]))
+        def take_off() -> None:
+            with self._listing:
+                self._lists = lists.without(self._lists or {}, going, now_ms())
 
-    def _doomed(self) -> Sequence[Doomed]:
-        """What is on the list of files to delete."""
-        with self._listing:
-            if self._on_list is None:
-                self._on_list = self._care.files_to_delete.read()
-            return self._on_list
-
-    def _relist(self, more: Collection[Doomed] = (), gone: Collection[str] = ()) -> None:
-        """Changes the list of files to delete; the next batch and the files of the last one may be at it at once."""
-        if not more and not gone:
+        going = _attempted(self._claimed, due) or set()
+        if not going and not found:
             return
-        with self._listing:
-            left = set(gone)
-            listed = (*(one for one in self._doomed() if one.path not in left), *more)
-            self._care.files_to_delete.write(listed)
-            self._on_list = listed
+        if _attempted(self._claimed, delete):
+            _attempted(self._claimed, take_off)
+            self._report("delete_files", len(going) + len(found), began)
+        else:
+            self._list(found, grace=False)
+
+    def _require_clock(self, care: TableCare) -> None:
+        """Raises when this machine's clock is wrong. It is compared with the store's every hour, and when it was set."""
+        monotonic, now = time.monotonic(), now_ms()
+        set_to = now / 1000 - monotonic
+        if self._clock is None or monotonic > self._clock[0] or abs(set_to - self._clock[1]) > CLOCK_JUMP_SECONDS:
+            care.require_clock(now)
+            self._clock = monotonic + SECONDS_BETWEEN_CLOCKS, set_to
 
     def _report(self, kind: str, count: int, began: float, size: int = 0) -> None:
         claimed = self._claimed
@@ -382,7 +423,7 @@ def _files_have_gone(error: FrazilError) -> bool:
 
     Somebody else has rewritten them, or expired their snapshots. If it is the whole table that is gone, the next commit stops.
     """
-    return isinstance(error, Halted) and error.code == "table-missing"
+    return isinstance(error, TableGone)
 
 
 def _committed(claimed: ClaimedSink, change: Change) -> bool:

@@ -4,6 +4,9 @@ The sink's home is a table of its own, which holds no rows: its ledger says how 
 batch is staged for all of them; then its letters go into the table of dead letters and its rows into theirs, a few at a time, and
 it is done when the home says so. What was cut off is found on the next start by the ledgers of the tables, and is repeated as it
 was: those that have it already skip it. With ``atomic`` all of this is one commit of the catalog, and nothing is cut off.
+
+Delivery: every row of a batch once, in its table or among the dead letters. Readers may see a batch in some tables earlier than
+in others, unless it is ``atomic``. Unit of parallelism: a few tables are written at a time, each by all executors.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, Row, functions
@@ -18,6 +18,7 @@ from frazil.model.commit import RowCounts
 from frazil.model.hidden import ERROR, HIDDEN, PAIR
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
+from frazil.spark.uncompiled import interpreted_if_small
 from frazil.write.deadletters import Rejected, with_record
 from frazil.write.fit import Fit, fit_of, null_column
 from frazil.write.modes import TableContext, Written, is_extra, strategy_of
@@ -81,6 +82,7 @@ class Stager:
         self._nulls: frozenset[str] = frozenset()
         self._seen: Base | None = None
         self._unfilled: frozenset[str] = frozenset()
+        self._is_first = True
 
     def begin(self, unfilled: frozenset[str] = frozenset()) -> None:
         """Another batch begins. ``unfilled`` columns have no value in it, and are not added to the table."""
@@ -98,6 +100,12 @@ class Stager:
     def staging_of(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         """Writes the files of a batch. ``explain`` says what an error means that is the source's."""
         table.require_past()
+        with interpreted_if_small(frame, part.rows) if self._is_first else nullcontext():
+            staging = self._written(table, frame, part, explain)
+        self._is_first = False
+        return staging
+
+    def _written(self, table: IcebergTable, frame: DataFrame, part: Part, explain: Explain) -> Staging:
         whole = False
         while True:
             try:

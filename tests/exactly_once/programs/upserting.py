@@ -38,6 +38,7 @@ WAYS = {
     "late": EQUALITY | {"format_version": 2, "order_by": ["v"], "late": "ignore"},
     HISTORY: MERGE | {"format_version": 3, "upsert_strategy": "auto", "order_by": ["v"], "history": "scd2"},
     OVERWRITE: {"format_version": 3, "commit_mode": "overwrite"},
+    "delete_insert": {"format_version": 2, "commit_mode": "delete_insert", "replace_by": ["id"], "op_field": "op"},
 }
 # From this batch on the table is another one: `v` is called `w` and is wider, and new rows are divided.
 RENAMED_IN = 2

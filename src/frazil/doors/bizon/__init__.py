@@ -1,4 +1,7 @@
-"""The Bizon door: a YAML file of Bizon's with an Iceberg destination becomes a :class:`frazil.model.pipeline.ProjectSpec`."""
+"""The Bizon door: a YAML file of Bizon's with an Iceberg destination becomes a :class:`frazil.model.pipeline.ProjectSpec`.
+
+Delivery: exactly once, as of a pipeline file: the table keeps the position, and Bizon's own backend is not needed.
+"""
 
 from __future__ import annotations
 

@@ -138,8 +138,7 @@ def _catalog_problem(document: Document, path: Path, problem: Problem) -> Config
     written = next(((*path, key) for key in keys if (*path, key) in document.keys), None)
     if written is not None:
         return ConfigError("invalid-value", str(problem), location=document.value_place(written))
-    lacks = "uri" if "URI is required" in problem else "warehouse" if "Warehouse is required" in problem else None
-    code, fix = ("missing-key", f"Add `{lacks}`.") if lacks else ("invalid-value", "")
+    code, fix = ("missing-key", f"Add `{problem.lacks}`.") if problem.lacks else ("invalid-value", "")
     return ConfigError(code, str(problem), fix=fix, location=document.key_place(path))
 
 

@@ -47,6 +47,7 @@ _CATALOG = (
     "not-authorized",
     "database-missing",
     "refused-by-catalog",
+    "not-offered",
     "storage-failed",
     "warehouse-not-writable",
     "s3-access-denied",

@@ -69,7 +69,11 @@ class RowOptions(Model):
 
 
 class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
-    """A table as the destination of a Bytewax flow. Wrong arguments are reported here, each with its name."""
+    """A table as the destination of a Bytewax flow. Wrong arguments are reported here, each with its name.
+
+    Delivery: exactly once with Bytewax's recovery. Without it a flow begins anew each time, and `on_fresh_start` says what
+    becomes of the rows that it wrote before. Unit of parallelism: one of `num_partitions` parts, each of which commits by itself.
+    """
 
     catalog_uri: str = Field(description="Address of the catalog: http://..., thrift://..., sqlite:///..., postgresql://...")
     table_name: str = Field(description="`namespace.table`.")
@@ -193,7 +197,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
         try:
             spec = SinkSpec.model_validate(given)
         except ValidationError as error:
-            raise _in_arguments(argument_errors(error, SinkSpec, code=CODE)) from None
+            raise argument_errors(error, SinkSpec, code=CODE, named=_argument) from None
         self._require_transforms(spec)
         return spec
 
@@ -305,7 +309,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
             elif "." in name:
                 properties[name] = value
             else:
-                raise unknown(name, {*own, *fields} - _NOT_OPTIONS, code=CODE, prefix=("extra_options",))
+                raise unknown(name, {*own, *fields} - _NOT_OPTIONS, code=CODE, path=f"extra_options.{name}")
         return section | ({PROPERTIES: properties} if properties else {}), stores
 
 
@@ -354,17 +358,17 @@ _ARGUMENTS = {
 _CATALOG_ARGUMENTS = {"uri": "catalog_uri", "warehouse": "warehouse_path", "name": f"extra_options.{_CATALOG_NAME}"}
 
 
-def _in_arguments(errors: Any) -> Any:
-    """Errors of the model, under the names of the sink's arguments."""
-    for error in errors.errors:
-        path, colon, words = error.message.partition(": ")
-        head, _, rest = path.partition(".")
-        if head == "catalog" and rest:
-            section, _, key = rest.partition(".")
-            path = _CATALOG_ARGUMENTS.get(key or section) or (f"extra_options.{key}" if key else "catalog_uri")
-        elif head in _ARGUMENTS:
-            path = _ARGUMENTS[head]
-        elif head in _SINK_OPTIONS:
-            path = f"extra_options.{path}"
-        error.message = f"{path}{colon}{words}"
-    return type(errors)(errors.errors)
+def _argument(path: tuple[str, ...]) -> str:
+    """The argument that gives an option of the model."""
+    match path:
+        case ("catalog", name):
+            return _CATALOG_ARGUMENTS.get(name, "catalog_uri")
+        case ("catalog", _, *keys):
+            key = ".".join(keys)
+            return _CATALOG_ARGUMENTS.get(key, f"extra_options.{key}")
+        case (head, *_) if head in _ARGUMENTS:
+            return _ARGUMENTS[head]
+        case (head, *_) if head in _SINK_OPTIONS:
+            return f"extra_options.{'.'.join(path)}"
+        case _:
+            return ".".join(path)

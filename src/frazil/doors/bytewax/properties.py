@@ -107,7 +107,7 @@ def place_of(name: str, catalog_type: str, *, code: str) -> tuple[str, str] | No
     if name in others:
         return others[name]
     if catalog_type == "glue" and name.startswith("glue."):
-        raise unknown(name, [other for other in others if other.startswith("glue.")], code=code, prefix=("extra_options",))
+        raise unknown(name, [other for other in others if other.startswith("glue.")], code=code, path=f"extra_options.{name}")
     family = next((one for one in _STORES if name.startswith(one)), None)
     if family is None:
         return None
@@ -121,4 +121,4 @@ def place_of(name: str, catalog_type: str, *, code: str) -> tuple[str, str] | No
         raise ConfigError(code, f"extra_options.{name}: there is no option of this name.", fix=_OTHERWISE[name])
     known = {f"{family}{field.replace('_', '-')}" for field in model.model_fields}
     known |= {one for one in (*others, *_JAVA) if one.startswith(family)}
-    raise unknown(name, known, code=code, prefix=("extra_options",))
+    raise unknown(name, known, code=code, path=f"extra_options.{name}")

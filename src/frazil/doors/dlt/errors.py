@@ -7,11 +7,7 @@ from contextlib import contextmanager
 
 from dlt.common.destination.exceptions import DestinationTerminalException, DestinationTransientException
 
-from frazil.errors import FrazilError, Retryable
-
-_EVOLUTION = ("required-missing", "schema-strict", "schema-mismatch", "extra-column", "column-in-use", "columns-differ-by-case")
-_CASTING = ("strict-casting", "value-not-convertible", "epoch-unit", "required-null")
-
+from frazil.errors import CastRefused, ColumnsRefused, FrazilError, Retryable
 
 _OPTIONAL = "make it optional in the table: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL."
 
@@ -71,9 +67,9 @@ def translated(error: FrazilError, where: str = "") -> Exception:
     """The error in dlt's words."""
     if isinstance(error, Retryable):
         return LoadInterrupted(error, where)
-    if error.code in _CASTING:
+    if isinstance(error, CastRefused):
         return CastingError(error, where)
-    return (SchemaEvolutionError if error.code in _EVOLUTION else LoadError)(error, where)
+    return (SchemaEvolutionError if isinstance(error, ColumnsRefused) else LoadError)(error, where)
 
 
 @contextmanager

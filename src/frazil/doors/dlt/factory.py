@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 class iceberg_rest(Destination[IcebergRestConfiguration, "IcebergRestClient"]):  # noqa: N801 - the name that users import
-    """Iceberg tables in a REST or SQL catalog, written by Spark: one snapshot a table a load, exactly once.
+    """Iceberg tables in a REST or SQL catalog, written by Spark.
 
     Arguments are the fields of `IcebergRestConfiguration`; what is left out is taken from dlt's configuration.
+
+    Delivery: exactly once for every table of a load, each in one snapshot, however often dlt repeats the load. Unit of
+    parallelism: a root table with those nested in it.
     """
 
     spec = IcebergRestConfiguration

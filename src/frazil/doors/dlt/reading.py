@@ -247,6 +247,7 @@ class SparkSqlClient(SqlClientBase["SparkSession"], DBTransaction):
     @staticmethod
     def _make_database_exception(ex: Exception) -> Exception:
         short = ValueError(str(ex).partition("\n")[0][:_FIRST_LINE])
+        # Spark has a condition for some of these, and Iceberg a class of Java, which is seen in the text alone.
         if any(word in str(ex) for word in _UNKNOWN):
             return DatabaseUndefinedRelation(short)
         return ex if isinstance(ex, DatabaseTerminalException) else DatabaseTerminalException(short)

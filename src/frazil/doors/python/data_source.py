@@ -1,4 +1,8 @@
-"""The door of Spark's own writers: `df.write.format("frazil").mode("append").option("table", "lake.db.t").save()`."""
+"""The door of Spark's own writers: `df.write.format("frazil").mode("append").option("table", "lake.db.t").save()`.
+
+Delivery: a stream is written exactly once as long as its checkpoint lives. A single write counts once with an option `batch` that
+names it, however often it is repeated; without one each call adds its rows.
+"""
 
 from __future__ import annotations
 

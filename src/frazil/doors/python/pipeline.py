@@ -45,6 +45,9 @@ class Pipeline:
     ``name`` is the pipeline's stable identity in the table's ledger, together with the sink's ``id``; the table's name when
     left out. Listeners are called with every event. In ``settings``, health, metrics and logs take effect only if they are
     named.
+
+    Delivery: exactly once over any number of runs with this identity: each goes on where the ledger ends. A run with another one
+    reads the source from its beginning. Unit of parallelism: a sink has one writer, the newest, which stops the others.
     """
 
     @located_at_caller

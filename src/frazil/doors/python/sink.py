@@ -128,7 +128,7 @@ class Sink:
         known = TriggerOptions.__annotations__
         for name in trigger:
             if name not in known:
-                raise unknown(name, known, code=CODE, prefix=("trigger",))
+                raise unknown(name, known, code=CODE, path=f"trigger.{name}")
         if len(trigger) != 1:
             raise ConfigError(CODE, f"trigger: there is one, and {len(trigger)} are given.", fix=f"One of: {', '.join(known)}.")
         return replace(self, trigger_given=tuple(trigger.items()))
@@ -148,7 +148,12 @@ class Sink:
 
     @located_at_caller
     def write(self, batch: str | None = None) -> Committed:
-        """Writes the data frame as one batch and commits it. With a ``batch`` name the call can be repeated: it writes once."""
+        """Writes the data frame as one batch and commits it.
+
+        Delivery: this call commits its rows once, whatever answers are lost. A call that is repeated, by a script that is started
+        again or by a scheduler, is another batch, and an append adds its rows a second time, unless ``batch`` names it: a name
+        that the table has seen is skipped.
+        """
         from frazil.runtime.single_write import write_once
         from frazil.spark.running_java import java_watched
 
@@ -168,7 +173,7 @@ class Sink:
 
     @located_at_caller
     def start(self) -> StreamingQuery:
-        """Starts a streaming query that commits each micro-batch exactly once."""
+        """Starts a streaming query. Delivery: each micro-batch once as long as the checkpoint lives."""
         frame = self._require_frame(streaming=True)
         if self.checkpoint_location is None:
             raise ConfigError(

@@ -1,4 +1,8 @@
-"""The SQL door: objects are created by statements, kept in a catalog of definitions, and run as pipelines."""
+"""The SQL door: objects are created by statements, kept in a catalog of definitions, and run as pipelines.
+
+Delivery: exactly once, as of a pipeline file. The catalog of definitions knows no position: a sink that is dropped and created
+again under its name goes on where its table ends. Unit of parallelism: a sink, which runs in a thread of its own.
+"""
 
 from frazil.doors.sql.answer import Answer
 from frazil.doors.sql.definitions import DEFAULT_FILE, Definitions

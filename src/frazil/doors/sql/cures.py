@@ -68,6 +68,7 @@ _CONNECTIONS: Mapping[Target, _Cures] = {
         "catalog": ("", ""),
         "not-authorized": ("USER", "Check USER and PASSWORD, CREDENTIAL or TOKEN."),
         "refused-by-catalog": ("URI", "Check URI."),
+        "not-offered": ("URI", "Check the path of URI: some services have one that only reads, and another one that writes."),
         **dict.fromkeys(("host-not-found", "connection", "tls", "no-compare-and-swap"), ("", "")),
         "warehouse-missing": (
             "WAREHOUSE",

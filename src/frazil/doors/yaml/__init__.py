@@ -1,4 +1,8 @@
-"""The YAML door: a pipeline file becomes a :class:`frazil.model.pipeline.ProjectSpec`."""
+"""The YAML door: a pipeline file becomes a :class:`frazil.model.pipeline.ProjectSpec`.
+
+Delivery: exactly once, however often a run is cut off: the table says how far it is. What that asks of a source stands with it.
+Unit of parallelism: a pipeline; `settings.parallel` of them run at a time.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 
 from frazil.doors.yaml.file import PipelineEntry, PipelineFile, SinkEntry, SourceEntry, StartTime
 from frazil.errors import ConfigError
-from frazil.model.base import Problem
 from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, letters_refused, pipeline_problems
 from frazil.model.sink import SinkSpec
@@ -146,9 +145,8 @@ def _complete(document: Document, parts: Parts, join: Join) -> bool:
         lacking.append(("table", "Table name is required"))
     location = document.key_place(("sinks", join.sink))
     for key, message in lacking:
-        if not any(problem.message == message and problem.location == location for problem in document.problems):
-            fix = f"Add `{key}` to the config of the sink `{join.sink}`."
-            document.problems.append(ConfigError("missing-key", message, fix=fix, location=location))
+        fix = f"Add `{key}` to the config of the sink `{join.sink}`."
+        document.report_once(ConfigError("missing-key", message, fix=fix, location=location))
     if join.source is not None:
         _require_one_dead_letter_topic(document, parts.file, join.source, join.sink)
     return not lacking
@@ -179,7 +177,8 @@ def _pipeline(document: Document, parts: Parts, join: Join) -> PipelineSpec:
     sink, topic = _with_letters(document, parts, join, source)
     transforms = tuple(t for path, entry in written if entry is not None for t in _transforms(document, path, entry))
     for problem in pipeline_problems(source, sink, transforms):
-        _tell(document, join.sink, problem)
+        location = document.key_place(("sinks", join.sink, "config", *problem.at))
+        document.report_once(ConfigError("invalid-value", str(problem), location=location))
     return PipelineSpec(
         name=join.name,
         source_name=source_name,
@@ -221,13 +220,6 @@ def _cluster(file: PipelineFile) -> KafkaCluster | None:
         return None
     broker = file.broker
     return KafkaCluster(bootstrap_servers=",".join(broker.bootstrap_servers), tls=broker.tls, security=broker.security)
-
-
-def _tell(document: Document, sink: str, problem: Problem) -> None:
-    """Points at the key of the sink that the problem is at, once, however many pipelines write to it."""
-    location = document.key_place(("sinks", sink, "config", *problem.at))
-    if not any(known.location == location and known.message == problem for known in document.problems):
-        document.problems.append(ConfigError("invalid-value", str(problem), location=location))
 
 
 def _transforms(document: Document, path: Path, entry: SourceEntry | PipelineEntry | SinkEntry) -> Iterator[Transform]:

@@ -90,6 +90,7 @@ class ChangeStream:
             return in_use(self._slot, None)
         if isinstance(error, pg.ObjectNotInPrerequisiteState):
             return slot_lost(self._slot)
+        # PostgreSQL has one code for whatever is not there; which thing that is stands in its words alone.
         if isinstance(error, pg.UndefinedObject) and "replication slot" in str(error):
             return slot_gone(self._slot)
         return explained(error, f"Reading the slot {self._slot}")

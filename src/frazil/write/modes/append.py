@@ -1,4 +1,8 @@
-"""Rows are added; nothing that is there changes. Of changes, a delete adds nothing unless the table keeps what rows did."""
+"""Rows are added; nothing that is there changes. Of changes, a delete adds nothing unless the table keeps what rows did.
+
+Delivery: every row of a batch once. Rows are not compared: two that are alike in the source are two in the table. Unit of
+parallelism: a task of the data frame, which writes its rows; the files fit whatever others commit meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 A row of the batch that has no value in one of the columns replaces none: nothing equals what is not known. A row that says that
 it is a delete takes away the rows with its values, and is not added.
+
+Delivery: every row of a batch once, and what it replaces goes in the same commit, including what others have committed before
+that. A batch that others overtake while it reads the table, or whose layout they change, is staged again.
 """
 
 from __future__ import annotations

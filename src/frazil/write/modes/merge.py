@@ -1,6 +1,9 @@
 """Upsert that reads the table's rows: Spark's MERGE on a private copy, whose changes are committed by the commit loop.
 
 It reads the files that can contain the keys, and leaves no equality deletes.
+
+Delivery: one row of each key, also where the table had several. If others have added or deleted rows since the table was read,
+the commit is refused, and the batch is merged again into the table as it is then.
 """
 
 from __future__ import annotations

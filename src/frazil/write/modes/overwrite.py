@@ -1,6 +1,9 @@
 """Rows in place of others: those of the partitions that the batch touches, or those that a condition names.
 
 A batch into a table without partitions replaces all of it. History stays: what was replaced is in the snapshots before.
+
+Delivery: every row of a batch once, and what it replaces goes in the same commit. Rows that somebody else adds or changes there
+after the batch was staged are not replaced unseen: the sink stops (`overwrite-conflict`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Its cost is that of the batch, and every reader can read the table at every moment. The rows are looked up with the commit, in the
 table that it finds: what other writers change before that is taken into account.
+
+Delivery: one row of each key, whatever was lost of the index: it is a copy, which each commit brings up to the table's snapshot.
+Unit of parallelism: rows are written by tasks, the keys are looked up by the driver.
 """
 
 from __future__ import annotations

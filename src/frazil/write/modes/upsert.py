@@ -1,4 +1,9 @@
-"""Rows by key: each replaces the row with its key, wherever in the table that is; a delete takes it away."""
+"""Rows by key: each replaces the row with its key, wherever in the table that is; a delete takes it away.
+
+Delivery: after a batch the table has its last row of each key once, and earlier rows with these keys went in the same commit, in
+whichever way it was written. A batch that was decided by the table's rows fits only those: if others commit meanwhile, it is
+staged again. Unit of parallelism: tasks that share the keys among them.
+"""
 
 from __future__ import annotations
 
