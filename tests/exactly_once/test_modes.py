@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from exactly_once.children import end, ended, started
 from exactly_once.ground import Foreign, Ground, Recorded, rest_ground, row_position, run_together, sqlite_ground
+from exactly_once.programs import indexing
 from exactly_once.programs.upserting import BATCHES, COMPLETED, EVOLVING, HISTORY, OVERWRITE, WAYS, write_all
 from exactly_once.truth import FOREIGN, OURS, Truth
 from frazil.write.part import Part
@@ -260,3 +261,29 @@ def assert_each_change_is_there_once(session: SparkSession, way: str) -> None:
     assert table.schema[value].dataType.simpleString() == ("bigint" if way == EVOLVING else "int")
     assert session.table("lake.changes.t.snapshots").where("summary['frazil.kind'] = 'data'").count() == BATCHES
     assert_debt_kept(session.table("lake.changes.t.delete_files"), WAYS[way])
+
+
+@pytest.mark.slow(seconds=120)
+def test_the_writer_of_a_key_index_killed_at_any_step(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of Java between those of Python; what they leave in the folder is also tried with the upserts by position."""
+    for step in indexing.STEPS:
+        child = started("indexing", tmp_path, step, log=tmp_path / f"log-{step}")
+        try:
+            assert ended(child) == -signal.SIGKILL, child.log_text()
+        finally:
+            end(child)
+    monkeypatch.setenv("FRAZIL_STATE_DIR", str(tmp_path / "state"))
+    indexing.write_all(spark, tmp_path)
+    session = sqlite_ground(spark, tmp_path).session()
+    half = indexing.ROWS // 2
+    expected = {number: half if number < indexing.BATCHES - 1 else 2 * half for number in range(indexing.BATCHES)}
+    found = session.table(indexing.TABLE).groupBy("v").agg(functions.count("*"), functions.count_distinct("id")).collect()
+    assert {tuple(row) for row in found} == {(number, count, count) for number, count in expected.items()}
+    assert session.table(indexing.TABLE).select("id").distinct().count() == sum(expected.values())
+    ways = session.table(f"{indexing.TABLE}.snapshots").where("summary['frazil.kind'] = 'data'")
+    assert Counter(row.summary["frazil.upsert-strategy"] for row in ways.collect()) == {
+        "append": 1,
+        "position": indexing.BATCHES - 1,
+    }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ WEIGHTS = {
     "foreign_delete": 1, "new_column": 1, "rename": 1, "rename_key": 1, "widen": 1, "leave_out": 1, "keep": 2, "only_new": 1,
     "only_known": 1, "repartition": 1, "upgrade": 1, "expire": 1,
 }  # fmt: skip
+
+# Where rows are deleted by position, what others do meanwhile comes in place of what concerns equality deletes.
+BY_POSITION = {"foreign_update": 1, "foreign_duplicates": 1, "overtaken": 2, "rolled_back": 1}
+OF_EQUALITY_DELETES = {"settle": 2, "compact": 1, "change": 1, "move": 1}
 
 PARTITIONS: tuple[list[str], ...] = (["void(KEY)"], ["p"], ["bucket(2, KEY)"], ["p", "truncate(4, KEY)"], ["bucket(3, p)"])
 # Where a batch is broken off. Of those that do not come in a batch nothing is to be seen.
@@ -131,10 +136,48 @@ class Walk:
 
     def foreign_delete(self, number: int) -> None:
         """Somebody else deletes some rows."""
-        gone = random.Random(number).sample(range(KEYS), 4)
-        self.lake.spark.sql(f"DELETE FROM {self.lake.name}.db.t WHERE {self.key} IN ({', '.join(map(str, gone))})")
-        for key in gone:
-            self.truth.pop(key, None)
+        self._foreign_delete(number, frozenset())
+
+    def foreign_update(self, number: int) -> None:
+        """Somebody else changes some rows."""
+        self._foreign_update(number, frozenset())
+
+    def foreign_duplicates(self, number: int) -> None:
+        """Somebody else adds some rows a second time; the next batch leaves one of each key."""
+        chance = random.Random(number)
+        twice = chance.sample(sorted(key for key in self.truth if key < KEYS), min(3, sum(key < KEYS for key in self.truth)))
+        if twice:
+            table = f"{self.lake.name}.db.t"
+            self.lake.spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE {self.key} IN ({', '.join(map(str, twice))})")
+        self._write({key: chance.choice("cud") for key in twice} | {0: "c"}, chance)
+
+    def overtaken(self, number: int) -> None:
+        """Somebody else commits something after a batch has looked up its rows."""
+        chance = random.Random(number)
+        touched = self._touched(chance)
+        write = self._sink(touched, chance)
+        act = chance.choice([self._foreign_update, self._foreign_delete, lambda *_: self.foreign_compaction(0)])
+        undo = act_at("unsent", 1, lambda: act(number, touched.keys()))
+        try:
+            write.write()
+        finally:
+            undo()
+
+    def rolled_back(self, number: int) -> None:
+        """Somebody else takes back what they did, after a batch has looked at it; that is broken off, and comes once more."""
+        chance = random.Random(number)
+        truth, before = dict(self.truth), self.lake.meta("refs")[0].snapshot_id
+        chance.choice([self._foreign_update, self._foreign_delete])(number, frozenset())
+        self.truth = truth
+        write = self._sink(self._touched(chance), chance)
+        undo = act_at("unsent", 1, broken_off)
+        try:
+            write.write(batch=f"batch {self.turn}")
+        except BrokenOff:
+            self._call(f"rollback_to_snapshot('db.t', {before})")
+        finally:
+            undo()
+        write.write(batch=f"batch {self.turn}")
 
     def new_column(self, number: int) -> None:
         """A column that older rows do not have."""
@@ -204,6 +247,22 @@ class Walk:
     def number(self) -> str:
         """The type of the column that partitions are made of."""
         return "long" if self.least else "int"
+
+    def _foreign_delete(self, number: int, ours: Collection[int]) -> None:
+        """What becomes of keys that are ours is up to a batch that is under way."""
+        gone = random.Random(number).sample(range(KEYS), 4)
+        self.lake.spark.sql(f"DELETE FROM {self.lake.name}.db.t WHERE {self.key} IN ({', '.join(map(str, gone))})")
+        for key in set(gone) - set(ours):
+            self.truth.pop(key, None)
+
+    def _foreign_update(self, number: int, ours: Collection[int]) -> None:
+        chance = random.Random(number)
+        keys, column = chance.sample(range(KEYS), 4), self._any_column(chance)
+        changed = f"{self.lake.name}.db.t SET {column} = 'theirs {number}'"
+        self.lake.spark.sql(f"UPDATE {changed} WHERE {self.key} IN ({', '.join(map(str, keys))})")
+        at = self.columns.index(column)
+        for key in set(keys) & self.truth.keys() - set(ours):
+            self.truth[key] = (*self.truth[key][:at], f"theirs {number}", *self.truth[key][at + 1 :])
 
     def _any_column(self, chance: random.Random) -> str:
         return chance.choice([name for name in self.columns if name != "p"])
@@ -283,6 +342,10 @@ def test_a_walk(
 
 def steps_of(seed: str) -> list[str]:
     """The steps of the first walk. Others have them in another order; Hypothesis begins with this one."""
-    steps = [kind for kind, times in WEIGHTS.items() for _ in range(times)]
+    weights = Counter(WEIGHTS)
+    if seed.startswith("position"):
+        weights += Counter(BY_POSITION)
+        weights -= Counter(OF_EQUALITY_DELETES)
+    steps = list(weights.elements())
     random.Random(seed).shuffle(steps)
     return steps
