@@ -82,7 +82,7 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
         raise config_errors([ConfigError("empty-config", f"{name} has nothing in it")])
     taken = Counter(pipeline.name for _, _, one in found for pipeline in one.pipelines)
     pipelines = [
-        _named(pipeline, file.name or "", several=taken[pipeline.name] > 1)
+        _named(pipeline, file.name or "", is_shared=taken[pipeline.name] > 1)
         for _, file, one in found
         for pipeline in one.pipelines
     ]
@@ -179,9 +179,9 @@ def _require_one(files: Sequence[tuple[Document, AnyDocument]], path: Path, give
             document.problems.append(ConfigError("invalid-value", message, fix="Keep one of them.", location=place))
 
 
-def _named(pipeline: PipelineSpec, document: str, *, several: bool) -> PipelineSpec:
+def _named(pipeline: PipelineSpec, document: str, *, is_shared: bool) -> PipelineSpec:
     """A pipeline is called like its table; where several documents have that table, with the document's name before it."""
-    name = f"{document}.{pipeline.name}" if several else pipeline.name
+    name = f"{document}.{pipeline.name}" if is_shared else pipeline.name
     ends = {end: f"{getattr(pipeline, end)}.{name}" for end in ("source_name", "sink_name")}
     return pipeline.model_copy(update={"name": name, **ends})
 

@@ -288,7 +288,7 @@ def _from_its_beginning(ledger: Mark, state: State, branch: str) -> Beginning:
 
 
 def _branches(ledger: Mark) -> tuple[Place, ...]:
-    """Those that were left, and the one that the ledger is in, when it has flushes."""
+    """The branches that were left, and the one that the ledger is in, when it has flushes."""
     return (*ledger.left, (ledger.branch, ledger.seq)) if ledger.has_flushes else ledger.left
 
 

@@ -158,7 +158,7 @@ class QueryReader:
         item, names, inner = self._source(within)
         where, group, group_at = None, None, 0
         if self._take("WHERE"):
-            (where,) = self._pieces(_CLAUSES, several=False)
+            (where,) = self._pieces(_CLAUSES, at_commas=False)
         if self._sees("GROUP"):
             group_at = self._here
             self._need("GROUP")
@@ -199,7 +199,7 @@ class QueryReader:
         words = f"{word}: {_REFUSED[word]}" if word in _REFUSED else "this is not understood here"
         self.refuse(self._here, words, _INSTEAD.get(word, _SHAPE))
 
-    def _pieces(self, ends: Sequence[str], *, several: bool = True) -> tuple[Piece, ...]:
+    def _pieces(self, ends: Sequence[str], *, at_commas: bool = True) -> tuple[Piece, ...]:
         """What stands between commas, up to one of these words outside of parentheses."""
         pieces: list[Piece] = []
         depth = 0
@@ -213,7 +213,7 @@ class QueryReader:
                 self.refuse(token.start, words, fix="Compare with other rows when you read the table.")
             depth += token.says("(", "[", "{") - token.says(")", "]", "}")
             self._place += 1
-            if several and depth == 0 and token.says(","):
+            if at_commas and depth == 0 and token.says(","):
                 pieces.append(self._piece(tokens, token.start))
                 tokens = []
             else:

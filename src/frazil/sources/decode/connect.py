@@ -252,10 +252,10 @@ def meant(value: Column, node: Node, path: str = "") -> tuple[Column, list[tuple
 
 def any_of(wrong: Sequence[tuple[str, Column]]) -> Column:
     """Whether one of them holds."""
-    held = sf.lit(False)
+    holds = sf.lit(False)
     for _, condition in wrong:
-        held = held | sf.coalesce(condition, sf.lit(False))
-    return held
+        holds = holds | sf.coalesce(condition, sf.lit(False))
+    return holds
 
 
 def without_meaning(wrong: Sequence[tuple[str, Column]]) -> Column:

@@ -170,13 +170,13 @@ class TableChanges:
             if changed.gone is None and changed.came is None:
                 return self._whole(now, end).limit(0)
             made = net_changes(changed.gone, changed.came, keys, images=self._images)
-            return self._told(made, now, end, keys)
+            return self._as_changes(made, now, end, keys)
 
     def _whole(self, now: TableNow, snapshot: int) -> DataFrame:
         keys = self._keys(now, snapshot)
         with asking(self._spec.table):
             rows = self._at(snapshot)
-            return self._told(rows.withColumns({OP: sf.lit(INSERT), EXTRA: sf.lit(False)}), now, snapshot, keys)
+            return self._as_changes(rows.withColumns({OP: sf.lit(INSERT), EXTRA: sf.lit(False)}), now, snapshot, keys)
 
     def _at(self, snapshot: int) -> DataFrame:
         return self._spark.read.format("iceberg").option("versionAsOf", str(snapshot)).table(self._spec.table)
@@ -194,7 +194,7 @@ class TableChanges:
             raise KeyMissing("key-missing", words)
         return self._spec.key_fields or own
 
-    def _told(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str]) -> DataFrame:
+    def _as_changes(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str]) -> DataFrame:
         """The rows with what a sink has to know of them."""
         marks = {
             name: {COLUMN_MARK: f"{now.uuid}.{number}"} | ({KEY_MARK: True} if name in keys else {})
