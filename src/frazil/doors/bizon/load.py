@@ -14,7 +14,7 @@ from frazil.doors.bizon.file import QUIET, AnyDocument, BizonDocument, PagedDocu
 from frazil.doors.bizon.paged import translated_pages
 from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.translate import translated
-from frazil.doors.bizon.translation import Found
+from frazil.doors.bizon.translation import TranslatedDocument
 from frazil.doors.bizon.without_effect import drop_unknown
 from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
@@ -97,7 +97,7 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     )
 
 
-def _translated(document: Document, file: BizonDocument | PagedDocument, unknown: list[tuple[Path, str]]) -> Found:
+def _translated(document: Document, file: BizonDocument | PagedDocument, unknown: list[tuple[Path, str]]) -> TranslatedDocument:
     found = translated_pages(document, file) if isinstance(file, PagedDocument) else translated(document, file)
     found.notices[:0] = unknown
     return found
@@ -197,7 +197,7 @@ def _settings(files: Sequence[AnyDocument]) -> Settings:
     return settings.model_copy(update=update)
 
 
-def _notices(document: Document, found: Found) -> list[str]:
+def _notices(document: Document, found: TranslatedDocument) -> list[str]:
     notes = [(_place(document, path), words) for path, words in found.notices]
     notes += [
         (str(document.place(span)), f"the key `{key}` is written again; the last one counts") for key, span in document.repeated

@@ -46,7 +46,7 @@ _START_OVER = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ChangePlace:
     """A snapshot of a table, which is known by its UUID: its name may go to another."""
 
     table: str
@@ -57,7 +57,7 @@ class Place:
         return position({"snapshot": self.snapshot, "table": self.table})
 
     @classmethod
-    def from_position(cls, text: Position) -> Place:
+    def from_position(cls, text: Position) -> ChangePlace:
         """Reads the ledger."""
         fields = fields_of(text, "changes of a table")
         table, snapshot = fields.get("table"), fields.get("snapshot")
@@ -116,11 +116,11 @@ class TableChanges:
 
     def _position(self, now: TableNow, snapshot: int | None) -> Position:
         assert snapshot is not None, "a table without snapshots has no positions"
-        return Place(now.uuid, snapshot).to_position()
+        return ChangePlace(now.uuid, snapshot).to_position()
 
     def _snapshot(self, text: Position, now: TableNow) -> int:
         """The snapshot of a position, which the table must still have."""
-        place, name = Place.from_position(text), self._spec.table
+        place, name = ChangePlace.from_position(text), self._spec.table
         if place.table != now.uuid:
             words = f"{name} is not the table that was read before: it was dropped and made again, or replaced under its name."
             raise Halted("source-recreated", words, fix=_START_OVER)
@@ -137,7 +137,7 @@ class TableChanges:
     def between(self, start: Position | None, end: Position) -> Slice | None:
         """What differs between two snapshots; None if one of them is gone."""
         known = self._now().parents
-        there = all(Place.from_position(one).snapshot in known for one in (start, end) if one is not None)
+        there = all(ChangePlace.from_position(one).snapshot in known for one in (start, end) if one is not None)
         return Slice(start, end, None) if there else None
 
     def finished(self, position: Position | None) -> bool:  # noqa: ARG002 - the protocol's signature
