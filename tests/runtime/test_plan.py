@@ -130,7 +130,7 @@ def test_both_readers_describe_a_table_alike(lake: Lake) -> None:
     python = described_table(sink)
     assert java is not None
     assert python is not None
-    assert (python.compared_columns, python.held_columns) == ({"id"}, {"country", "id", "s.name"})
+    assert (python.compared_columns, python.layout_columns) == ({"id"}, {"country", "id", "s.name"})
     assert (python.partition, python.holds_no_files) == ((("id", "bucket[8]"),), False)
     for name in (field.name for field in fields(TableDescription) if field.name != "branch"):
         assert (name, getattr(java, name)) == (name, getattr(python, name))

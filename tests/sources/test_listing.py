@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError
-from frazil.sources.listing import FileEntry, Folder, list_folder
+from frazil.sources.listing import FileEntry, SourceFolder, list_folder
 from frazil.sources.listing import _remote_files as by_spark
 
 
@@ -21,7 +21,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 def names(folder: Path, spark: SparkSession | None = None, pattern: str = "*", recursive: bool = False) -> list[str]:
-    listed = list_folder(Folder(str(folder), pattern, recursive), lambda: spark)  # type: ignore[arg-type]
+    listed = list_folder(SourceFolder(str(folder), pattern, recursive), lambda: spark)  # type: ignore[arg-type]
     return sorted(entry.path for entry in listed)
 
 
@@ -47,11 +47,11 @@ def test_one_folder_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
     written = ("a b", str(folder), f"file:{folder}", f"file://{folder}", folder.as_uri())
-    assert {Folder(text, "*", False).name for text in written} == {str(folder)}
+    assert {SourceFolder(text, "*", False).name for text in written} == {str(folder)}
 
 
 def test_a_name_with_a_password_does_not_show_it() -> None:
-    assert "hunter2" not in Folder("ftp://me:hunter2@host/in", "*", False).name
+    assert "hunter2" not in SourceFolder("ftp://me:hunter2@host/in", "*", False).name
 
 
 def test_a_missing_folder_says_which(tmp_path: Path, spark: SparkSession) -> None:
@@ -84,7 +84,7 @@ def test_spark_lists_as_the_operating_system_does(tmp_path: Path, spark: SparkSe
     odd = ("a b.json", "a%20b.json", "a[1].json", "a{b,c}.json", "ü.json", "a,b.json", "a#b.json", "k=1/p.json", "s/_t/u.json")
     write(tmp_path, *odd)
     os.utime(tmp_path / "a b.json", (1_700_000_000.5, 1_700_000_000.123))
-    folder = Folder(str(tmp_path), "*", True)
+    folder = SourceFolder(str(tmp_path), "*", True)
 
     def counted(entries: list[FileEntry]) -> set[FileEntry]:
         return {entry for entry in entries if folder.takes(entry.path)}

@@ -17,7 +17,7 @@ import typer
 
 from frazil.cli.call import Call
 from frazil.cli.output import table
-from frazil.cli.run import Totals, execute
+from frazil.cli.run import RunTotals, execute
 from frazil.cli.words import iso, short
 from frazil.errors import EnvironmentFault
 
@@ -84,7 +84,7 @@ def demo(
     project = demo_call.project()
     pipeline = project.pipelines[0]
     call.output.say(f"{file}: made-up shop events into {pipeline.sink.full_name} for {seconds:g} s")
-    totals, stop = Totals(), threading.Event()
+    totals, stop = RunTotals(), threading.Event()
     from frazil.observe.progress import Progress
 
     with Progress() as progress:
@@ -150,7 +150,7 @@ class StopLater:
         timer.start()
 
 
-def show_result(call: Call, pipeline: PipelineSpec, file: Path, totals: Totals) -> None:
+def show_result(call: Call, pipeline: PipelineSpec, file: Path, totals: RunTotals) -> None:
     """Some rows, the snapshots, and what to type next."""
     from frazil.observe.lake import sample, table_facts
 

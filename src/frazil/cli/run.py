@@ -70,7 +70,7 @@ def run(
         raise UsageError("usage", f"{call.file} holds definitions of SQL.", fix=fix)
     project, once = as_asked(call.project(custom_source), once=once, runner=runner, log_level=log_level)
     pipelines_named(project, only)  # an unknown name is refused before Spark is loaded
-    totals = Totals()
+    totals = RunTotals()
     try:
         with display(project.settings) as shown:
             execute(call, project, only, once=once, listeners=[totals, shown])
@@ -184,7 +184,7 @@ class Total:
     error: str | None = None
 
 
-class Totals:
+class RunTotals:
     """Listens to events and sums them up."""
 
     def __init__(self) -> None:

@@ -100,12 +100,12 @@ def _answers(call: Call, session: Session, text: str, name: str) -> list[Answer]
 
 
 def _run(call: Call, session: Session, answers: list[Answer], *, once: bool, only: list[str]) -> None:
-    from frazil.cli.run import Totals, announcer, display, surrounded
+    from frazil.cli.run import RunTotals, announcer, display, surrounded
     from frazil.doors.sql import run, sinks_to_run
 
     project = session.project()
     chosen = sinks_to_run(project, only)
-    totals = Totals()
+    totals = RunTotals()
     before = {"statements": [document(one) for one in answers]} if answers else {}
     say = announcer(call, project.settings)
     try:

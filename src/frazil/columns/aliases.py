@@ -39,7 +39,7 @@ def under_new_names(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
 
 def _new_names(names: Column, aliases: Aliases) -> Column:
-    pairs = [functions.lit(text) for name, several in aliases.items() for old in several for text in (old, name)]
+    pairs = [functions.lit(text) for name, olds in aliases.items() for old in olds for text in (old, name)]
     new = functions.create_map(*pairs)
     return functions.transform(names, lambda name: functions.coalesce(new[name], name))
 
@@ -47,8 +47,8 @@ def _new_names(names: Column, aliases: Aliases) -> Column:
 def _one_name_a_row(frame: DataFrame, aliases: Aliases) -> DataFrame:
     """The frame with an error in rows that have a column under several of its names, or under one with a type of its own."""
     kinds = {field.name: iceberg_type(field.dataType, field.name) for field in frame.schema.fields}
-    for name, several in aliases.items():
-        group = [known for known in (name, *several) if known in kinds]
+    for name, olds in aliases.items():
+        group = [known for known in (name, *olds) if known in kinds]
         odd = [one for one in group[1:] if not (fits(kinds[one], kinds[group[0]]) or fits(kinds[group[0]], kinds[one]))]
         values = {one: functions.col(quoted(one)).isNotNull() for one in group}
         twice = sum((there.cast("int") for there in values.values()), functions.lit(0)) > 1
@@ -78,7 +78,7 @@ def _renamed_fields(image: Column, kind: StructType, aliases: Aliases) -> Column
 def _merged(fields: Sequence[StructField], value: Callable[[str], Column], aliases: Aliases) -> list[Column] | None:
     """The columns, those with earlier names in the place of the first; None when there are none."""
     kinds = {field.name: field.dataType for field in fields}
-    new = {old: name for name, several in aliases.items() for old in several if old in kinds}
+    new = {old: name for name, olds in aliases.items() for old in olds if old in kinds}
     if not new:
         return None
     groups: dict[str, list[str]] = {}
@@ -99,7 +99,7 @@ def _one(name: str, group: Sequence[str], kinds: Mapping[str, DataType], value: 
             f"aliases: the data has {names}, which are to be one column, with types that differ: {', '.join(map(str, types))}.",
             fix="Remove one of them with a remove_field transform, or take the alias out.",
         )
-    several = sum((value(one).isNotNull().cast("int") for one in group), functions.lit(0)) > 1
+    more_than_one = sum((value(one).isNotNull().cast("int") for one in group), functions.lit(0)) > 1
     complaint = functions.lit(f"[frazil-alias] a row has values in several of {names}, which are to be the one column {name!r}")
     either = functions.coalesce(*[value(one) for one in group])
-    return functions.when(several, functions.raise_error(complaint)).otherwise(either)
+    return functions.when(more_than_one, functions.raise_error(complaint)).otherwise(either)

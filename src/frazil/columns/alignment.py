@@ -267,15 +267,15 @@ def _aligned_map(value: Column, data: MapType, table: MapType, path: str, castin
     if _same_shape(data.key, table.key):
         return Converted(whole, _joined([wrong_keys, wrong_items]))
     # Nor one twice, as '1' and '01' are when they become numbers.
-    several = functions.size(functions.array_distinct(keys)) < functions.size(keys)
+    repeated = functions.size(functions.array_distinct(keys)) < functions.size(keys)
     given = functions.array_join(functions.map_keys(value).cast("array<string>"), ", ")
     message = functions.concat(functions.lit(f"column {path!r} has keys that become the same as {table.key}: "), given)
     if not casting.collects:
         stop = complaint(CAST_MARK, message).cast(spark_type(table))
-        return Converted(functions.when(several, stop).otherwise(whole), wrong_items)
-    apart = several if wrong_keys is None else wrong_keys.isNull() & several
+        return Converted(functions.when(repeated, stop).otherwise(whole), wrong_items)
+    apart = repeated if wrong_keys is None else wrong_keys.isNull() & repeated
     error = _joined([wrong_keys, wrong_items, functions.when(apart, message)])
-    return Converted(functions.when(~several, whole), error)
+    return Converted(functions.when(~repeated, whole), error)
 
 
 def _aligned_item(value: Column, data: Type, table: Type, path: str, casting: Casting, *, required: bool) -> Converted:

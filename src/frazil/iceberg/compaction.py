@@ -31,7 +31,7 @@ class SmallFiles:
     """Iceberg's tasks that read them, in the same order."""
 
     def live(self, places: Sequence[int]) -> list[LiveFile]:
-        """Those at some places."""
+        """The files at some places."""
         return [live_file(self.tasks.get(place)) for place in places]
 
 

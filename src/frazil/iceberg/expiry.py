@@ -122,7 +122,7 @@ def _manifests(jvm: Jvm, snapshot: Any, io: Any) -> dict[str, Any]:
 
 
 def _live_files(jvm: Jvm, metadata: Any, manifest: Any, io: Any, wanted: set[str]) -> set[str]:
-    """Those of the wanted files that a manifest has."""
+    """The wanted files that a manifest has."""
     files = jvm.iceberg.ManifestFiles
     of_data = str(manifest.content().toString()) == "DATA"
     reader = (files.read if of_data else files.readDeleteManifest)(manifest, io, metadata.specsById())

@@ -109,7 +109,7 @@ class IcebergTable:
         return used <= {int(metadata.defaultSpecId())}
 
     @property
-    def held_columns(self) -> frozenset[str]:
+    def layout_columns(self) -> frozenset[str]:
         """The columns that the table's specs and sort orders, earlier ones too, are made from."""
         metadata = self._operations.current()
         made = [*items(metadata.specs()), *items(metadata.sortOrders())]

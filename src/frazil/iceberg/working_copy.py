@@ -184,10 +184,10 @@ class WorkingCopy:
         """The dead positions of data files that position delete files name."""
         about = [one.path for one in files if one.position_files]
         # One of them may be about many data files.
-        held = {str(delete.location()): delete for one in files for delete in one.position_files}
-        if not held:
+        deletes = {str(delete.location()): delete for one in files for delete in one.position_files}
+        if not deletes:
             return {}
-        return read_positions(self._as_data(list(held.values()), lambda _: position_schema(self._jvm)), about)
+        return read_positions(self._as_data(list(deletes.values()), lambda _: position_schema(self._jvm)), about)
 
     @contextmanager
     def rows_of(self, files: Sequence[LiveFile]) -> Iterator[DataFrame]:

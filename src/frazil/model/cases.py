@@ -56,7 +56,7 @@ class Differing:
 
 
 @dataclass(frozen=True)
-class Difference:
+class CaseDifference:
     """How the rows that came out differ from those that were expected."""
 
     missing: tuple[Row, ...] = ()
@@ -75,7 +75,7 @@ class CaseResult:
     name: str
     given: int
     found: int
-    difference: Difference = Difference()
+    difference: CaseDifference = CaseDifference()
     error: str | None = None
     refused: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ class CaseResult:
         return not self.difference and self.error is None
 
 
-def difference(expected: Sequence[Row], found: Sequence[Row]) -> Difference:
+def difference(expected: Sequence[Row], found: Sequence[Row]) -> CaseDifference:
     """The rows that only one side has, in any order. Those that are most alike are reported as pairs."""
     wanted, have = Counter(map(_text, expected)), Counter(map(_text, found))
     missing = [json.loads(text) for text in (wanted - have).elements()]
@@ -98,7 +98,7 @@ def difference(expected: Sequence[Row], found: Sequence[Row]) -> Difference:
             pairs.append(Differing(row, near))
             missing.remove(row)
             unexpected.remove(near)
-    return Difference(tuple(missing), tuple(unexpected), tuple(pairs))
+    return CaseDifference(tuple(missing), tuple(unexpected), tuple(pairs))
 
 
 def _text(row: Row) -> str:

@@ -129,7 +129,7 @@ class CatalogSpec(Model):
                 return None
 
     def folder_of(self, namespace: str, table: str) -> str | None:
-        """Where a new table is put, if the catalog has to be told. Only Glue has to be, at its REST endpoint."""
+        """Where a new table is put, if the catalog needs to know. Only Glue does, at its REST endpoint."""
         if self.glue is None or not self.glue.rest or _in_table_buckets(self.glue):
             return None
         if not self.warehouse:
@@ -320,11 +320,11 @@ def _s3_tables_problems(catalog: CatalogSpec) -> list[Problem]:
         return [Problem(words, *at)]
     if own and own.uri and not _is_web_address(own.uri):
         return [Problem(f"Invalid S3 Tables URI: {mask_uri(own.uri)}", "s3tables", "uri")]
-    told, asked = _region_of(arn), own.region if own else None
-    if told and asked and told != asked:
-        words = f"the table bucket is in {told}, and region is {asked}: signatures must name the region of the bucket"
+    named, asked = _region_of(arn), own.region if own else None
+    if named and asked and named != asked:
+        words = f"the table bucket is in {named}, and region is {asked}: signatures must name the region of the bucket"
         return [Problem(words, "s3tables", "region")]
-    return [] if told or asked else [Problem("AWS region is required for S3 Tables where the ARN has none", "s3tables")]
+    return [] if named or asked else [Problem("AWS region is required for S3 Tables where the ARN has none", "s3tables")]
 
 
 _NESSIE_PATH = re.compile(r"/api/v[12]/?$")

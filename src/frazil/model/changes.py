@@ -87,7 +87,7 @@ class OpValues(Model):
 
     @field_validator("insert", "update", "delete", "ignore", mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
+    def _listed(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @property
@@ -259,7 +259,7 @@ class ChangeOptions(Model):
 
     @field_validator("key_fields", "order_by", "readers", mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
+    def _listed(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
 

@@ -176,8 +176,8 @@ def clocks_differ(place: Place, here_ms: int, there_ms: int) -> Retryable | None
     """The error of a service whose clock is far from this machine's; None when it is not."""
     if abs(here_ms - there_ms) <= CLOCKS_MAY_DIFFER_MS:
         return None
-    told = f"this machine says {_iso(here_ms)}, and the service {_iso(there_ms)}"
-    return clock_differs(place, told)
+    clocks = f"this machine says {_iso(here_ms)}, and the service {_iso(there_ms)}"
+    return clock_differs(place, clocks)
 
 
 def is_of_another_time(answer: str) -> bool:

@@ -101,7 +101,7 @@ class Rules:
     """What may happen to a table.
 
     ``declared``: the types that the user declared; values are converted to them. ``keys``: columns that identify rows;
-    ``held``: paths of those that the table is or was partitioned or sorted by; ``compared``: those that live equality deletes
+    ``layout``: paths of those that the table is or was partitioned or sorted by; ``compared``: those that live equality deletes
     use, until the deletes are settled. ``nulls``: paths at which the data has nulls. ``row_by_row``: rows whose values do not
     fit are reported one by one, so that a type which does not fit is no reason to stop. ``rejects``: such rows are left out, so
     that a missing required column is no reason to stop, either. ``partial``: columns that the data lacks keep the values that
@@ -114,7 +114,7 @@ class Rules:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dropped: DroppedColumns = DroppedColumns.SOFT
     keys: frozenset[str] = frozenset()
-    held: frozenset[str] = frozenset()
+    layout: frozenset[str] = frozenset()
     compared: frozenset[str] = frozenset()
     nulls: frozenset[str] = frozenset()
     row_by_row: bool = False
@@ -181,14 +181,14 @@ def alias_renames(table: StructType, aliases: Mapping[str, tuple[str, ...]]) -> 
     """The columns that are in the table under an earlier name."""
     names = {column.name for column in table.fields}
     renames = []
-    for name, several in aliases.items():
-        if nested := [old for old in several if old not in names and _is_within(table, old)]:
+    for name, olds in aliases.items():
+        if nested := [old for old in olds if old not in names and _is_within(table, old)]:
             raise DataError(
                 "alias-nested",
                 f"aliases: {nested[0]!r} is a field within a struct, and only columns are renamed.",
                 fix="Rename the field in the table (ALTER TABLE ... RENAME COLUMN), and take the alias out.",
             )
-        earlier = [old for old in several if old in names]
+        earlier = [old for old in olds if old in names]
         if len(earlier) > (0 if name in names else 1):
             both = ", ".join(repr(known) for known in (*earlier, name) if known in names)
             raise DataError(
@@ -228,7 +228,7 @@ def _in_use(name: str, rules: Rules) -> str | None:
     """What a column is needed for."""
     if name in rules.keys:
         return "identifies rows"
-    if any(path == name or path.startswith(f"{name}.") for path in rules.held):
+    if any(path == name or path.startswith(f"{name}.") for path in rules.layout):
         return "is or was used to partition or sort the table"
     if name in rules.compared:
         return "is what live equality deletes tell rows by"

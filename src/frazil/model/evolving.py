@@ -68,7 +68,7 @@ class EvolutionOptions(Model):
     @property
     def earlier_names(self) -> dict[str, str]:
         """The current name for each earlier name."""
-        return {earlier: name for name, several in self.aliases.items() for earlier in several}
+        return {earlier: name for name, names in self.aliases.items() for earlier in names}
 
     @property
     def drops_columns(self) -> bool:
@@ -85,7 +85,7 @@ def evolution_problems(options: EvolutionOptions, named: Iterable[tuple[str, str
             for name, given in (("aliases", bool(options.aliases)), ("dropped_columns", _is_hard(options)))
             if given
         ]
-    earlier = [name for several in options.aliases.values() for name in several]
+    earlier = [name for names in options.aliases.values() for name in names]
     problems += [
         Problem(f"{name!r} is an earlier name of several columns", "aliases")
         for name in dict.fromkeys(earlier)

@@ -106,12 +106,12 @@ def name_problems(fields: Sequence[PartitionField]) -> list[str]:
     for field in fields:
         by_name.setdefault(field.field_name, []).append(str(field))
     problems = []
-    for name, several in by_name.items():
-        if len(several) > 1:
-            if len(set(several)) == 1:
-                problems.append(f"{several[0]} partitions the table twice: keep one of them")
+    for name, same in by_name.items():
+        if len(same) > 1:
+            if len(set(same)) == 1:
+                problems.append(f"{same[0]} partitions the table twice: keep one of them")
             else:
-                problems.append(f"{' and '.join(several)} would both be the partition field {name!r}: give one of them a `name`")
+                problems.append(f"{' and '.join(same)} would both be the partition field {name!r}: give one of them a `name`")
     return problems
 
 

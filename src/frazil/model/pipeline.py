@@ -15,7 +15,7 @@ from frazil.model.history import LEAVE_TO_SOURCE, WITHOUT_TIME_OF_DELETES
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec, TableSource
-from frazil.model.transform import Transform, TransformSpec, UnwrapDebezium
+from frazil.model.transform import RowTransform, TransformSpec, UnwrapDebezium
 
 
 class LetterTopic(Model):
@@ -85,7 +85,7 @@ def located_in_file(pipeline: PipelineSpec) -> Iterator[None]:
         raise
 
 
-def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[Transform]) -> list[Problem]:
+def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[RowTransform]) -> list[Problem]:
     """What the sink needs that the source, and what is done to its rows, does not give; each at its key in the sink."""
     unwraps = any(isinstance(transform, UnwrapDebezium) for transform in transforms)
     table = isinstance(source, TableSource) and source.changes

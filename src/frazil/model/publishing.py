@@ -177,9 +177,9 @@ def rows_expected(before: int, steps: Sequence[Step]) -> Expected:
     return Expected(least, most)
 
 
-def rows_finding(held: int, before: int, steps: Sequence[Step]) -> str:
+def rows_finding(rows: int, before: int, steps: Sequence[Step]) -> str:
     """What is wrong with the number of rows of a branch; empty if nothing is."""
     expected = rows_expected(before, steps)
-    if held in expected:
+    if rows in expected:
         return ""
-    return f"the branch holds {held:,} rows; by the {before:,} rows of main and what was written since, it should hold {expected}"
+    return f"the branch holds {rows:,} rows; by the {before:,} rows of main and what was written since, it should hold {expected}"

@@ -79,7 +79,7 @@ class _Surplus:
         self._room = room
 
     def of(self, table: Type | None, data: Type, path: Path) -> Iterator[Refusal]:
-        """Those within a type. ``table`` is what the table has in this place; None where it has nothing."""
+        """The refusals within a type. ``table`` is what the table has in this place; None where it has nothing."""
         if not isinstance(data, StructType):
             self._taken |= {".".join((*path, name)) for name, _ in _parts(data)}
         match table, data:

@@ -27,7 +27,7 @@ FieldName = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
 Expression = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
 
 
-class Transform(Model):
+class RowTransform(Model):
     """A change of rows. It remembers its position in the user's file, which is not part of its identity."""
 
     type: str = Field(description="Kind of change.")
@@ -52,7 +52,7 @@ class Transform(Model):
     __hash__: Any  # pydantic's, of the fields
 
 
-class _Fields(Transform):
+class _Fields(RowTransform):
     """A change of one column or of several."""
 
     field: FieldName | None = Field(None, description="Column; a path such as `customer.email` for one within a struct.")
@@ -72,7 +72,7 @@ class _Fields(Transform):
         return tuple((name, ("fields", number)) for number, name in enumerate(self.fields))
 
 
-class RenameField(Transform):
+class RenameField(RowTransform):
     """`{type: rename_field, from: a, to: b}`. A field of a struct is renamed (`a.b` to `a.c`), or moved (`a.b` to `b`)."""
 
     type: Literal["rename_field"] = Field("rename_field", description="Kind of change.")
@@ -86,7 +86,7 @@ class RemoveField(_Fields):
     type: Literal["remove_field"] = Field("remove_field", description="Kind of change.")
 
 
-class AddField(Transform):
+class AddField(RowTransform):
     """`{type: add_field, field: a, value: 1}` or `{type: add_field, field: a, expression: b + 1}`."""
 
     type: Literal["add_field"] = Field("add_field", description="Kind of change.")
@@ -101,7 +101,7 @@ class AddField(Transform):
         return self
 
 
-class FilterRows(Transform):
+class FilterRows(RowTransform):
     """`{type: filter, field: a, equals: 1}` keeps the rows where it holds."""
 
     type: Literal["filter"] = Field("filter", description="Kind of change.")
@@ -109,21 +109,21 @@ class FilterRows(Transform):
     equals: Scalar = Field(description="Value that a row must have there to be kept.")
 
 
-class WhereRows(Transform):
+class WhereRows(RowTransform):
     """`{type: where, condition: "a > 1 and b is not null"}` keeps the rows for which it is true."""
 
     type: Literal["where"] = Field("where", description="Kind of change.")
     condition: Expression = Field(description="Condition as Spark SQL; a row for which it is null is not kept.")
 
 
-class SelectColumns(Transform):
+class SelectColumns(RowTransform):
     """`{type: select, expressions: [id, "price * amount as total", "address.*"]}`: these columns, and no others."""
 
     type: Literal["select"] = Field("select", description="Kind of change.")
     expressions: tuple[Expression, ...] = Field(min_length=1, description="Columns as Spark SQL; `*` stands for all there are.")
 
 
-class MapFields(Transform):
+class MapFields(RowTransform):
     """`{type: map_fields, columns: {uid: user_id, city: address.city}}`: these columns, each from a field, and no others.
 
     Names may be exchanged. A column whose field is not there is null.
@@ -147,7 +147,7 @@ class MapFields(Transform):
         return self
 
 
-class Flatten(Transform):
+class Flatten(RowTransform):
     """`{type: flatten}` makes a column of each field of a struct: `address.city` becomes `address_city`."""
 
     type: Literal["flatten"] = Field("flatten", description="Kind of change.")
@@ -156,7 +156,7 @@ class Flatten(Transform):
     depth: int | None = Field(None, ge=1, description="How many levels; all when left out.")
 
 
-class Unnest(Transform):
+class Unnest(RowTransform):
     """`{type: unnest, field: items, as: item}` makes a row of each element of a list."""
 
     type: Literal["unnest"] = Field("unnest", description="Kind of change.")
@@ -178,7 +178,7 @@ class HashFields(_Fields):
     salt: SecretStr = Field(min_length=8, description="Secret text that is hashed before each value.")
 
 
-class UnwrapDebezium(Transform):
+class UnwrapDebezium(RowTransform):
     """`{type: unwrap_debezium}` puts the rows that Debezium's envelopes tell of in their place, with what is done to them."""
 
     type: Literal["unwrap_debezium"] = Field("unwrap_debezium", description="Kind of change.")
@@ -192,7 +192,7 @@ class UnwrapDebezium(Transform):
     )
 
 
-TRANSFORMS: tuple[type[Transform], ...] = (
+TRANSFORMS: tuple[type[RowTransform], ...] = (
     RenameField,
     RemoveField,
     AddField,

@@ -34,7 +34,7 @@ class TableDescription:
     field_ids: Mapping[str, int]
     partition: tuple[tuple[str, str], ...]
     sort_order: tuple[str, ...]
-    held_columns: frozenset[str]
+    layout_columns: frozenset[str]
     compared_columns: frozenset[str]
     identifier_fields: tuple[str, ...]
     properties: Mapping[str, str]
@@ -99,13 +99,13 @@ def _description(table: Table, branch: str, *, reads_deletes: bool) -> TableDesc
     summary = head.summary.additional_properties if head is not None and head.summary is not None else {}
     made = [field.source_id for spec in metadata.partition_specs for field in spec.fields]
     made += [field.source_id for order in metadata.sort_orders for field in order.fields]
-    held = {schema.find_column_name(number) for number in made}
+    layout = {schema.find_column_name(number) for number in made}
     return TableDescription(
         schema=columns,
         field_ids={field.name: field.field_id for field in schema.fields},
         partition=tuple((str(schema.find_column_name(f.source_id)), str(f.transform)) for f in table.spec().fields),
         sort_order=tuple(_order_texts(table)),
-        held_columns=frozenset(name for name in held if name is not None),
+        layout_columns=frozenset(name for name in layout if name is not None),
         compared_columns=_compared_columns(table) if reads_deletes else frozenset(),
         identifier_fields=tuple(sorted(schema.identifier_field_names())),
         properties=dict(table.properties),

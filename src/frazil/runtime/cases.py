@@ -18,7 +18,7 @@ from frazil.columns.schema import data_columns, hidden_columns, quoted, schema_o
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.iceberg import fault_of
 from frazil.iceberg.staging_faults import explain_staging
-from frazil.model.cases import CaseResult, CaseSpec, Difference, Row, difference, plain
+from frazil.model.cases import CaseDifference, CaseResult, CaseSpec, Row, difference, plain
 from frazil.model.coercion import admitted, require_casts, with_error_columns
 from frazil.model.dead_letters import OnError
 from frazil.model.hidden import ERROR, ERROR_TYPE, OP
@@ -47,7 +47,7 @@ def run_case(spark: SparkSession, pipeline: PipelineSpec, case: CaseSpec) -> Cas
     except FrazilError as error:
         rows, schema, errors = [], Schema(()), [error]
     codes = tuple(dict.fromkeys(error.code for error in errors))
-    differs = Difference()
+    differs = CaseDifference()
     if case.expect is not None:
         differs = difference([plain(row, schema) for row in case.expect], [plain(row, schema) for row in rows])
     return CaseResult(

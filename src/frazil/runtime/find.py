@@ -22,7 +22,7 @@ _log = logging.getLogger("frazil")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTable:
     """The table of a sink, or the namespaces that are missing for it.
 
     ``state`` is the sink's entry in the table's ledger, ``lineage`` where the snapshot of that entry is.
@@ -34,7 +34,7 @@ class Found:
     lineage: Lineage = Lineage.CURRENT
 
 
-def find_table(sink: SinkSpec, sink_id: str, session: Callable[[], SparkSession]) -> Found:
+def find_table(sink: SinkSpec, sink_id: str, session: Callable[[], SparkSession]) -> FoundTable:
     """Looks for the sink's table. Nothing is changed."""
     if catalog_settings(sink).is_unborn:
         # Opening a SQLite catalog makes its file; a file that is not there holds no tables.
@@ -45,12 +45,12 @@ def find_table(sink: SinkSpec, sink_id: str, session: Callable[[], SparkSession]
     table, missing = seen
     state = None if table is None else ledger_entry(table.properties, sink_id)
     if table is None or state is None:
-        return Found(table, missing)
-    return Found(table, missing, state, lineage_of(state, table.branch))
+        return FoundTable(table, missing)
+    return FoundTable(table, missing, state, lineage_of(state, table.branch))
 
 
-def _nothing(sink: SinkSpec) -> Found:
-    return Found(None, tuple(".".join(levels) for levels in sink.namespaces))
+def _nothing(sink: SinkSpec) -> FoundTable:
+    return FoundTable(None, tuple(".".join(levels) for levels in sink.namespaces))
 
 
 def _by_pyiceberg(sink: SinkSpec) -> tuple[TableDescription | None, tuple[str, ...]] | None:
@@ -67,16 +67,16 @@ def _by_pyiceberg(sink: SinkSpec) -> tuple[TableDescription | None, tuple[str, .
         return None
 
 
-def _by_spark(sink: SinkSpec, sink_id: str, session: SparkSession) -> Found:
+def _by_spark(sink: SinkSpec, sink_id: str, session: SparkSession) -> FoundTable:
     try:
         lake = Lake(session, sink.catalog.name, sink.catalog.address)
         table = lake.load(sink.namespace_levels, sink.table or "", sink.written_branch)
         if table is None:
-            return Found(None, lake.missing_namespaces(sink.namespace_levels))
+            return FoundTable(None, lake.missing_namespaces(sink.namespace_levels))
     except CatalogUnborn:
         return _nothing(sink)
     try:
         view = table.port(sink_id).refresh()
     except AttemptFailed as failed:
         raise failed.outcome.error from failed
-    return Found(table, (), view.state, view.lineage)
+    return FoundTable(table, (), view.state, view.lineage)

@@ -142,14 +142,14 @@ class LoadRows:
                 )
 
     def _with_other_copies(self, table: TableLoad) -> str | None:
-        """A row of the table above that has come several times, and a row nested in it not as often."""
+        """A row of the table above that has come repeated times, and a row nested in it not as often."""
         above = self._load.tables[table.parent]
         parent_key, row_key = _parent_key(table), _row_key(above)
         rows = self._read(table)
         own = [quoted(name) for name in rows.columns if name not in hidden_columns(rows)]
         copies = self._counting(above).groupBy(functions.col(quoted(row_key)).alias(_RANK)).agg(_rows(_COPIES))
-        several = copies.where(functions.col(_COPIES) > 1)
-        counted = rows.join(several, functions.col(quoted(parent_key)) == functions.col(_RANK)).groupBy(*own, _COPIES)
+        repeated = copies.where(functions.col(_COPIES) > 1)
+        counted = rows.join(repeated, functions.col(quoted(parent_key)) == functions.col(_RANK)).groupBy(*own, _COPIES)
         odd = counted.agg(_rows(_ROW)).where(functions.col(_ROW) != functions.col(_COPIES)).select(quoted(parent_key)).first()
         return None if odd is None else str(odd[0])
 

@@ -20,7 +20,7 @@ from frazil.model.plan import PipelinePlan, PlannedColumn, planned_columns
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.types import schema_json
-from frazil.runtime.find import Found, find_table
+from frazil.runtime.find import FoundTable, find_table
 from frazil.runtime.runner import start_spark
 from frazil.sources import open_source
 from frazil.sources.base import Inferring, KnownColumns, Slice, Source
@@ -92,7 +92,7 @@ def first_rows(source: Source, start: Position | None, limit: int) -> Ahead:
     return Ahead(part, lambda: source.read(part))
 
 
-def _of_source(pipeline: PipelineSpec, source: Source, found: Found, look: Look) -> PipelinePlan:
+def _of_source(pipeline: PipelineSpec, source: Source, found: FoundTable, look: Look) -> PipelinePlan:
     sink = pipeline.sink
     source.check()
     table, state = found.table, found.state

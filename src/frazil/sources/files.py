@@ -21,7 +21,7 @@ from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
 from frazil.sources.base import Session, Slice
 from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, read_files
-from frazil.sources.listing import FileEntry, Folder, file_key, list_folder
+from frazil.sources.listing import FileEntry, SourceFolder, file_key, list_folder
 from frazil.sources.merge import conflicting_files
 from frazil.sources.unreadable import CODE as UNREADABLE
 from frazil.sources.unreadable import is_about_content, reason, unreadable_among, with_unreadable
@@ -67,7 +67,7 @@ class Files:
         self._spec = spec
         self._session = session
         self._clock = clock
-        self._folder = Folder(spec.path, spec.pattern, spec.recursive)
+        self._folder = SourceFolder(spec.path, spec.pattern, spec.recursive)
         self._start: Position | None = None
         self._watch: Watch | None = None
         self._planned: Slice | None = None

@@ -41,7 +41,7 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class Folder:
+class SourceFolder:
     """Where to look, and for what."""
 
     location: str
@@ -78,7 +78,7 @@ def file_key(uri: str) -> str:
     return _SCHEME.sub("", uri)
 
 
-def list_folder(folder: Folder, session: Session) -> list[FileEntry]:
+def list_folder(folder: SourceFolder, session: Session) -> list[FileEntry]:
     """The files that count and are not empty. A ConfigError when the folder is not there or not readable."""
     found = _local_files(folder.local) if folder.local is not None else _remote_files(folder.location, session())
     # An empty file has no rows, and many writers make the file before they fill it.

@@ -28,6 +28,6 @@ def _constant(texts: Mapping[str, str]) -> Column:
 
     spark = java_names(SparkContext._active_spark_context._jvm).org.apache.spark  # type: ignore[union-attr]
     types = spark.sql.types.DataTypes
-    held = spark.api.python.PythonUtils.toScalaMap(dict(texts))
+    found = spark.api.python.PythonUtils.toScalaMap(dict(texts))
     map_type = types.createMapType(types.StringType, types.StringType)
-    return ClassicColumn(spark.sql.classic.ExpressionUtils.column(spark.sql.catalyst.expressions.Literal.create(held, map_type)))
+    return ClassicColumn(spark.sql.classic.ExpressionUtils.column(spark.sql.catalyst.expressions.Literal.create(found, map_type)))

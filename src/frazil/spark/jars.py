@@ -102,7 +102,7 @@ def component_jars(names: Iterable[str]) -> tuple[Jar, ...]:
 
 
 def missing_jars(jars: Iterable[Jar]) -> tuple[Jar, ...]:
-    """Those that the cache does not hold whole."""
+    """The jars that the cache does not have, or not whole."""
     return tuple(jar for jar in jars if not _is_cached(jar))
 
 

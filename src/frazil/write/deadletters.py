@@ -122,7 +122,7 @@ class LetterBox:
         self.kept(staged)
 
     def stage(self, rejected: Sequence[Rejected], read: int, part: Part, home_batch: int) -> StagedLetters:
-        """Writes the files of the letters of a batch. What is committed of them is told by `kept`."""
+        """Writes the files of the letters of a batch. Once they are committed, `kept` must be called."""
         count = sum(one.rows for one in rejected)
         state = self._writer.state
         own = replace(part, rows=count).following(state, home_batch)

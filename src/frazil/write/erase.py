@@ -82,13 +82,13 @@ class Erasure:
         claimed, table = self._claimed, self._claimed.table
         base, count = table.base, sum(map(len, dead.values()))
         if table.format_version == 1:
-            held = [one for one in files if one.path in dead]
-            staged = table.care.without(held, dead)
-            if staged.rows != sum(int(one.file.recordCount()) for one in held) - count:
+            dirty = [one for one in files if one.path in dead]
+            staged = table.care.without(dirty, dead)
+            if staged.rows != sum(int(one.file.recordCount()) for one in dirty) - count:
                 raise Halted(
                     "audit-failed", "Files without the rows would lack others, too. Nothing was committed.", fix="Report this."
                 )
-            operation = RowsRemoved(staged=staged, removed=tuple(one.file for one in held))
+            operation = RowsRemoved(staged=staged, removed=tuple(one.file for one in dirty))
         else:
             with table.working_copy() as copy:
                 marked = copy.positions(dead, files)

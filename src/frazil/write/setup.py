@@ -41,5 +41,5 @@ class WriterSetup:
 
     @property
     def of_one_table(self) -> WriterSetup:
-        """That of a table beside or below the sink, whose rows have been transformed."""
+        """The setup for a table beside or below the sink, whose rows have been transformed."""
         return replace(self, transforms=(), post=None)

@@ -53,7 +53,7 @@ class DescribedTable(Protocol):
         """The order of rows within files: `ts desc nulls last`, `bucket[16](id) asc nulls first`."""
 
     @property
-    def held_columns(self) -> frozenset[str]:
+    def layout_columns(self) -> frozenset[str]:
         """The columns that the table's specs and sort orders, earlier ones too, are made from."""
 
     @property
@@ -241,7 +241,7 @@ def _rules(table: DescribedTable, sink: SinkSpec, nulls: frozenset[str], followi
         aliases=sink.aliases,
         dropped=sink.dropped_columns,
         keys=frozenset(keys | {name for name in names if (name if sink.case_sensitive else name.lower()) in wanted}),
-        held=frozenset(renamed(path, renames) for path in table.held_columns),
+        layout=frozenset(renamed(path, renames) for path in table.layout_columns),
         # Files are read for this: it is asked for where columns may be dropped.
         compared=frozenset(renamed(name, renames) for name in table.compared_columns) if sink.drops_columns else frozenset(),
         nulls=nulls,

@@ -14,9 +14,9 @@ from frazil.doors.bytewax.progress import (
     MOST_UNSTORED,
     MOST_UNSTORED_SECONDS,
     Family,
+    FlowMark,
+    FlowState,
     FreshStart,
-    Mark,
-    State,
     beginning,
 )
 from frazil.errors import ConfigError, Halted
@@ -28,51 +28,51 @@ NEW = Family("new")
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    long = Mark("a", "x", 9, ("w", 8), (("v", -1), ("w", 8)), ("v", 5), cut=True, snapshots=3, seconds=7, stored=True)
-    for mark in (Mark("a", "x", 1), long, Mark("b", "y", 7, snapshots=2, finished=True)):
-        assert Mark.read(mark.position) == mark
-    assert Mark.read(None) is None
+    long = FlowMark("a", "x", 9, ("w", 8), (("v", -1), ("w", 8)), ("v", 5), cut=True, snapshots=3, seconds=7, stored=True)
+    for mark in (FlowMark("a", "x", 1), long, FlowMark("b", "y", 7, snapshots=2, finished=True)):
+        assert FlowMark.read(mark.position) == mark
+    assert FlowMark.read(None) is None
     with pytest.raises(Halted, match="was not written from Bytewax"):
-        Mark.read('{"batch":3}')
+        FlowMark.read('{"batch":3}')
 
 
 def test_a_mark_stays_short_enough_to_be_found_in_the_history_of_the_table() -> None:
     """A longer one stands there as a digest, from which nobody can go on."""
-    mark = Mark("0" * 12, "0" * 8)
+    mark = FlowMark("0" * 12, "0" * 8)
     for number in range(1_000_000, 1_000_100):
         flushed = replace(mark, seq=number, snapshots=number, seconds=number, finished=True)
         assert len(flushed.position) <= SUMMARY_RANGE_LIMIT
-        state = State("part-0", 1, mark.run, flushed.branch, number)
+        state = FlowState("part-0", 1, mark.run, flushed.branch, number)
         mark = beginning(flushed, state, FreshStart.AUTO, NEW, f"{number:08}").mark
     assert len(mark.left) == BRANCHES_REMEMBERED
 
 
 def test_a_state_of_something_else_is_refused() -> None:
     with pytest.raises(Halted, match="was not written by this sink"):
-        State.read({"last_committed_batch": 3}, "part-0", 1)
+        FlowState.read({"last_committed_batch": 3}, "part-0", 1)
     with pytest.raises(ConfigError, match="num_partitions: it was 2"):
-        State.read(State("part-0", 2, "a", "x", 1).to_bytewax(), "part-0", 3)
+        FlowState.read(FlowState("part-0", 2, "a", "x", 1).to_bytewax(), "part-0", 3)
 
 
 @dataclass
 class Part:
     """A part on a table that is a list of flushes: the mark and the rows of each."""
 
-    table: list[tuple[Mark, list[int]]] = field(default_factory=list)
-    mark: Mark = field(default_factory=lambda: Mark("", ""))
+    table: list[tuple[FlowMark, list[int]]] = field(default_factory=list)
+    mark: FlowMark = field(default_factory=lambda: FlowMark("", ""))
     waiting: list[int] = field(default_factory=list)
     built: bool = False
     awoken: bool = False
 
     @property
-    def ledger(self) -> Mark | None:
+    def ledger(self) -> FlowMark | None:
         return self.table[-1][0] if self.table else None
 
     @property
     def rows(self) -> list[int]:
         return [row for _, rows in self.table for row in rows]
 
-    def build(self, state: State | None, mode: FreshStart, family: Family) -> None:
+    def build(self, state: FlowState | None, mode: FreshStart, family: Family) -> None:
         begins = beginning(self.ledger, state, mode, family, f"branch-{next(NAMES)}")
         taken = 0
         while not begins.kept(self.ledger.position if self.ledger is not None else None):
@@ -92,10 +92,10 @@ class Part:
                 self.table.append((self.mark, []))
         self.waiting = []
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> FlowState:
         self.flush(snapshot=True)
         self.awoken = False
-        return State.at(self.mark, "part-0", 1)
+        return FlowState.at(self.mark, "part-0", 1)
 
 
 @dataclass
@@ -116,8 +116,8 @@ class Bytewax:
     resume: int = 1
     execution: int = 0
     sources: dict[int, int] = field(default_factory=dict)
-    unstored: list[tuple[int, int, State]] = field(default_factory=list)
-    stored: dict[tuple[int, int], tuple[State, int]] = field(default_factory=dict)
+    unstored: list[tuple[int, int, FlowState]] = field(default_factory=list)
+    stored: dict[tuple[int, int], tuple[FlowState, int]] = field(default_factory=dict)
     resumes: list[int] = field(default_factory=list)
     family: Family = NEW
 
@@ -143,7 +143,7 @@ class Bytewax:
             if found is not None:
                 self.family = self.family.with_resumed(part.mark.run)
 
-    def handed_over(self, number: int) -> tuple[State, int, int] | None:
+    def handed_over(self, number: int) -> tuple[FlowState, int, int] | None:
         """The state of a part, with its epoch and its execution."""
         epoch = max((epoch for part, epoch in self.stored if part == number and epoch < self.resume), default=None)
         if epoch is None:
@@ -189,7 +189,7 @@ class Bytewax:
 class Stopped(Exception):
     """A part that was not built, and the state that it was handed."""
 
-    def __init__(self, code: str, number: int, found: tuple[State, int, int] | None) -> None:
+    def __init__(self, code: str, number: int, found: tuple[FlowState, int, int] | None) -> None:
         super().__init__(code)
         self.code, self.number, self.found = code, number, found
 
@@ -269,13 +269,13 @@ def _require_reason(flow: Bytewax, stopped: Stopped) -> None:
     assert part.rows == (expected if mode is FreshStart.APPEND else expected[:before])
 
 
-def cut_off(part: Part, *states: State) -> None:
+def cut_off(part: Part, *states: FlowState) -> None:
     """Resumed from each of these states, one after another, without a row."""
     for state in states:
         part.build(state, FreshStart.AUTO, Family("a", frozenset("a")))
 
 
-def written(*flushes: list[int], part: Part | None = None) -> tuple[Part, list[State]]:
+def written(*flushes: list[int], part: Part | None = None) -> tuple[Part, list[FlowState]]:
     """A part that wrote these rows, each with a snapshot."""
     part = part or Part()
     if not part.built:
@@ -353,7 +353,7 @@ def test_a_part_that_fails_again_and_again_still_knows_where_it_goes_on() -> Non
         written([number], part=part)
 
 
-EARLY = Mark("a", "x", 2, snapshots=1)
+EARLY = FlowMark("a", "x", 2, snapshots=1)
 
 
 @pytest.mark.parametrize(
@@ -370,10 +370,10 @@ EARLY = Mark("a", "x", 2, snapshots=1)
         (replace(EARLY, stored=True, finished=True), FreshStart.AUTO, "halted"),
         (replace(EARLY, snapshots=99, stored=True), FreshStart.UNDO, "undone"),
         (replace(EARLY, snapshots=99, stored=True), FreshStart.APPEND, "kept"),
-        (Mark("a", "x", snapshots=99, stored=True), FreshStart.AUTO, "kept"),
+        (FlowMark("a", "x", snapshots=99, stored=True), FreshStart.AUTO, "kept"),
     ],
 )
-def test_a_start_without_a_state(ledger: Mark | None, mode: FreshStart, outcome: str) -> None:
+def test_a_start_without_a_state(ledger: FlowMark | None, mode: FreshStart, outcome: str) -> None:
     try:
         begins = beginning(ledger, None, mode, NEW, "y")
     except Halted:
@@ -385,12 +385,12 @@ def test_a_start_without_a_state(ledger: Mark | None, mode: FreshStart, outcome:
 
 
 @pytest.mark.parametrize("ledger", [EARLY, replace(EARLY, finished=True), replace(EARLY, snapshots=99, stored=True)])
-def test_a_part_without_a_state_in_a_run_that_others_are_resumed_in_was_never_stored(ledger: Mark) -> None:
+def test_a_part_without_a_state_in_a_run_that_others_are_resumed_in_was_never_stored(ledger: FlowMark) -> None:
     assert not beginning(ledger, None, FreshStart.AUTO, Family("a", frozenset("a")), "y").kept(ledger.position)
     assert beginning(ledger, None, FreshStart.APPEND, Family("a", frozenset("a")), "y").kept(ledger.position)
 
 
-@pytest.mark.parametrize("ledger", [None, Mark("b", "y", 9), Mark("a", "x", 4)])
-def test_a_table_that_is_behind_the_state_stops_the_part(ledger: Mark | None) -> None:
+@pytest.mark.parametrize("ledger", [None, FlowMark("b", "y", 9), FlowMark("a", "x", 4)])
+def test_a_table_that_is_behind_the_state_stops_the_part(ledger: FlowMark | None) -> None:
     with pytest.raises(Halted, match="Bytewax resumes part-0 after flush 5, but the table"):
-        beginning(ledger, State("part-0", 1, "a", "x", 5), FreshStart.UNDO, NEW, "z")
+        beginning(ledger, FlowState("part-0", 1, "a", "x", 5), FreshStart.UNDO, NEW, "z")

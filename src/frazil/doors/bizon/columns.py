@@ -343,9 +343,9 @@ def _moment(name: str, kind: str, unit: EpochUnit) -> str:
     else:
         micros = f"try_multiply({number}, {MICROS[unit]})"
     if kind == "date":
-        held = f"pmod({micros}, {_DAY}) = 0"
+        fits = f"pmod({micros}, {_DAY}) = 0"
         text = f"date_add(DATE'1970-01-01', CAST({micros} div {_DAY} AS INT))"
     else:
-        held = "true"
+        fits = "true"
         text = f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01 00:00:00')"
-    return f"CASE WHEN {micros} BETWEEN {_FIRST} AND {_LAST} AND {held} THEN CAST({text} AS STRING) ELSE {name} END"
+    return f"CASE WHEN {micros} BETWEEN {_FIRST} AND {_LAST} AND {fits} THEN CAST({text} AS STRING) ELSE {name} END"

@@ -99,7 +99,7 @@ class Upsert(Model):
 class TableEntry(Model):
     """One table."""
 
-    destination_id: Name = Field(description="Name of the table, which topics are led to by it.")
+    destination_id: Name = Field(description="Name of the table. Topics with this name are written to it.")
     iceberg_schema: Schema | None = Field(None, min_length=1, description="Columns; those of Bizon's envelope when left out.")
     clustering_keys: tuple[str, ...] = Field((), description="Columns that the rows of each file are sorted by.")
     time_partitioning: tuple[TimePartition, ...] | None = Field(None, description="Instead of that of the destination.")

@@ -61,7 +61,7 @@ _CONFIG: Path = ("source", "consumer_config")
 
 
 @dataclass
-class Cluster:
+class BizonCluster:
     """What the source says of the cluster: the options of frazil's source, and what a person should know."""
 
     options: dict[str, Any]
@@ -69,7 +69,7 @@ class Cluster:
     notices: list[tuple[Path, str]] = field(default_factory=list)
 
 
-def cluster_of(document: Document, entry: KafkaEntry) -> Cluster:
+def cluster_of(document: Document, entry: KafkaEntry) -> BizonCluster:
     """The cluster; what is wrong is in the document then."""
     given = {name: _folded(name, value) for name, value in (entry.consumer_config or {}).items()}
     login = _login(document, entry.authentication, given)
@@ -90,7 +90,7 @@ def cluster_of(document: Document, entry: KafkaEntry) -> Cluster:
         options["tls"] = {"enabled": True} | {ours: given[theirs] for theirs, ours in _TLS.items() if theirs in given}
         if given.get(_UNVERIFIED) == _NO:
             options["tls"]["insecure"] = True
-    return Cluster(options, _registry(document, entry), notices)
+    return BizonCluster(options, _registry(document, entry), notices)
 
 
 def _folded(name: str, value: str) -> str:

@@ -14,7 +14,7 @@ from frazil.doors.bizon.file import QUIET, AnyDocument, BizonDocument, PagedDocu
 from frazil.doors.bizon.paged import translated_pages
 from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.translate import translated
-from frazil.doors.bizon.translation import Found
+from frazil.doors.bizon.translation import TranslatedDocument
 from frazil.doors.bizon.without_effect import drop_unknown
 from frazil.errors import ConfigError, ConfigErrors
 from frazil.model.pipeline import PipelineSpec, ProjectSpec
@@ -82,7 +82,7 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
         raise config_errors([ConfigError("empty-config", f"{name} has nothing in it")])
     taken = Counter(pipeline.name for _, _, one in found for pipeline in one.pipelines)
     pipelines = [
-        _named(pipeline, file.name or "", several=taken[pipeline.name] > 1)
+        _named(pipeline, file.name or "", is_shared=taken[pipeline.name] > 1)
         for _, file, one in found
         for pipeline in one.pipelines
     ]
@@ -97,7 +97,7 @@ def _project(name: str, documents: Sequence[Document]) -> ProjectSpec:
     )
 
 
-def _translated(document: Document, file: BizonDocument | PagedDocument, unknown: list[tuple[Path, str]]) -> Found:
+def _translated(document: Document, file: BizonDocument | PagedDocument, unknown: list[tuple[Path, str]]) -> TranslatedDocument:
     found = translated_pages(document, file) if isinstance(file, PagedDocument) else translated(document, file)
     found.notices[:0] = unknown
     return found
@@ -179,9 +179,9 @@ def _require_one(files: Sequence[tuple[Document, AnyDocument]], path: Path, give
             document.problems.append(ConfigError("invalid-value", message, fix="Keep one of them.", location=place))
 
 
-def _named(pipeline: PipelineSpec, document: str, *, several: bool) -> PipelineSpec:
+def _named(pipeline: PipelineSpec, document: str, *, is_shared: bool) -> PipelineSpec:
     """A pipeline is called like its table; where several documents have that table, with the document's name before it."""
-    name = f"{document}.{pipeline.name}" if several else pipeline.name
+    name = f"{document}.{pipeline.name}" if is_shared else pipeline.name
     ends = {end: f"{getattr(pipeline, end)}.{name}" for end in ("source_name", "sink_name")}
     return pipeline.model_copy(update={"name": name, **ends})
 
@@ -197,7 +197,7 @@ def _settings(files: Sequence[AnyDocument]) -> Settings:
     return settings.model_copy(update=update)
 
 
-def _notices(document: Document, found: Found) -> list[str]:
+def _notices(document: Document, found: TranslatedDocument) -> list[str]:
     notes = [(_place(document, path), words) for path, words in found.notices]
     notes += [
         (str(document.place(span)), f"the key `{key}` is written again; the last one counts") for key, span in document.repeated

@@ -11,7 +11,7 @@ from frazil.doors.bizon.destination import TableEntry
 from frazil.doors.bizon.file import PagedDocument
 from frazil.doors.bizon.source import PagedEntry
 from frazil.doors.bizon.tables import BizonTable, Layout, declared_tables, layout_of, tell_undeclared
-from frazil.doors.bizon.translation import Found, Translation
+from frazil.doors.bizon.translation import TranslatedDocument, Translation
 from frazil.model.changes import CommitMode
 from frazil.model.load import ALL_ROWS
 from frazil.model.pipeline import PipelineSpec
@@ -21,7 +21,7 @@ from frazil.model.source import PagesSource
 from frazil.reading.document import Document
 
 
-def translated_pages(document: Document, file: PagedDocument) -> Found:
+def translated_pages(document: Document, file: PagedDocument) -> TranslatedDocument:
     """The pipeline of a document; what is wrong is in the document then."""
     return _Pages(document, file, file.source).found()
 
@@ -33,8 +33,8 @@ class _Pages(Translation):
         super().__init__(document, file)
         self._source = source
 
-    def found(self) -> Found:
-        found = Found(notices=self.notices)
+    def found(self) -> TranslatedDocument:
+        found = TranslatedDocument(notices=self.notices)
         if self.runs:
             self._require()
         self._require_letters()

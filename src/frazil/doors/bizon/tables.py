@@ -74,7 +74,7 @@ def tables_of(context: Context) -> list[BizonTable]:
     ]
     if context.file.source is not None:
         context.notices += [
-            ((*table.path, "destination_id"), f"no topic is led to the table `{table.entry.destination_id}`: it is not written")
+            ((*table.path, "destination_id"), f"no topic feeds the table `{table.entry.destination_id}`: it is not written")
             for table in declared
             if not table.topics
         ]

@@ -6,10 +6,10 @@ from typing import Any
 
 from frazil.doors.bizon.columns import Reading, shape
 from frazil.doors.bizon.file import BizonDocument
-from frazil.doors.bizon.kafka import Cluster, cluster_of
+from frazil.doors.bizon.kafka import BizonCluster, cluster_of
 from frazil.doors.bizon.source import KafkaEntry
 from frazil.doors.bizon.tables import BizonTable, layout_of, tables_of
-from frazil.doors.bizon.translation import Found, Translation
+from frazil.doors.bizon.translation import TranslatedDocument, Translation
 from frazil.doors.bizon.without_effect import kafka_keys_without_effect
 from frazil.model.changes import CommitMode
 from frazil.model.sink import SinkSpec
@@ -17,7 +17,7 @@ from frazil.model.source import KafkaSource
 from frazil.reading.document import Document
 
 
-def translated(document: Document, file: BizonDocument) -> Found:
+def translated(document: Document, file: BizonDocument) -> TranslatedDocument:
     """The pipelines of a document; what is wrong is in the document then."""
     return _Topics(document, file).found()
 
@@ -29,7 +29,7 @@ class _Topics(Translation):
     def _source(self) -> KafkaEntry | None:
         return self.file.source if isinstance(self.file.source, KafkaEntry) else None
 
-    def found(self) -> Found:
+    def found(self) -> TranslatedDocument:
         if self.runs:
             self._require()
         self._require_letters()
@@ -41,7 +41,7 @@ class _Topics(Translation):
             self.notices += cluster.notices
         catalog = self._catalog()
         tables = tables_of(self)
-        found = Found(notices=self.notices)
+        found = TranslatedDocument(notices=self.notices)
         if not catalog:
             return found
         self._tell_of_engine()
@@ -49,7 +49,7 @@ class _Topics(Translation):
             self._add(found, table, catalog, cluster)
         return found
 
-    def _add(self, found: Found, table: BizonTable, catalog: dict[str, Any], cluster: Cluster | None) -> None:
+    def _add(self, found: TranslatedDocument, table: BizonTable, catalog: dict[str, Any], cluster: BizonCluster | None) -> None:
         layout = layout_of(self, table)
         if layout is None:
             return
@@ -90,7 +90,7 @@ class _Topics(Translation):
             message = "on_error: stop contradicts skip_message_on_decode_error: true, which keeps bad records as dead letters"
             self.problem("invalid-value", message, (*self.base, "on_error"), "Take one of them out.")
 
-    def _reading(self, cluster: Cluster | None) -> Reading:
+    def _reading(self, cluster: BizonCluster | None) -> Reading:
         source = self._source
         return Reading(
             source.encoding if source is not None else "utf-8",

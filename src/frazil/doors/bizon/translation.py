@@ -35,7 +35,7 @@ _LETTER_LIMITS = ("max_dead_letters", "max_dead_letter_rate")
 
 
 @dataclass
-class Found:
+class TranslatedDocument:
     """What a document contains: its pipelines, the sinks that no topic feeds by their names, and notes for the user."""
 
     pipelines: list[PipelineSpec] = field(default_factory=list)

@@ -17,7 +17,7 @@ from frazil.doors.bytewax import schema as schemas
 from frazil.doors.bytewax.arguments import SinkArguments
 from frazil.doors.bytewax.progress import FreshStart
 from frazil.doors.bytewax.properties import CATALOG, PROPERTIES, place_of, store_of
-from frazil.doors.bytewax.schema import CODE, Declared
+from frazil.doors.bytewax.schema import CODE, DeclaredColumns
 from frazil.errors import ConfigError
 from frazil.model.arguments import argument_errors, located_at_caller, unknown
 from frazil.model.base import Model
@@ -161,7 +161,7 @@ class IcebergSinkConfig(Model, arbitrary_types_allowed=True):
         return IcebergSinkConfig(**(given | changed))
 
     @cached_property
-    def declared(self) -> Declared | None:
+    def declared(self) -> DeclaredColumns | None:
         """The columns that were declared; None: the table's own."""
         arrow = schemas.from_arrow(self.arrow_schema) if self.arrow_schema is not None else None
         if self.table_schema is None:

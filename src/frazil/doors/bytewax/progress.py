@@ -54,7 +54,7 @@ class FreshStart(StrEnum):
 
 
 @dataclass(frozen=True)
-class Mark:
+class FlowMark:
     """One flush in the ledger, or the beginning of a branch.
 
     ``parent``: the flush that its branch began after; None: the branch began a run. ``left``: earlier branches, the oldest first,
@@ -82,7 +82,7 @@ class Mark:
         return position({name: value for name, value in asdict(self).items() if value})
 
     @classmethod
-    def read(cls, text: Position | None) -> Mark | None:
+    def read(cls, text: Position | None) -> FlowMark | None:
         """From the ledger."""
         if text is None:
             return None
@@ -113,13 +113,13 @@ class Mark:
         """The last flush that the table has: one of the branch, or the one that it began after."""
         return self.parent if self.parent is not None and not self.has_flushes else (self.branch, self.seq)
 
-    def next(self, *, snapshot: bool, seconds: int = 0) -> Mark:
+    def next(self, *, snapshot: bool, seconds: int = 0) -> FlowMark:
         """The flush after this one, on its own or in a snapshot."""
         return replace(self, seq=self.seq + 1, snapshots=self.snapshots + snapshot, seconds=seconds, finished=False)
 
 
 @dataclass(frozen=True)
-class State:
+class FlowState:
     """What Bytewax keeps of a part: which it is, of how many, and its last flush."""
 
     part: str
@@ -129,7 +129,7 @@ class State:
     seq: int
 
     @classmethod
-    def at(cls, mark: Mark, part: str, parts: int) -> State:
+    def at(cls, mark: FlowMark, part: str, parts: int) -> FlowState:
         """After this mark."""
         return cls(part, parts, mark.run, *mark.place)
 
@@ -139,7 +139,7 @@ class State:
         return (self.branch, self.seq)
 
     @classmethod
-    def read(cls, given: Any, part: str, parts: int) -> State | None:
+    def read(cls, given: Any, part: str, parts: int) -> FlowState | None:
         """From what Bytewax hands back."""
         if given is None:
             return None
@@ -185,7 +185,7 @@ class Beginning:
     ``announced``: the mark is to be in the ledger before anything else is, even when nothing is taken back.
     """
 
-    mark: Mark
+    mark: FlowMark
     keep: Place | None = None
     undone_run: str | None = None
     undone_branch: str | None = None
@@ -193,7 +193,7 @@ class Beginning:
 
     def kept(self, text: Position | None) -> bool:
         """Whether the ledger may stand at this position."""
-        mark = Mark.read(text)
+        mark = FlowMark.read(text)
         if mark is None:
             return self.keep is None
         if self.keep is not None:
@@ -202,12 +202,14 @@ class Beginning:
         return not undone
 
 
-def beginning(ledger: Mark | None, state: State | None, fresh_start: FreshStart, family: Family, branch: str) -> Beginning:
+def beginning(
+    ledger: FlowMark | None, state: FlowState | None, fresh_start: FreshStart, family: Family, branch: str
+) -> Beginning:
     """Where to go on in a new branch, or a Halted when going on could lose or double rows."""
     return _fresh(ledger, fresh_start, family, branch) if state is None else _resumed(ledger, state, fresh_start, branch)
 
 
-def taken_back(ledger: Mark | None, fresh_start: FreshStart, family: Family) -> bool:
+def taken_back(ledger: FlowMark | None, fresh_start: FreshStart, family: Family) -> bool:
     """Whether a start without a state takes back what the ledger has of its run; raises Halted if that is not known."""
     if ledger is None or ledger.seq == 0 or fresh_start is FreshStart.APPEND:
         return False
@@ -228,8 +230,8 @@ def taken_back(ledger: Mark | None, fresh_start: FreshStart, family: Family) -> 
     )
 
 
-def _fresh(ledger: Mark | None, fresh_start: FreshStart, family: Family, branch: str) -> Beginning:
-    fresh = Mark(family.run, branch, stored=bool(family.resumed))
+def _fresh(ledger: FlowMark | None, fresh_start: FreshStart, family: Family, branch: str) -> Beginning:
+    fresh = FlowMark(family.run, branch, stored=bool(family.resumed))
     if ledger is None:
         return Beginning(fresh)
     if taken_back(ledger, fresh_start, family):
@@ -239,7 +241,7 @@ def _fresh(ledger: Mark | None, fresh_start: FreshStart, family: Family, branch:
     return Beginning(replace(fresh, left=gone, cut=ledger.cut))
 
 
-def _resumed(ledger: Mark | None, state: State, fresh_start: FreshStart, branch: str) -> Beginning:
+def _resumed(ledger: FlowMark | None, state: FlowState, fresh_start: FreshStart, branch: str) -> Beginning:
     if ledger is None:
         raise _ahead(state, "has no rows of this sink")
     if state.place == (ledger.given or ledger.parent):
@@ -254,12 +256,12 @@ def _resumed(ledger: Mark | None, state: State, fresh_start: FreshStart, branch:
         at = list(known).index(state.branch)
         left = _without((*branches[:at], state.place, *branches[at + 1 :]), at + 1)
         cut = ledger.cut or ledger.place != state.place
-        mark = Mark(ledger.run, branch, state.seq, state.place, left, cut=cut, stored=True)
+        mark = FlowMark(ledger.run, branch, state.seq, state.place, left, cut=cut, stored=True)
         return Beginning(mark, keep=state.place, announced=cut and ledger.has_flushes)
     return _after_a_stale(ledger, state, fresh_start, branch)
 
 
-def _after_a_stale(ledger: Mark, state: State, fresh_start: FreshStart, branch: str) -> Beginning:
+def _after_a_stale(ledger: FlowMark, state: FlowState, fresh_start: FreshStart, branch: str) -> Beginning:
     """The state is of a flush that was taken back. What Bytewax knows of the branch that the ledger is in, it does not say."""
     # Without a flush of this branch, or a snapshot after one, there is nothing that Bytewax could know of.
     if not ledger.has_flushes or not ledger.snapshots or fresh_start is FreshStart.UNDO:
@@ -267,7 +269,7 @@ def _after_a_stale(ledger: Mark, state: State, fresh_start: FreshStart, branch: 
     if fresh_start is FreshStart.APPEND:
         # Its states say nothing any more of what comes after.
         left = _without(_branches(ledger), -1)
-        mark = Mark(ledger.run, branch, ledger.seq, (ledger.branch, ledger.seq), left, state.place, cut=True, stored=True)
+        mark = FlowMark(ledger.run, branch, ledger.seq, (ledger.branch, ledger.seq), left, state.place, cut=True, stored=True)
         return Beginning(mark, keep=mark.parent, announced=True)
     raise Halted(
         "state-stale",
@@ -278,17 +280,17 @@ def _after_a_stale(ledger: Mark, state: State, fresh_start: FreshStart, branch: 
     )
 
 
-def _from_its_beginning(ledger: Mark, state: State, branch: str) -> Beginning:
+def _from_its_beginning(ledger: FlowMark, state: FlowState, branch: str) -> Beginning:
     """What the ledger's branch wrote is taken back."""
     left = _without(_branches(ledger), -1) if ledger.has_flushes else ledger.left
     given = state.place if state.place != ledger.parent else None
     cut = ledger.cut or ledger.has_flushes
-    mark = Mark(ledger.run, branch, ledger.begin, ledger.parent, left, given, cut=cut, stored=True)
+    mark = FlowMark(ledger.run, branch, ledger.begin, ledger.parent, left, given, cut=cut, stored=True)
     return Beginning(mark, undone_branch=ledger.branch)
 
 
-def _branches(ledger: Mark) -> tuple[Place, ...]:
-    """Those that were left, and the one that the ledger is in, when it has flushes."""
+def _branches(ledger: FlowMark) -> tuple[Place, ...]:
+    """The branches that were left, and the one that the ledger is in, when it has flushes."""
     return (*ledger.left, (ledger.branch, ledger.seq)) if ledger.has_flushes else ledger.left
 
 
@@ -299,7 +301,7 @@ def _without(branches: tuple[Place, ...], first: int) -> tuple[Place, ...]:
     return gone[-BRANCHES_REMEMBERED:]
 
 
-def _ahead(state: State, found: str) -> Halted:
+def _ahead(state: FlowState, found: str) -> Halted:
     return Halted(
         "state-ahead",
         f"Bytewax resumes {state.part} after flush {state.seq}, but the table {found}.",

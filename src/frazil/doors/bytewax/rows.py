@@ -55,7 +55,7 @@ class Misfit(Exception):
 
 
 @dataclass(frozen=True)
-class Rules:
+class RowRules:
     """How values are read. ``refuse_extra``: a field of a struct that the schema does not have is an error."""
 
     unit: EpochUnit = EpochUnit.MILLIS
@@ -99,7 +99,7 @@ class RowMaker:
 
     def _fitted(self, column: Column, value: Any, number: int, errors: dict[int, list[str]]) -> Any:
         try:
-            return None if value is None else fitted(value, column.type, Rules(self.unit, self.refuse_extra))
+            return None if value is None else fitted(value, column.type, RowRules(self.unit, self.refuse_extra))
         except Misfit as misfit:
             if self.error_column is None or column.required:
                 raise _error(column, str(misfit), "value-not-convertible") from None
@@ -225,7 +225,7 @@ def moment(value: Any, unit: EpochUnit = EpochUnit.MILLIS) -> dt.datetime:
         raise Misfit(f"{value} {unit.value} since 1970 are not a moment that there is a date for") from None
 
 
-def fitted(value: Any, kind: Type, rules: Rules) -> Any:
+def fitted(value: Any, kind: Type, rules: RowRules) -> Any:
     """The value as Arrow takes it without loss; a Misfit when there is none."""
     value = _own(value)
     match kind:
@@ -253,7 +253,7 @@ def fitted(value: Any, kind: Type, rules: Rules) -> Any:
             return _READERS[kind.name](value, rules.unit)
 
 
-def _inside(value: Any, where: str, kind: Type, required: bool, rules: Rules) -> Any:
+def _inside(value: Any, where: str, kind: Type, required: bool, rules: RowRules) -> Any:
     """A value inside another."""
     if value is None:
         if required:
@@ -265,7 +265,7 @@ def _inside(value: Any, where: str, kind: Type, required: bool, rules: Rules) ->
         raise Misfit(misfit.why, where + misfit.where) from None
 
 
-def _struct(value: Any, kind: StructType, rules: Rules) -> dict[str, Any]:
+def _struct(value: Any, kind: StructType, rules: RowRules) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Misfit(f"{_shown(value)} is not a dictionary")
     extra = [name for name in value if kind.column(str(name)) is None] if rules.refuse_extra else []

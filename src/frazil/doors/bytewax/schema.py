@@ -51,7 +51,7 @@ _TO_ARROW: dict[str, pa.DataType] = {
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredColumns:
     """The columns that were declared, the ids by which a spec may name them, and those that identify a row."""
 
     columns: StructType
@@ -59,19 +59,19 @@ class Declared:
     keys: tuple[str, ...] = ()
 
 
-def from_iceberg(schema: Schema) -> Declared:
+def from_iceberg(schema: Schema) -> DeclaredColumns:
     """The columns of a PyIceberg schema."""
     columns = type_from_json(schema.model_dump(mode="json", by_alias=True))
     assert isinstance(columns, StructType), "a schema is a struct"
     require_writable(columns, "table_schema")
     ids = {number: schema.find_column_name(number) or "" for number in schema.field_ids}
-    return Declared(columns, ids, tuple(ids[number] for number in schema.identifier_field_ids))
+    return DeclaredColumns(columns, ids, tuple(ids[number] for number in schema.identifier_field_ids))
 
 
-def from_arrow(schema: pa.Schema) -> Declared:
+def from_arrow(schema: pa.Schema) -> DeclaredColumns:
     """The columns of an Arrow schema; a spec names them by their place, from 1."""
     columns = StructType(tuple(_column(field, field.name) for field in schema))
-    return Declared(columns, {number: field.name for number, field in enumerate(schema, start=1)})
+    return DeclaredColumns(columns, {number: field.name for number, field in enumerate(schema, start=1)})
 
 
 def _column(field: pa.Field, path: str) -> Column:

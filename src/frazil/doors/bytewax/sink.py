@@ -22,7 +22,7 @@ from bytewax.outputs import FixedPartitionedSink, StatefulSinkPartition
 from frazil.doors.bytewax.config import IcebergSinkConfig, require_error_columns
 from frazil.doors.bytewax.cures import own_cures
 from frazil.doors.bytewax.execution import Execution, Runs, joined
-from frazil.doors.bytewax.progress import SOURCE, Beginning, Family, Mark, State, beginning, taken_back
+from frazil.doors.bytewax.progress import SOURCE, Beginning, Family, FlowMark, FlowState, beginning, taken_back
 from frazil.doors.bytewax.rows import RowMaker
 from frazil.doors.bytewax.schema import CODE, require_writable
 from frazil.errors import ConfigError, DataError, Fenced, Halted, Retryable
@@ -85,7 +85,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
         execution.is_building = True
         session, maker = self._start()
         try:
-            state = State.read(resume_state, for_part, config.num_partitions)
+            state = FlowState.read(resume_state, for_part, config.num_partitions)
             sink_id = config.spec.id or step_id
             writer = self._writer(session, f"{sink_id}/{for_part}")
             with own_cures():
@@ -140,7 +140,7 @@ class IcebergSink(FixedPartitionedSink[Mapping[str, Any], dict[str, Any]]):
         except Fenced:
             log.info("%s: another process settles what becomes of its rows", writer.sink_id)
 
-    def _begin(self, writer: SinkWriter, state: State | None, family: Family) -> Beginning:
+    def _begin(self, writer: SinkWriter, state: FlowState | None, family: Family) -> Beginning:
         from frazil.write.take_back import take_back
 
         table = self.config.spec.full_name
@@ -204,7 +204,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         *,
         writer: SinkWriter,
         maker: RowMaker,
-        mark: Mark,
+        mark: FlowMark,
         execution: Execution,
         runs: Runs,
         clock: Callable[[], float],
@@ -257,7 +257,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         with self._at_work():
             self._flush(snapshot=True)
             self._settled = True
-            return State.at(self._mark, self.name, self._config.num_partitions).to_bytewax()
+            return FlowState.at(self._mark, self.name, self._config.num_partitions).to_bytewax()
 
     def close(self) -> None:
         """Ends the part, also when the flow was aborted: what is waiting is not written, since Bytewax sends it again.
@@ -339,17 +339,17 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
         self._execution.broken.set()
 
 
-def _mark(state: SinkState | None) -> Mark | None:
-    return Mark.read(state.end if state is not None else None)
+def _mark(state: SinkState | None) -> FlowMark | None:
+    return FlowMark.read(state.end if state is not None else None)
 
 
-def _part(writer: SinkWriter, after: Mark, rows: int = 0) -> Part:
+def _part(writer: SinkWriter, after: FlowMark, rows: int = 0) -> Part:
     from frazil.write.part import Part
 
     return Part(SOURCE, writer.state.end if writer.state is not None else None, after.position, rows)
 
 
-def _announce(writer: SinkWriter, mark: Mark) -> None:
+def _announce(writer: SinkWriter, mark: FlowMark) -> None:
     """Writes a mark into the ledger that comes without rows."""
     with own_cures():
         writer.mark(_part(writer, mark), RowCounts(0, 0))

@@ -320,7 +320,7 @@ class IcebergRestClient(JobClientBase, WithStateSync, WithSqlClient, OpenTables)
 
     @property
     def sql_client_class(self) -> type[SqlClientBase[Any]]:
-        """The class of that."""
+        """The class of the client that answers queries."""
         return SparkSqlClient
 
     def _rows(self, query: str) -> list[dict[str, Any]]:

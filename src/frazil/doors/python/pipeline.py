@@ -23,14 +23,14 @@ from frazil.model.secrets import remember, secret_values
 from frazil.model.settings import Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import CONNECTORS, KafkaSource
-from frazil.model.transform import TRANSFORMS, Transform
+from frazil.model.transform import TRANSFORMS, RowTransform
 
 if TYPE_CHECKING:
     from frazil.runtime.pump import Totals
 
 CODE = "pipeline-option"
 SOURCES: dict[str, type[Model]] = {kind.model_fields["connector"].default: kind for kind in CONNECTORS}
-KINDS: dict[str, type[Transform]] = {kind.model_fields["type"].default: kind for kind in TRANSFORMS}
+KINDS: dict[str, type[RowTransform]] = {kind.model_fields["type"].default: kind for kind in TRANSFORMS}
 # Settings that say how several pipelines run beside each other.
 _OF_SEVERAL = ("parallel", "on_failure")
 
@@ -56,7 +56,7 @@ class Pipeline:
         source: Mapping[str, Any] | Model,
         sink: Mapping[str, Any] | SinkSpec | Sink,
         *,
-        transforms: Sequence[Mapping[str, Any] | Transform] = (),
+        transforms: Sequence[Mapping[str, Any] | RowTransform] = (),
         name: str | None = None,
         rate_limit: int | None = None,
         dead_letter_topic: str | Mapping[str, Any] | LetterTopic | None = None,
@@ -257,9 +257,9 @@ def _require_settings_of_one(settings: Settings) -> None:
         )
 
 
-def _transform(number: int, given: Any) -> Transform:
+def _transform(number: int, given: Any) -> RowTransform:
     argument = f"transforms[{number}]"
-    if isinstance(given, Transform):
+    if isinstance(given, RowTransform):
         return given
     options = _options(given, argument, beside=("type",))
     kind = options.get("type")
@@ -268,7 +268,7 @@ def _transform(number: int, given: Any) -> Transform:
     if kind not in KINDS:
         near = unknown(str(kind), KINDS, code=CODE)
         raise ConfigError(CODE, f"{argument}.type: there is no transform {kind!r}.", fix=near.fix)
-    made: Transform = _value(KINDS[kind], options, argument)
+    made: RowTransform = _value(KINDS[kind], options, argument)
     return made
 
 

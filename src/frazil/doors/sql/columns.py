@@ -16,8 +16,8 @@ from frazil.doors.sql.expressions import calls, parsed, window_problem
 from frazil.doors.sql.functions import FUNCTIONS
 from frazil.doors.sql.query import UNSUPPORTED, Expression
 from frazil.doors.sql.statements import CreateView
-from frazil.doors.sql.view import Step
-from frazil.model.transform import RenameField, SelectColumns, Transform
+from frazil.doors.sql.view import ViewStep
+from frazil.model.transform import RenameField, RowTransform, SelectColumns
 from frazil.model.types import NOT_KEYS, ListType, MapType, Primitive, StructType, Type
 
 Columns = Mapping[str, Type | None]
@@ -55,7 +55,7 @@ _CASTS: dict[object, Type] = {
 }
 
 
-def columns_after(view: CreateView, steps: tuple[Step, ...], below: Columns | None, keys: tuple[str, ...]) -> Columns | None:
+def columns_after(view: CreateView, steps: tuple[ViewStep, ...], below: Columns | None, keys: tuple[str, ...]) -> Columns | None:
     """The columns that a view has over others; None where those are not known. Refuses what cannot be computed, or be a key."""
     known = below
     for step in steps:
@@ -77,7 +77,7 @@ def columns_after(view: CreateView, steps: tuple[Step, ...], below: Columns | No
     return known
 
 
-def read_from(transforms: Sequence[Transform], column: str) -> frozenset[str] | None:
+def read_from(transforms: Sequence[RowTransform], column: str) -> frozenset[str] | None:
     """The columns of the source that a column is made from, in small letters, by these transforms; None where it is not known."""
     names = frozenset([column.lower()])
     for transform in reversed(transforms):
@@ -97,7 +97,7 @@ def read_from(transforms: Sequence[Transform], column: str) -> frozenset[str] | 
     return names
 
 
-def _selected(view: CreateView, step: Step, known: Columns | None) -> Columns | None:
+def _selected(view: CreateView, step: ViewStep, known: Columns | None) -> Columns | None:
     made: dict[str, Type | None] | None = {}
     for one in step.columns:
         tree = _checked(view, one, known, tuple(made or ()))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from sqlglot import exp
 
 from frazil.doors.sql.expressions import parsed
-from frazil.doors.sql.query import Expression, Piece, QueryReader, Select
+from frazil.doors.sql.query import Expression, QueryReader, Select, SelectPiece
 from frazil.doors.sql.tokens import Mark, Script, Token, between_commas, closing
 
 _COUNTS = ("COUNT", "COUNT_IF")
@@ -119,20 +119,20 @@ def _columns_in(text: str) -> set[str]:
     return set() if tree is None else {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
 
 
-def _named(reader: QueryReader, piece: Piece) -> tuple[Piece, str]:
+def _named(reader: QueryReader, piece: SelectPiece) -> tuple[SelectPiece, str]:
     """An expression and the name of its column."""
     tokens = piece.tokens
     if len(tokens) > 2 and tokens[-2].says("AS"):
-        return Piece(tokens[:-2]), tokens[-1].text
+        return SelectPiece(tokens[:-2]), tokens[-1].text
     last = tokens[-1]
     if last.mark in (Mark.WORD, Mark.NAME) and (len(tokens) == 1 or tokens[-2].says(".")):
         return piece, last.text
     if last.mark in (Mark.WORD, Mark.NAME) and len(tokens) > 1 and not last.says("END"):
-        return Piece(tokens[:-1]), last.text
+        return SelectPiece(tokens[:-1]), last.text
     return reader.refuse(piece.at, "this column needs a name", fix="Add AS and a name.")
 
 
-def _aggregate(reader: QueryReader, body: Piece, names: tuple[str, ...]) -> tuple[str, str]:
+def _aggregate(reader: QueryReader, body: SelectPiece, names: tuple[str, ...]) -> tuple[str, str]:
     """What one row adds, and how it is combined."""
     tokens = body.tokens
     function = tokens[0].text.upper()
@@ -150,7 +150,7 @@ def _aggregate(reader: QueryReader, body: Piece, names: tuple[str, ...]) -> tupl
         if not filtered or closing(rest, 1) != len(rest) - 1:
             reader.refuse(rest[0].start, "an aggregate stands by itself in its column",
                           fix="Keep each aggregate in a column, and compute with them when you read the table.")  # fmt: skip
-        condition = reader.expression(Piece(rest[3:-1]), names).text
+        condition = reader.expression(SelectPiece(rest[3:-1]), names).text
     arguments = list(between_commas(inner))
     if not all(arguments):
         reader.refuse(tokens[end].start, f"{function.lower()} of what?", "Name a column, or write count(*).")
@@ -160,7 +160,7 @@ def _aggregate(reader: QueryReader, body: Piece, names: tuple[str, ...]) -> tupl
     elif stars:
         reader.refuse(stars[0][0].start, f"{function.lower()}(*) has no meaning here", fix="Name the column.")
     else:
-        values = [reader.expression(Piece(one), names).text for one in arguments]
+        values = [reader.expression(SelectPiece(one), names).text for one in arguments]
     if len(values) > 1 and function != "COUNT":
         reader.refuse(
             tokens[0].start, f"{function.lower()} takes one value, and there are {len(values)}", "Write one aggregate for each."

@@ -66,7 +66,7 @@ _AFTER = {
 
 
 @dataclass(frozen=True)
-class Piece:
+class SelectPiece:
     """A part of the query's text, by its tokens."""
 
     tokens: tuple[Token, ...]
@@ -81,11 +81,11 @@ class Piece:
 class Select:
     """One SELECT. ``inner`` is the query within the parentheses that it reads from, if that is what it does."""
 
-    items: tuple[Piece, ...]
+    items: tuple[SelectPiece, ...]
     item: tuple[Word, ...]
     names: tuple[str, ...]
-    where: Piece | None = None
-    group: tuple[Piece, ...] | None = None
+    where: SelectPiece | None = None
+    group: tuple[SelectPiece, ...] | None = None
     group_at: int = 0
     inner: Select | None = None
 
@@ -124,7 +124,7 @@ class QueryReader:
             self.refuse(self._tokens[self._place].start, "this is not understood here", _SHAPE)
         return select
 
-    def expression(self, piece: Piece, names: Sequence[str]) -> Expression:
+    def expression(self, piece: SelectPiece, names: Sequence[str]) -> Expression:
         """The text of a piece, without the name of what is read before its columns."""
         text, tokens = "", piece.tokens
         behind = tokens[0].start
@@ -158,7 +158,7 @@ class QueryReader:
         item, names, inner = self._source(within)
         where, group, group_at = None, None, 0
         if self._take("WHERE"):
-            (where,) = self._pieces(_CLAUSES, several=False)
+            (where,) = self._pieces(_CLAUSES, at_commas=False)
         if self._sees("GROUP"):
             group_at = self._here
             self._need("GROUP")
@@ -199,9 +199,9 @@ class QueryReader:
         words = f"{word}: {_REFUSED[word]}" if word in _REFUSED else "this is not understood here"
         self.refuse(self._here, words, _INSTEAD.get(word, _SHAPE))
 
-    def _pieces(self, ends: Sequence[str], *, several: bool = True) -> tuple[Piece, ...]:
+    def _pieces(self, ends: Sequence[str], *, at_commas: bool = True) -> tuple[SelectPiece, ...]:
         """What stands between commas, up to one of these words outside of parentheses."""
-        pieces: list[Piece] = []
+        pieces: list[SelectPiece] = []
         depth = 0
         tokens: list[Token] = []
         while self._place < len(self._tokens):
@@ -213,7 +213,7 @@ class QueryReader:
                 self.refuse(token.start, words, fix="Compare with other rows when you read the table.")
             depth += token.says("(", "[", "{") - token.says(")", "]", "}")
             self._place += 1
-            if several and depth == 0 and token.says(","):
+            if at_commas and depth == 0 and token.says(","):
                 pieces.append(self._piece(tokens, token.start))
                 tokens = []
             else:
@@ -258,10 +258,10 @@ class QueryReader:
         place = self._place + distance
         return self._tokens[place] if 0 <= place < len(self._tokens) else Token(Mark.END, "", len(self._text), len(self._text))
 
-    def _piece(self, tokens: Sequence[Token], at: int) -> Piece:
+    def _piece(self, tokens: Sequence[Token], at: int) -> SelectPiece:
         if not tokens:
             self.refuse(at, "an expression is expected here", "Is there a comma too many?")
-        return Piece(tuple(tokens))
+        return SelectPiece(tuple(tokens))
 
     @property
     def _here(self) -> int:

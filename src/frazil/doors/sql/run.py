@@ -51,7 +51,7 @@ def run(
 
 
 def sinks_to_run(project: ProjectSpec, only: Sequence[str] = ()) -> tuple[PipelineSpec, ...]:
-    """Those named, or all."""
+    """The pipelines of the sinks that are named, or of all."""
     known = {pipeline.name: pipeline for pipeline in project.pipelines}
     for name in only:
         if name not in known:

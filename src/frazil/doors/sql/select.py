@@ -130,7 +130,7 @@ class _Lakes:
                 self._add(there, table)
 
     def named_in(self, text: str) -> tuple[CatalogAndStores, ...]:
-        """Those found, and the others whose names stand in the query: jars of the rest are not needed for it."""
+        """The catalogs found, and the others whose names stand in the query: jars of the rest are not needed for it."""
         words = {token.text.lower() for token in Script(text).tokens(spark=True)}
         for there in self._connected():
             if there.catalog.name.lower() in words:

@@ -54,11 +54,11 @@ class Session:
         """
         statements = parse(text, name)
         self._require(statements)
-        for define, several in groupby(statements, lambda one: isinstance(one, DEFINING)):
+        for define, group in groupby(statements, lambda one: isinstance(one, DEFINING)):
             if define:
-                yield from self._define(several)
+                yield from self._define(group)
             else:
-                yield from map(self._answer, several)
+                yield from map(self._answer, group)
 
     @property
     def world(self) -> World:
@@ -91,11 +91,11 @@ class Session:
                     with_tables(world, statement)
 
     def _define(self, statements: Iterable[Statement]) -> list[Answer]:
-        several = list(statements)
+        defining = list(statements)
         while True:
             version = self.definitions.version
             world, changes, answers = self.world, [], []
-            for statement in several:
+            for statement in defining:
                 change, answer = defined(statement, world)
                 world = world.after(change)
                 if isinstance(change.added, CreateSink) and (note := require_followed(world, change.added)):

@@ -29,7 +29,7 @@ from frazil.model.pipeline import PipelineSpec, ProjectSpec, pipeline_problems
 from frazil.model.settings import Settings
 from frazil.model.sink import MAX_FILE_MB, MOST_ROWS, SinkSpec
 from frazil.model.source import KafkaSource, PostgresCdcSource, SourceSpec
-from frazil.model.transform import SelectColumns, Transform, WhereRows
+from frazil.model.transform import RowTransform, SelectColumns, WhereRows
 from frazil.model.types import NOT_KEYS
 
 # Without a size and a period a commit is made each second, when anything is there.
@@ -217,7 +217,7 @@ def _sums(made: PipelineSpec) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _said_by(step: Transform) -> Any:
+def _said_by(step: RowTransform) -> Any:
     match step:
         case WhereRows():
             return ["where", shape(step.condition)]

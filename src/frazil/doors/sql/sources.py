@@ -29,7 +29,7 @@ from frazil.doors.sql.statements import (
 )
 from frazil.doors.sql.view import view_query
 from frazil.model.source import FilesSource, GeneratorSource, KafkaSource, PostgresCdcSource, SourceSpec
-from frazil.model.transform import RenameField, SelectColumns, Transform, UnwrapDebezium, Way, WhereRows
+from frazil.model.transform import RenameField, RowTransform, SelectColumns, UnwrapDebezium, Way, WhereRows
 from frazil.model.types import Primitive, Type, parse_type
 
 _FORMATS = {"JSON": "json", "AVRO": "avro", "TEXT": "string", "BYTES": "bytes", "CSV": "csv", "PROTOBUF": "protobuf"}
@@ -57,7 +57,7 @@ class SinkInput:
 
     name: str
     source: SourceSpec
-    transforms: tuple[Transform, ...] = ()
+    transforms: tuple[RowTransform, ...] = ()
     keys: tuple[str, ...] = ()
     combine: Mapping[str, str] = field(default_factory=dict)
     types: Columns | None = None
@@ -116,7 +116,7 @@ def _view(world: World, view: CreateView, reader: str) -> SinkInput:
     transforms = list(below.transforms)
     for step in query.steps:
         if step.where is not None:
-            made: Transform = _built(view, WhereRows, {"condition": without_windows(step.where.text)}, step.where)
+            made: RowTransform = _built(view, WhereRows, {"condition": without_windows(step.where.text)}, step.where)
             transforms.append(made.placed({(): _place(view, step.where)}))
         if step.columns:
             texts = [without_windows(one.text) for one in step.columns]

@@ -18,7 +18,7 @@ _READ_ON = "Make a sink of the grouped view, and compute with its table when you
 
 
 @dataclass(frozen=True)
-class Step:
+class ViewStep:
     """One thing that is done to rows: some are kept (``where``), or columns are made (``columns``)."""
 
     where: Expression | None = None
@@ -30,12 +30,12 @@ class ViewQuery:
     """A view as steps over what it reads. ``keys`` and ``combine`` are those of a grouped one: how columns are kept up."""
 
     item: tuple[Word, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ViewStep, ...] = ()
     keys: tuple[str, ...] = ()
     combine: Mapping[str, str] = field(default_factory=dict)
     group_at: int = 0
 
-    def then(self, step: Step) -> ViewQuery:
+    def then(self, step: ViewStep) -> ViewQuery:
         """With one more step."""
         return replace(self, steps=(*self.steps, step))
 
@@ -50,14 +50,14 @@ def view_query(statement: CreateView) -> ViewQuery:
         if made.keys:
             reader.refuse(made.group_at, "what was grouped cannot be read on: groups change as rows come", _READ_ON)
         if one.where is not None:
-            made = made.then(Step(where=reader.expression(one.where, one.names)))
+            made = made.then(ViewStep(where=reader.expression(one.where, one.names)))
         if one.group is not None:
             columns, keys, combine = grouped(reader, one)
-            made = replace(made.then(Step(columns=columns)), keys=keys, combine=combine, group_at=one.group_at)
+            made = replace(made.then(ViewStep(columns=columns)), keys=keys, combine=combine, group_at=one.group_at)
             continue
         refuse_aggregates(reader, one)
         if [token.text for piece in one.items for token in piece.tokens] != ["*"]:
-            made = made.then(Step(columns=tuple(reader.expression(piece, one.names) for piece in one.items)))
+            made = made.then(ViewStep(columns=tuple(reader.expression(piece, one.names) for piece in one.items)))
     return made
 
 

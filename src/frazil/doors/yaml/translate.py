@@ -12,7 +12,7 @@ from frazil.model.dead_letters import OnError
 from frazil.model.pipeline import LetterTopic, PipelineSpec, ProjectSpec, letters_refused, pipeline_problems
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec
-from frazil.model.transform import Transform
+from frazil.model.transform import RowTransform
 from frazil.reading.document import Document, Path
 from frazil.reading.explain import suggestion
 
@@ -222,7 +222,7 @@ def _cluster(file: PipelineFile) -> KafkaCluster | None:
     return KafkaCluster(bootstrap_servers=",".join(broker.bootstrap_servers), tls=broker.tls, security=broker.security)
 
 
-def _transforms(document: Document, path: Path, entry: SourceEntry | PipelineEntry | SinkEntry) -> Iterator[Transform]:
+def _transforms(document: Document, path: Path, entry: SourceEntry | PipelineEntry | SinkEntry) -> Iterator[RowTransform]:
     """The changes of an entry, each with the places of its parts, for errors that show when there is data."""
     for number, transform in enumerate(entry.transforms):
         ways = document.places_below((*path, "transforms", number))

@@ -23,11 +23,11 @@ from frazil.model.hidden import HIDDEN
 from frazil.model.types import StructType as TableStruct
 from frazil.sources.decode.branches import Branch, merged_branches
 from frazil.sources.decode.connect import (
+    ConnectRecord,
     Entries,
     Items,
     Leaf,
     Node,
-    Record,
     clock,
     is_plain,
     meaning_of,
@@ -303,7 +303,7 @@ def _record_node(schema: Mapping[str, Any], names: dict[str, Node], *, truncate:
         node: Node = Leaf(_ANYTHING, meaning)
     else:
         fields = [(str(one["name"]), avro_node(one["type"], names, truncate=truncate)) for one in schema.get("fields", [])]
-        node = Record(tuple(fields))
+        node = ConnectRecord(tuple(fields))
     names[name] = names[name.rpartition(".")[2]] = node
     if namespace := schema.get("namespace"):
         names[f"{namespace}.{name}"] = node

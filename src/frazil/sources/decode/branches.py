@@ -71,11 +71,11 @@ def merged_branches(
             for name, kind in merged.items()
         ]
         wide = {name: lost for name in own if (lost := _too_wide(field(value, name), own[name], merged[name])) is not None}
-        held = {name: field(value, name).isNotNull() for name in strange}
-        fits = reduce(Column.__and__, [~lost for lost in (*wide.values(), *held.values())], value.isNotNull())
+        present = {name: field(value, name).isNotNull() for name in strange}
+        fits = reduce(Column.__and__, [~lost for lost in (*wide.values(), *present.values())], value.isNotNull())
         whole = sf.when(branch.when, sf.when(fits, sf.struct(*parts))).otherwise(whole)
         faults.append(
-            replace(branch, fault=first_fault([(branch.fault.isNotNull(), branch.fault), *_faults(wide), *_strange(held)]))
+            replace(branch, fault=first_fault([(branch.fault.isNotNull(), branch.fault), *_faults(wide), *_strange(present)]))
         )
     return frame.withColumn(into, whole), faults[::-1]
 
@@ -96,9 +96,9 @@ def _alike(wanted: DataType | None, own: DataType) -> bool:
             return True
 
 
-def _strange(held: Mapping[str, Column]) -> list[tuple[Column, Column]]:
+def _strange(present: Mapping[str, Column]) -> list[tuple[Column, Column]]:
     words = "is spelled otherwise, or has other parts, than the table or other messages have it"
-    return [(there, fault("field-differs", f"the field {name!r} {words}")) for name, there in held.items()]
+    return [(there, fault("field-differs", f"the field {name!r} {words}")) for name, there in present.items()]
 
 
 def _too_wide(value: Column, own: DataType, kind: DataType) -> Column | None:
@@ -127,13 +127,13 @@ def _any_too_wide(values: Column, own: DataType, kind: DataType) -> Column | Non
 
 
 def _common(one: DataType, other: DataType) -> DataType:
-    common = common_type(one, other, _meeting)
+    common = common_type(one, other, _common_without_structure)
     assert common is not None, "everything has a form as text"
     return common
 
 
-def _meeting(one: DataType, other: DataType) -> DataType:
-    """Decimals meet where both have room, longs and floats in double; what has nothing in common meets in text."""
+def _common_without_structure(one: DataType, other: DataType) -> DataType:
+    """The type of decimals is one with room for both, that of longs and floats is double; text is that of all others."""
     match one, other:
         case (LongType(), FloatType() | DoubleType()) | (FloatType() | DoubleType(), LongType()):
             return DoubleType()

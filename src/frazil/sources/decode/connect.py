@@ -49,7 +49,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Record:
+class ConnectRecord:
     """Named fields."""
 
     fields: tuple[tuple[str, Node], ...]
@@ -69,7 +69,7 @@ class Entries:
     value: Node
 
 
-Node = Leaf | Record | Items | Entries
+Node = Leaf | ConnectRecord | Items | Entries
 
 _PLAIN: dict[str, DataType] = {
     "int8": IntegerType(),
@@ -97,7 +97,7 @@ def connect_node(schema: Mapping[str, Any], *, truncate: bool = False) -> Node:
             fields = [(str(one["field"]), connect_node(one, truncate=truncate)) for one in schema.get("fields") or ()]
             if meaning is not None:
                 return Leaf(StructType([StructField(name, carrier_of(node)) for name, node in fields]), meaning)
-            return Record(tuple(fields))
+            return ConnectRecord(tuple(fields))
         case "array":
             return Items(connect_node(schema["items"], truncate=truncate))
         case "map" if schema["keys"].get("type") == "string":
@@ -200,7 +200,7 @@ def carrier_of(node: Node) -> DataType:
     match node:
         case Leaf():
             return node.carrier
-        case Record():
+        case ConnectRecord():
             return StructType([StructField(name, carrier_of(inner)) for name, inner in node.fields])
         case Items():
             return ArrayType(carrier_of(node.element))
@@ -213,7 +213,7 @@ def is_plain(node: Node) -> bool:
     match node:
         case Leaf():
             return node.made is None
-        case Record():
+        case ConnectRecord():
             return all(is_plain(inner) for _, inner in node.fields)
         case Items():
             return is_plain(node.element)
@@ -229,7 +229,7 @@ def meant(value: Column, node: Node, path: str = "") -> tuple[Column, list[tuple
         case Leaf(made=made) if made is not None:
             known = made(value)
             return known, [(path, value.isNotNull() & known.isNull())]
-        case Record():
+        case ConnectRecord():
             parts, wrong = [], []
             for name, inner in node.fields:
                 known, lost = meant(field(value, name), inner, f"{path}.{name}".lstrip("."))
@@ -252,10 +252,10 @@ def meant(value: Column, node: Node, path: str = "") -> tuple[Column, list[tuple
 
 def any_of(wrong: Sequence[tuple[str, Column]]) -> Column:
     """Whether one of them holds."""
-    held = sf.lit(False)
+    holds = sf.lit(False)
     for _, condition in wrong:
-        held = held | sf.coalesce(condition, sf.lit(False))
-    return held
+        holds = holds | sf.coalesce(condition, sf.lit(False))
+    return holds
 
 
 def without_meaning(wrong: Sequence[tuple[str, Column]]) -> Column:

@@ -112,9 +112,9 @@ def _unchanged(envelope: Column, after: DataType | None, placeholder: str) -> Co
         return sf.lit(None).cast("array<string>")
     row = field(envelope, "after")
     names = [
-        sf.when(held, sf.lit(one.name))
+        sf.when(stands_in, sf.lit(one.name))
         for one in after.fields
-        if (held := _stands_in(field(row, one.name), one.dataType, placeholder)) is not None
+        if (stands_in := _stands_in(field(row, one.name), one.dataType, placeholder)) is not None
     ]
     if not names:
         return sf.lit(None).cast("array<string>")

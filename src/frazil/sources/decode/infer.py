@@ -112,10 +112,10 @@ class _Growth:
         spellings: dict[str, list[StructField]] = {}
         for one in found.fields:
             spellings.setdefault(one.name.lower(), []).append(one)
-        for lower, several in spellings.items():
-            names = [one.name for one in several]
+        for lower, same in spellings.items():
+            names = [one.name for one in same]
             right = spelled.get(lower) or (names[0] if len(names) == 1 else self._first(names))
-            for one in several:
+            for one in same:
                 new = one.name not in fields and one.name not in wanted
                 if one.name != right or not _may_be_a_name(one.name, path) or (new and self._room <= 0):
                     self.refused.append((*path, one.name))

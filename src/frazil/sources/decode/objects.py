@@ -116,7 +116,7 @@ def found_in(frame: DataFrame, source: str, root: str, like: DataType | None, bu
 
 def _too_deep(text: Column) -> Column:
     """Whether a message has so many levels of objects and lists that Spark cannot write their type down."""
-    several = sf.char_length(text) - sf.char_length(sf.translate(text, "{[", "")) > MOST_LEVELS
+    many = sf.char_length(text) - sf.char_length(sf.translate(text, "{[", "")) > MOST_LEVELS
     bare = sf.replace(sf.replace(text, sf.lit("\\\\"), sf.lit("")), sf.lit('\\"'), sf.lit(""))
     brackets = sf.regexp_replace(sf.regexp_replace(bare, '"[^"]*"', ""), r"[^\[\]{}]", "")
     start = sf.struct(sf.lit(0).alias("now"), sf.lit(0).alias("most"))
@@ -126,7 +126,7 @@ def _too_deep(text: Column) -> Column:
         return sf.struct(now.alias("now"), sf.greatest(levels["most"], now).alias("most"))
 
     levels = sf.aggregate(sf.split(brackets, ""), start, step, lambda levels: levels["most"])
-    return sf.coalesce(sf.when(several, levels > MOST_LEVELS), sf.lit(False))
+    return sf.coalesce(sf.when(many, levels > MOST_LEVELS), sf.lit(False))
 
 
 def first_spelling(frame: DataFrame, source: str, root: str, names: Sequence[str]) -> str:
@@ -156,10 +156,10 @@ def _entries(value: Column) -> Column:
 
 
 def _has_any(entries: Column, paths: Sequence[Path]) -> Column:
-    """Whether an object has one of several keys."""
+    """Whether an object has one of these keys."""
     names = [path[0] for path in paths if len(path) == 1]
-    several = [sf.arrays_overlap(sf.map_keys(entries), sf.array(*map(sf.lit, names)))] if names else []
-    each = [*several, *(_has(sf.try_element_at(entries, sf.lit(path[0])), path[1:]) for path in paths if len(path) > 1)]
+    at_the_top = [sf.arrays_overlap(sf.map_keys(entries), sf.array(*map(sf.lit, names)))] if names else []
+    each = [*at_the_top, *(_has(sf.try_element_at(entries, sf.lit(path[0])), path[1:]) for path in paths if len(path) > 1)]
     return reduce(Column.__or__, [sf.coalesce(one, sf.lit(False)) for one in each], sf.lit(False))
 
 

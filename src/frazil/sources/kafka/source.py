@@ -252,9 +252,9 @@ class KafkaTopics:
             client = self._asked
             topics = client.describe(client.topic_names() | named_topics(self._spec.topics))
             partitions = partitions_of(topics)
-            held = backlog(client.earliest(partitions), client.latest(partitions))
+            counts = backlog(client.earliest(partitions), client.latest(partitions))
         return tuple(
-            OfferedTopic(name, topic.partitions, sum(held[name, one] for one in range(topic.partitions)), self._wants(name))
+            OfferedTopic(name, topic.partitions, sum(counts[name, one] for one in range(topic.partitions)), self._wants(name))
             for name, topic in sorted(topics.items())
         )
 

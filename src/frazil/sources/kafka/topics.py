@@ -10,7 +10,7 @@ from frazil.model.source import is_topic_pattern
 
 
 def named_topics(topics: Iterable[str]) -> frozenset[str]:
-    """Those that are plain names."""
+    """The topics that are plain names, and no patterns."""
     return frozenset(topic for topic in topics if not is_topic_pattern(topic))
 
 

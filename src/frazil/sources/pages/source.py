@@ -18,7 +18,7 @@ from frazil.sources.decode import decoder
 from frazil.sources.pages.frame import messages_in
 from frazil.sources.pages.pager import Pager
 from frazil.sources.pages.place import PagesPlace
-from frazil.sources.pages.spool import Spool
+from frazil.sources.pages.spool import PageSpool
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Ahead:
 
     start: Position | None
     place: PagesPlace
-    spool: Spool = field(default_factory=Spool)
+    spool: PageSpool = field(default_factory=PageSpool)
     pages: int = 0
     over: bool = False
     idle: bool = False

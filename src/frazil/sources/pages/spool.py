@@ -30,7 +30,7 @@ COLUMNS = pa.schema(
 SPARK_COLUMNS = "key binary, value binary, topic string, offset bigint, timestamp timestamp"
 
 
-class Spool:
+class PageSpool:
     """The records of one slice, in the order in which they came. Memory holds a bounded number of them."""
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ class DatabaseTable:
 
 
 @dataclass(frozen=True)
-class Publication:
+class PublishedTable:
     """A table of a publication, with the columns and the rows that it lets through."""
 
     namespace: str
@@ -187,7 +187,7 @@ def pg_type(connection: Connection, oid: int) -> PgType | None:
     return PgType(oid, name, kind, base, modifier, element)
 
 
-def published(connection: Connection, publication: str) -> tuple[Publication, ...] | None:
+def published(connection: Connection, publication: str) -> tuple[PublishedTable, ...] | None:
     """The tables of a publication; None when there is no such publication."""
     if connection.execute("select 1 from pg_publication where pubname = %s", (publication,)).fetchone() is None:
         return None
@@ -198,7 +198,7 @@ def published(connection: Connection, publication: str) -> tuple[Publication, ..
         (publication,),
     )
     return tuple(
-        Publication(namespace, name, None if columns is None else frozenset(columns), row_filter)
+        PublishedTable(namespace, name, None if columns is None else frozenset(columns), row_filter)
         for namespace, name, columns, row_filter in rows
     )
 

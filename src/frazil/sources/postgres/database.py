@@ -12,7 +12,7 @@ import psycopg
 from frazil.errors import FrazilError, Halted, Retryable
 from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.postgres import catalog
-from frazil.sources.postgres.catalog import Connection, DatabaseTable, Publication, TableColumn
+from frazil.sources.postgres.catalog import Connection, DatabaseTable, PublishedTable, TableColumn
 from frazil.sources.postgres.changes import Described
 from frazil.sources.postgres.connection import Login, asking
 from frazil.sources.postgres.frames import is_among
@@ -108,12 +108,12 @@ class Database:
         """How the publication has the tables that it names."""
         return self.ask(lambda database: catalog.members(database, self._spec.publication_name))
 
-    def published(self, name: str) -> Publication | None:
+    def published(self, name: str) -> PublishedTable | None:
         """What the publication lets through of a table."""
         tables = self.ask(lambda database: catalog.published(database, self._spec.publication_name)) or ()
         return next((table for table in tables if table.full_name == name), None)
 
-    def columns(self, table: DatabaseTable, published: Publication | None) -> Columns:
+    def columns(self, table: DatabaseTable, published: PublishedTable | None) -> Columns:
         """The columns of a table that the publication lets through, with their types."""
         return tuple(
             SpooledColumn(
@@ -190,7 +190,7 @@ class Database:
         return self.ask(lambda database: catalog.pg_type(database, oid))
 
 
-def passed(table: DatabaseTable, published: Publication | None) -> tuple[TableColumn, ...]:
+def passed(table: DatabaseTable, published: PublishedTable | None) -> tuple[TableColumn, ...]:
     """The columns that the publication lets through; of those that are generated, the ones that it names."""
     names = None if published is None else published.columns
     return tuple(column for column in table.columns if (not column.generated if names is None else column.name in names))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from frazil.sources.postgres.catalog import Connection, DatabaseTable, Publication
+from frazil.sources.postgres.catalog import Connection, DatabaseTable, PublishedTable
 
 # Types whose texts Spark writes alike: smallint, integer, bigint, text, varchar, uuid, boolean, date.
 _ALIKE = frozenset({21, 23, 20, 25, 1043, 2950, 16, 1082})
 
 
-def digest(connection: Connection, table: DatabaseTable, published: Publication | None) -> tuple[int, int | None]:
+def digest(connection: Connection, table: DatabaseTable, published: PublishedTable | None) -> tuple[int, int | None]:
     """How many rows there are that the publication lets through, and the sum of the hashes of their keys.
 
     The sum is None where the texts of the keys depend on who writes them.

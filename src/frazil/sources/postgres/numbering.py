@@ -238,10 +238,10 @@ def united(shapes: Sequence[Columns]) -> United | None:
         own: list[str] = []
         for column in columns:
             name = by_id.get(column.id or "", column.name)
-            held = by_name.get(name)
-            if held is not None and _differ(held, column):
+            known = by_name.get(name)
+            if known is not None and _differ(known, column):
                 return None
-            if held is None:
+            if known is None:
                 by_name[name] = column
             if column.id is not None:
                 by_id.setdefault(column.id, name)

@@ -20,7 +20,7 @@ from frazil.model.source import CdcStream, PostgresCdcSource
 from frazil.sources.base import Lag, Notice, Slice
 from frazil.sources.failures import one_line, whole_text
 from frazil.sources.postgres import catalog, slot
-from frazil.sources.postgres.catalog import Publication
+from frazil.sources.postgres.catalog import PublishedTable
 from frazil.sources.postgres.changes import ChangeReader, Filled, unlogged_values
 from frazil.sources.postgres.connection import Login
 from frazil.sources.postgres.database import Database, passed
@@ -199,7 +199,7 @@ class PostgresCdc:
         return place.with_times(times) if self._versions else place
 
     def _snapshot_part(
-        self, exported: ExportedSnapshot, stream: CdcStream, published: Publication | None, lsn: int, at_us: int
+        self, exported: ExportedSnapshot, stream: CdcStream, published: PublishedTable | None, lsn: int, at_us: int
     ) -> tuple[SnapshotPart, int | None]:
         """How a table is read as of a snapshot, and about how many rows it has."""
         table = self._database.table(stream)

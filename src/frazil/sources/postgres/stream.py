@@ -173,12 +173,12 @@ class ChangeStream:
             self._connection.close()
 
 
-def _keep_telling(held: weakref.ref[ChangeStream], ended: threading.Event) -> None:
+def _keep_telling(reference: weakref.ref[ChangeStream], ended: threading.Event) -> None:
     while not ended.wait(STATUS_SECONDS):
-        stream = held()
+        stream = reference()
         if stream is None or not stream.keep_alive():
             return
-        del stream  # not held while waiting
+        del stream  # it may go while this waits
 
 
 def _end(ended: threading.Event, connection: psycopg.Connection[tuple[Any, ...]]) -> None:

@@ -47,7 +47,7 @@ _START_OVER = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ChangePlace:
     """A snapshot of a table, which is known by its UUID: its name may go to another.
 
     ``at_us`` is its time (microseconds since 1970), for whom each state of a row has a time of its own.
@@ -63,7 +63,7 @@ class Place:
         return position({"snapshot": self.snapshot, "table": self.table} | time)
 
     @classmethod
-    def from_position(cls, text: Position) -> Place:
+    def from_position(cls, text: Position) -> ChangePlace:
         """Reads the ledger."""
         fields = fields_of(text, "changes of a table")
         table, snapshot, at_us = fields.get("table"), fields.get("snapshot"), fields.get("at_us")
@@ -125,15 +125,15 @@ class TableChanges:
     def _position(self, start: Position | None, now: TableNow, snapshot: int | None) -> Position:
         assert snapshot is not None, "a table without snapshots has no positions"
         if not self._versions:
-            return Place(now.uuid, snapshot).to_position()
-        before = None if start is None else Place.from_position(start).at_us
+            return ChangePlace(now.uuid, snapshot).to_position()
+        before = None if start is None else ChangePlace.from_position(start).at_us
         with asking(self._spec.table):
             at_us = now.made_at_us(snapshot)
-        return Place(now.uuid, snapshot, at_us if before is None else max(at_us, before + 1)).to_position()
+        return ChangePlace(now.uuid, snapshot, at_us if before is None else max(at_us, before + 1)).to_position()
 
     def _snapshot(self, text: Position, now: TableNow) -> int:
         """The snapshot of a position, which the table must still have."""
-        place, name = Place.from_position(text), self._spec.table
+        place, name = ChangePlace.from_position(text), self._spec.table
         if place.table != now.uuid:
             words = f"{name} is not the table that was read before: it was dropped and made again, or replaced under its name."
             raise Halted("source-recreated", words, fix=_START_OVER)
@@ -150,7 +150,7 @@ class TableChanges:
     def between(self, start: Position | None, end: Position) -> Slice | None:
         """What differs between two snapshots; None if one of them is gone."""
         known = self._now().parents
-        there = all(Place.from_position(one).snapshot in known for one in (start, end) if one is not None)
+        there = all(ChangePlace.from_position(one).snapshot in known for one in (start, end) if one is not None)
         return Slice(start, end, None) if there else None
 
     def finished(self, position: Position | None) -> bool:  # noqa: ARG002 - the protocol's signature
@@ -174,7 +174,7 @@ class TableChanges:
         now = self._now()
         end = self._snapshot(part.end, now)
         if part.start is None:
-            return self._whole(now, end, Place.from_position(part.end).at_us)
+            return self._whole(now, end, ChangePlace.from_position(part.end).at_us)
         if part.rows == 0:
             return self._whole(now, end).limit(0)
         keys = self._keys(now, end)
@@ -183,13 +183,13 @@ class TableChanges:
             if changed.gone is None and changed.came is None:
                 return self._whole(now, end).limit(0)
             made = net_changes(changed.gone, changed.came, keys, images=self._images)
-            return self._told(made, now, end, keys, Place.from_position(part.end).at_us)
+            return self._as_changes(made, now, end, keys, ChangePlace.from_position(part.end).at_us)
 
     def _whole(self, now: TableNow, snapshot: int, at_us: int | None = None) -> DataFrame:
         keys = self._keys(now, snapshot)
         with asking(self._spec.table):
             rows = self._at(snapshot)
-            return self._told(rows.withColumns({OP: sf.lit(INSERT), EXTRA: sf.lit(False)}), now, snapshot, keys, at_us)
+            return self._as_changes(rows.withColumns({OP: sf.lit(INSERT), EXTRA: sf.lit(False)}), now, snapshot, keys, at_us)
 
     def _at(self, snapshot: int) -> DataFrame:
         return self._spark.read.format("iceberg").option("versionAsOf", str(snapshot)).table(self._spec.table)
@@ -207,7 +207,7 @@ class TableChanges:
             raise KeyMissing("key-missing", words)
         return self._spec.key_fields or own
 
-    def _told(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str], at_us: int | None) -> DataFrame:
+    def _as_changes(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str], at_us: int | None) -> DataFrame:
         """The rows with what a sink has to know of them. ``at_us``: their time, if that is not the snapshot's own."""
         marks = {
             name: {COLUMN_MARK: f"{now.uuid}.{number}"} | ({KEY_MARK: True} if name in keys else {})

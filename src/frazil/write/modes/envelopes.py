@@ -220,9 +220,9 @@ def _without_images(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 def _images(frame: DataFrame) -> dict[str, DataType]:
     """The columns of both images, each with a type for both. An image that is null in every row has no columns of its own."""
     before, after = types_within(frame, "before"), types_within(frame, "after")
-    held = {"after": after, "before": before}
+    columns_of = {"after": after, "before": before}
     return {
-        name: shared_type(name, {image: types[name] for image, types in held.items() if name in types})
+        name: shared_type(name, {image: types[name] for image, types in columns_of.items() if name in types})
         for name in {**before, **after}
     }
 

@@ -59,7 +59,7 @@ def rows_of_keys(context: TableContext, last: DataFrame, survey: Survey, fit: Fi
 
 
 def with_keys(rows: DataFrame, last: DataFrame, survey: Survey, fit: Fit) -> DataFrame:
-    """Those of some rows that have keys of the batch."""
+    """The rows that have keys of the batch."""
     keys = _keys_of(last, fit)
     return rows.join(functions.broadcast(keys) if survey.keys <= _MOST_SENT else keys, list(fit.keys), "left_semi")
 
@@ -84,8 +84,8 @@ def completed(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, 
     if survey.extra:
         require_followed(sink, fit)
     with ExitStack() as opened:
-        held = opened.enter_context(rows_of_keys(context, last, survey, fit, facts))
-        made = opened.enter_context(_cached(_completed(last, held, fit, sink)))
+        rows = opened.enter_context(rows_of_keys(context, last, survey, fit, facts))
+        made = opened.enter_context(_cached(_completed(last, rows, fit, sink)))
         counts, unknown = _counted(made)
         if unknown is not None:
             raise _unknown(unknown, fit)
@@ -120,13 +120,13 @@ def _counted(made: DataFrame) -> tuple[Counter[tuple[str, bool]], Row | None]:
     return Counter({(fate, known): count for fate, known, count, _ in rows}), unknown
 
 
-def _completed(last: DataFrame, held: DataFrame | None, fit: Fit, options: ChangeOptions) -> DataFrame:
+def _completed(last: DataFrame, rows: DataFrame | None, fit: Fit, options: ChangeOptions) -> DataFrame:
     """Each change with the values that its row will have, and what becomes of it."""
     others = [name for name in fit.names if name not in fit.keys]
-    if held is None:
-        held = last.sparkSession.createDataFrame([], last.select(*[quoted(name) for name in fit.names]).schema)
-    last = with_moved(last, held, fit)
-    both = last.alias(NEW).join(held.withColumn(_KNOWN, functions.lit(True)).alias(OLD), same_key(fit), "left")
+    if rows is None:
+        rows = last.sparkSession.createDataFrame([], last.select(*[quoted(name) for name in fit.names]).schema)
+    last = with_moved(last, rows, fit)
+    both = last.alias(NEW).join(rows.withColumn(_KNOWN, functions.lit(True)).alias(OLD), same_key(fit), "left")
     known = functions.coalesce(functions.col(_KNOWN), functions.lit(False))
     # The row that the table has was deleted in this batch: what comes is a new one, which takes nothing from it.
     anew = functions.col(GONE_AT).isNotNull() if keeps_known(options) and GONE_AT in last.columns else functions.lit(False)

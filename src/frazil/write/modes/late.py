@@ -23,7 +23,7 @@ from frazil.write.modes.known_rows import rows_of_keys, with_keys
 from frazil.write.modes.latest import Survey, is_delete
 from frazil.write.modes.table_context import TableContext
 
-_PLACE, _HELD, _LATE = (f"{HIDDEN}{name}" for name in ("place", "held", "late"))
+_PLACE, _KNOWN, _LATE = (f"{HIDDEN}{name}" for name in ("place", "known", "late"))
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def in_order(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, f
         _require_order(deletes, order)
     with ExitStack() as opened:
         rows = opened.enter_context(rows_of_keys(context, last, survey, fit, facts))
-        held = _held(context, last, survey, fit, rows)
-        kept = InOrder(last, survey) if held is None else opened.enter_context(_without_late(last, survey, fit, order, held))
+        known = _highest_known(context, last, survey, fit, rows)
+        kept = InOrder(last, survey) if known is None else opened.enter_context(_without_late(last, survey, fit, order, known))
         assert context.tombstones is not None, "the sink ignores late rows"
         # All deletes, late ones too: what is remembered then depends on nothing but the batch.
         yield kept if deletes is None else replace(kept, tombstones=context.tombstones.stage(deletes, survey.deletes))
@@ -87,7 +87,7 @@ def _columns(keys: Sequence[str], order: Sequence[str]) -> list[Column]:
     return [functions.col(quoted(name)) for name in dict.fromkeys([*keys, *order])]
 
 
-def _held(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, rows: DataFrame | None) -> DataFrame | None:
+def _highest_known(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, rows: DataFrame | None) -> DataFrame | None:
     """The highest place in the order that the table, or a delete, has of each key of the batch; None where both have nothing."""
     assert context.tombstones is not None, "the sink ignores late rows"
     order = context.sink.order_by
@@ -100,7 +100,7 @@ def _held(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, rows
         return None
     known = reduce(DataFrame.union, sources)
     by_key = known.groupBy(*[functions.col(quoted(key)).alias(_key(number)) for number, key in enumerate(fit.keys)])
-    return by_key.agg(functions.max(_place(order)).alias(_HELD))
+    return by_key.agg(functions.max(_place(order)).alias(_KNOWN))
 
 
 def _place(order: Sequence[str]) -> Column:
@@ -113,12 +113,12 @@ def _key(number: int) -> str:
 
 
 @contextmanager
-def _without_late(last: DataFrame, survey: Survey, fit: Fit, order: Sequence[str], held: DataFrame) -> Iterator[InOrder]:
+def _without_late(last: DataFrame, survey: Survey, fit: Fit, order: Sequence[str], known: DataFrame) -> Iterator[InOrder]:
     same = reduce(
         Column.__and__, (functions.col(quoted(key)) == functions.col(_key(number)) for number, key in enumerate(fit.keys))
     )
-    placed = last.withColumn(_PLACE, _place(order)).join(held, same, "left")
-    late = functions.coalesce(functions.col(_PLACE) < functions.col(_HELD), functions.lit(False))
+    placed = last.withColumn(_PLACE, _place(order)).join(known, same, "left")
+    late = functions.coalesce(functions.col(_PLACE) < functions.col(_KNOWN), functions.lit(False))
     marked = placed.withColumn(_LATE, late).select(*[quoted(name) for name in last.columns], _LATE).persist()
     try:
         deletes = is_delete(last)

@@ -23,8 +23,8 @@ from frazil.write.modes.row_state import is_extra
 
 MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
 """Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""
-_RANK, _DIGEST, _TIED, _MIXED, _DELETES, _APART, _NEWEST, _STANDS = (
-    f"{HIDDEN}{name}" for name in ("rank", "digest", "tied", "mixed", "deletes", "apart", "newest", "stands")
+_RANK, _DIGEST, _UNCLEAR, _MIXED, _DELETES, _APART, _NEWEST, _STANDS = (
+    f"{HIDDEN}{name}" for name in ("rank", "digest", "unclear", "mixed", "deletes", "apart", "newest", "stands")
 )
 
 
@@ -92,7 +92,7 @@ def latest(
     one = combined(changes, keys, options) if options.combine else _last(changes, keys, options)
     last = one.persist()
     try:
-        yield last.drop(_TIED, _APART), _surveyed(last, keys, seen)
+        yield last.drop(_UNCLEAR, _APART), _surveyed(last, keys, seen)
     finally:
         last.unpersist()
 
@@ -143,16 +143,16 @@ def _ranked_by(frame: DataFrame) -> list[Column]:
 def _with_ties(frame: DataFrame, keys: Sequence[str], by_key: WindowSpec) -> DataFrame:
     """Whether a row has the place of another one that differs from it."""
     if _STANDS not in frame.columns:
-        return frame.withColumn(_TIED, _differ(_DIGEST, by_key.rangeBetween(Window.currentRow, Window.currentRow)))
+        return frame.withColumn(_UNCLEAR, _differ(_DIGEST, by_key.rangeBetween(Window.currentRow, Window.currentRow)))
     peers = _of_key(keys).orderBy(ORDER).rangeBetween(Window.currentRow, Window.currentRow)
     if OP not in frame.columns:
-        return frame.withColumn(_TIED, _differ(_DIGEST, peers))
+        return frame.withColumn(_UNCLEAR, _differ(_DIGEST, peers))
     # A delete beside another row: their order decides for all later rows whether the key starts over.
     since = functions.col(GONE_AT)
     matters = since.isNull() | (functions.col(ORDER) >= since)
     frame = frame.withColumn(_DELETES, functions.col(OP) == DELETE)
-    frame = frame.withColumns({_TIED: _differ(_DIGEST, peers), _MIXED: _differ(_DELETES, peers) & matters})
-    return frame.withColumn(_TIED, functions.col(_TIED) | functions.max(_MIXED).over(_of_key(keys))).drop(_DELETES, _MIXED)
+    frame = frame.withColumns({_UNCLEAR: _differ(_DIGEST, peers), _MIXED: _differ(_DELETES, peers) & matters})
+    return frame.withColumn(_UNCLEAR, functions.col(_UNCLEAR) | functions.max(_MIXED).over(_of_key(keys))).drop(_DELETES, _MIXED)
 
 
 def _differ(name: str, rows: WindowSpec) -> Column:
@@ -283,7 +283,7 @@ def survey_of(rows: DataFrame, keys: Sequence[str]) -> Survey:
 def _surveyed(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
     """The survey of the last changes. Refuses keys of which none is known to be the last."""
     key_text = functions.to_json(functions.struct(*[functions.col(quoted(key)) for key in keys]))
-    ambiguous = [functions.col(name) for name in (_TIED, _APART) if name in last.columns]
+    ambiguous = [functions.col(name) for name in (_UNCLEAR, _APART) if name in last.columns]
     examples = [functions.first(functions.when(one, key_text), ignorenulls=True) for one in ambiguous]
     row = last.agg(
         *_counted(last, keys),
@@ -298,7 +298,7 @@ def _surveyed(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
 
 
 def _require_one(row: Row, *, ordered: bool) -> None:
-    tied, apart = row["ambiguous0"], row["ambiguous1"]
+    unclear, apart = row["ambiguous0"], row["ambiguous1"]
     if apart:
         raise DataError(
             "duplicate-keys",
@@ -307,11 +307,11 @@ def _require_one(row: Row, *, ordered: bool) -> None:
             fix="Name a column in order_by that says which is the last: one of the data's, or the time of the record, "
             "kafka_timestamp, with metadata: [timestamp] in the source.",
         )
-    if tied:
+    if unclear:
         cause = "the same place in the order" if ordered else "no order to tell which is the last"
         raise DataError(
             "duplicate-keys",
-            f"{tied} keys have several different rows in the batch and {cause}, for example {row['example0']}.",
+            f"{unclear} keys have several different rows in the batch and {cause}, for example {row['example0']}.",
             fix="Name a column in order_by by which they differ." if not ordered else "Add a column to order_by.",
         )
 

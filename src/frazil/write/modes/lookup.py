@@ -53,7 +53,7 @@ class Search:
 
     copy: WorkingCopy
     deletes: Deletes
-    held: Sequence[FileFacts]
+    facts: Sequence[FileFacts]
 
     def gathering(self) -> Callable[[], DeletedKeys | None]:
         """What reads the keys for the quick way, in whichever thread; it brings none when they are to be joined."""
@@ -62,7 +62,7 @@ class Search:
         if len(kinds) != 1 or not isinstance(kinds[0], IntegerType | LongType) or not self._few:
             return lambda: None
         number = functions.col(quoted(self.deletes.columns[0])).cast("long")
-        return lambda: DeletedKeys.gathered(self.copy.keys_of(self.deletes).select(number, "_file"), self.held)
+        return lambda: DeletedKeys.gathered(self.copy.keys_of(self.deletes).select(number, "_file"), self.facts)
 
     def bounds(self, keys: DeletedKeys | None) -> dict[str, tuple[Any, Any]]:
         """The least and the greatest key of each column, where they are known."""
@@ -93,7 +93,7 @@ class Search:
     def _met(self, rows: DeadPositions) -> tuple[Digest, dict[str, BitMap64]]:
         """What the dead rows are, and their positions, which executors put together, so that little is left to bring here."""
         columns = self.deletes.columns
-        scopes = scopes_of(rows.files, scopes_of(self.held))
+        scopes = scopes_of(rows.files, scopes_of(self.facts))
         keys = self._keys(scopes)
         wanted = functions.broadcast(keys) if self._few else keys
         files = self._frame(rows.files, scopes).withColumnsRenamed({_SINCE: "__came", _SCOPE: "__in"})
@@ -107,7 +107,7 @@ class Search:
         applies = (functions.col("__came") < functions.col(_SINCE)) & functions.col(_SCOPE).isin(0, functions.col("__in"))
         dead = met.join(functions.broadcast(files), _FILE).where(applies).select(_NUMBER, _POSITION, _HASH)
         # A row can meet its key twice only if deletes of one partition and deletes of all are there together.
-        if len({fact.scope == "" for fact in self.held}) > 1:
+        if len({fact.scope == "" for fact in self.facts}) > 1:
             dead = dead.dropDuplicates([_NUMBER, _POSITION])
 
         with _pruning(self.copy.spark, records(self.deletes.files) <= MOST_KEYS_TO_PRUNE_BY):
@@ -130,7 +130,7 @@ class Search:
         """Each key once for every scope that it is deleted in, with the last time that it was."""
         columns = [quoted(column) for column in self.deletes.columns]
         named = self.copy.keys_of(self.deletes).select(*columns, functions.col("_file").alias(_FILE))
-        by_key = named.join(functions.broadcast(self._frame(self.held, scopes)), _FILE).groupBy(*columns, _SCOPE)
+        by_key = named.join(functions.broadcast(self._frame(self.facts, scopes)), _FILE).groupBy(*columns, _SCOPE)
         return by_key.agg(functions.max(_SINCE).alias(_SINCE))
 
 

@@ -34,8 +34,8 @@ def merge(context: TableContext, last: DataFrame, survey: Survey, fit: Fit, choi
         values = {quoted(name): new(name) for name in fit.names}
         merging = last.alias(NEW).mergeInto(copy.name, same_key(fit)).whenMatched(is_delete(last)).delete()
         merging.whenMatched().update(values).whenNotMatched(~is_delete(last)).insert(values).merge()
-        several = _written(copy.summary) > survey.upserts
-        again = _one_of_each(context, copy, last, fit) if several else StagedFiles()
+        repeats = _written(copy.summary) > survey.upserts
+        again = _one_of_each(context, copy, last, fit) if repeats else StagedFiles()
         changes = copy.changes(conflicts=table.everything)
         changes = replace(changes, staged=changes.staged + again)
     return Written(Change(changes, base, fit.evolution, summary=choice.summary), counts_of(survey))
@@ -47,15 +47,15 @@ def _one_of_each(context: TableContext, copy: WorkingCopy, last: DataFrame, fit:
     All of them go from the copy. What is handed back is to come in their place.
     """
     upserts = last.where(~is_delete(last)).alias(NEW)
-    held = copy.rows.alias(OLD).join(upserts, same_key(fit), "left_semi")
-    several = held.groupBy(*[old(key).alias(key) for key in fit.keys]).agg(functions.count(functions.lit(1)).alias(_ROWS))
-    several = several.where(functions.col(_ROWS) > 1).persist()
+    matched = copy.rows.alias(OLD).join(upserts, same_key(fit), "left_semi")
+    repeated = matched.groupBy(*[old(key).alias(key) for key in fit.keys]).agg(functions.count(functions.lit(1)).alias(_ROWS))
+    repeated = repeated.where(functions.col(_ROWS) > 1).persist()
     try:
-        rows = upserts.join(several.alias(OLD), same_key(fit), "left_semi")
-        several.alias(NEW).mergeInto(copy.name, same_key(fit)).whenMatched().delete().merge()
+        rows = upserts.join(repeated.alias(OLD), same_key(fit), "left_semi")
+        repeated.alias(NEW).mergeInto(copy.name, same_key(fit)).whenMatched().delete().merge()
         return context.write_files(rows.select(*[quoted(name) for name in fit.names]), fit.evolution)
     finally:
-        several.unpersist()
+        repeated.unpersist()
 
 
 def _written(summary: dict[str, str]) -> int:

@@ -16,8 +16,8 @@ from frazil.write.modes.row_state import is_extra
 from frazil.write.modes.row_values import struct_of
 from frazil.write.modes.shared_types import fields_of
 
-_PLACE, _KEY, _ROW, _UNSENT, _BEGAN, _HELD_KEY, _HELD = (
-    f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "began", "held_key", "held")
+_PLACE, _KEY, _ROW, _UNSENT, _BEGAN, _KNOWN_KEY, _KNOWN = (
+    f"{HIDDEN}before_{name}" for name in ("place", "key", "row", "unsent", "began", "known_key", "known")
 )
 
 
@@ -50,19 +50,19 @@ def with_moved(last: DataFrame, rows: DataFrame, fit: Fit) -> DataFrame:
         functions.coalesce(functions.col(UNCHANGED), functions.array().cast("array<string>")).alias(_UNSENT),
         began_here(last).alias(_BEGAN),
     )
-    held = rows.select(struct_of(fit.keys).alias(_HELD_KEY), struct_of(others).alias(_HELD))
+    known = rows.select(struct_of(fit.keys).alias(_KNOWN_KEY), struct_of(others).alias(_KNOWN))
     same_place = _place(last, MOVED_AT) == functions.col(_PLACE)
-    same_key = reduce(Column.__and__, (functions.col(_KEY)[key] == functions.col(_HELD_KEY)[key] for key in fit.keys))
-    moved = last.where(lacks).join(before, same_place, "left").join(held, same_key & ~functions.col(_BEGAN), "left")
+    same_key = reduce(Column.__and__, (functions.col(_KEY)[key] == functions.col(_KNOWN_KEY)[key] for key in fit.keys))
+    moved = last.where(lacks).join(before, same_place, "left").join(known, same_key & ~functions.col(_BEGAN), "left")
     in_batch = {name: functions.coalesce(~functions.array_contains(_UNSENT, name), functions.lit(False)) for name in others}
     values = {
         name: functions.when(
-            unchanged(name), functions.when(in_batch[name], functions.col(_ROW)[name]).otherwise(functions.col(_HELD)[name])
+            unchanged(name), functions.when(in_batch[name], functions.col(_ROW)[name]).otherwise(functions.col(_KNOWN)[name])
         ).otherwise(functions.col(quoted(name)))
         for name in others
     }
     lacking = [
-        functions.when(unchanged(name) & ~in_batch[name] & functions.col(_HELD).isNull(), functions.lit(name)) for name in others
+        functions.when(unchanged(name) & ~in_batch[name] & functions.col(_KNOWN).isNull(), functions.lit(name)) for name in others
     ]
     still = functions.array_compact(functions.array(*lacking))
     filled = moved.withColumns(values | {UNCHANGED: functions.when(functions.size(still) > 0, still)})

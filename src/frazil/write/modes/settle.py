@@ -109,7 +109,7 @@ def settle(table: IcebergTable) -> Settlement | None:
         (live, facts, whole), keys = together(opened, search.gathering(), session=copy.spark)
         bounds = {name: both for name, both in search.bounds(keys).items() if not whole.schema[name].nullable}
         found = search.found(keys, DeadPositions(_within(whole, bounds), facts, bounds))
-        small = copy.small_files(live, facts, since=min(fact.sequence for fact in search.held))
+        small = copy.small_files(live, facts, since=min(fact.sequence for fact in search.facts))
         paths = {one.path for one in small}
         here = {path: dead for path, dead in found.dead.items() if path in paths}
         elsewhere = {path: dead for path, dead in found.dead.items() if path not in paths}

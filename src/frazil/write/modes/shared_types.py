@@ -36,10 +36,10 @@ def shared_type(name: str, types: Mapping[str, DataType]) -> DataType:
         return first
     common = common_type(first, others[0], _looked_at)
     if common is None:
-        held = " and ".join(f"{iceberg_type(kind, name)} in `{place}`" for place, kind in types.items())
+        listed = " and ".join(f"{iceberg_type(kind, name)} in `{place}`" for place, kind in types.items())
         raise DataError(
             "images-differ",
-            f"The column {name!r} is {held}: no type holds the values of both.",
+            f"The column {name!r} is {listed}: no type holds the values of both.",
             fix="Let the source send one type, or say the columns' types where it is read.",
         )
     return common

@@ -166,5 +166,5 @@ def deletes_everywhere(table: IcebergTable, fit: Fit) -> bool:
 
 def deletes_everywhere_by(table: IcebergTable, fit: Fit, columns: Sequence[str]) -> bool:
     """Whether equality deletes by these columns must be written for every partition."""
-    several = table.base.specs > 1 or fit.repartitions
-    return several or not all(source in columns for source, _ in fit.partition)
+    repartitioned = table.base.specs > 1 or fit.repartitions
+    return repartitioned or not all(source in columns for source, _ in fit.partition)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, functions
 
 from frazil.columns.schema import data_columns, quoted
 from frazil.errors import ConfigError
-from frazil.model.transform import Transform, Way
+from frazil.model.transform import RowTransform, Way
 from frazil.spark.lineage import changes_rows
 from frazil.write.shape.paths import refusal
 
@@ -34,7 +34,7 @@ _EACH_ROW = (
 _passed: set[tuple[tuple[str, ...], str]] = set()
 
 
-def require_sound(frame: DataFrame, transform: Transform, expressions: Sequence[Named]) -> None:
+def require_sound(frame: DataFrame, transform: RowTransform, expressions: Sequence[Named]) -> None:
     """Refuses what Spark does not understand, and what would make other rows than there are."""
     key = (tuple(text for text, _ in expressions), frame.schema.simpleString())
     if key in _passed:
@@ -49,7 +49,7 @@ def require_sound(frame: DataFrame, transform: Transform, expressions: Sequence[
     _passed.add(key)
 
 
-def understood(make: Callable[[], T], frame: DataFrame, transform: Transform, way: Way, text: str) -> T:
+def understood(make: Callable[[], T], frame: DataFrame, transform: RowTransform, way: Way, text: str) -> T:
     """What Spark makes of an expression; a ConfigError when it cannot."""
     try:
         return make()
@@ -57,7 +57,7 @@ def understood(make: Callable[[], T], frame: DataFrame, transform: Transform, wa
         raise _refused(error, frame, transform, way, text) from error
 
 
-def _refused(error: PySparkException, frame: DataFrame, transform: Transform, way: Way, text: str) -> ConfigError:
+def _refused(error: PySparkException, frame: DataFrame, transform: RowTransform, way: Way, text: str) -> ConfigError:
     condition = error.getCondition() or ""
     fix = ""
     if condition.startswith(_UNKNOWN_NAME):

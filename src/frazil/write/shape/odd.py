@@ -67,7 +67,7 @@ def _in_the_way(frame: DataFrame, transform: TransformSpec) -> Iterator[tuple[Sp
 
 
 def _alike_when_flat(frame: DataFrame, transform: Flatten) -> Iterator[tuple[Spot, str]]:
-    """Those that would get the name of an earlier column."""
+    """The fields that would get the name of an earlier column."""
     taken: set[str] = set()
     for name in data_columns(frame):
         kind = frame.schema[name].dataType

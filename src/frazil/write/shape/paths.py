@@ -10,7 +10,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from frazil.columns.schema import data_columns, quoted
 from frazil.errors import ColumnMissing, ConfigError
-from frazil.model.transform import Transform, Way
+from frazil.model.transform import RowTransform, Way
 
 _NO_COLUMN = "transform-column"
 
@@ -39,7 +39,7 @@ class Spot:
 
 
 def refusal(
-    transform: Transform,
+    transform: RowTransform,
     way: Way,
     message: str,
     *,
@@ -63,7 +63,7 @@ def known_spot(frame: DataFrame, path: str) -> Spot | None:
     return Spot(names, kind)
 
 
-def spot(frame: DataFrame, path: str, transform: Transform, way: Way) -> Spot:
+def spot(frame: DataFrame, path: str, transform: RowTransform, way: Way) -> Spot:
     """Where a path leads in a data frame; an error when there is no such column or field."""
     if (known := known_spot(frame, path)) is not None:
         return known
@@ -90,7 +90,7 @@ def _known(names: Iterable[str], what: str) -> str:
     return f"{what}: {', '.join(names) or 'none'}."
 
 
-def new_spot(frame: DataFrame, path: str, transform: Transform, way: Way, *, besides: Spot | None = None) -> Spot:
+def new_spot(frame: DataFrame, path: str, transform: RowTransform, way: Way, *, besides: Spot | None = None) -> Spot:
     """A place that is still free, within a struct that is there; ``besides`` is about to leave its own."""
     above, _, name = path.rpartition(".")
     taken = data_columns(frame)

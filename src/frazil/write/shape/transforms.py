@@ -23,8 +23,8 @@ from frazil.model.transform import (
     MapFields,
     RemoveField,
     RenameField,
+    RowTransform,
     SelectColumns,
-    Transform,
     Unnest,
     Way,
     WhereRows,
@@ -122,7 +122,7 @@ def _where_rows(transform: WhereRows, frame: DataFrame, how: How) -> DataFrame:
     return done(_where(how.watch(made, None), holds))
 
 
-def _shown(transform: Transform, text: str) -> str:
+def _shown(transform: RowTransform, text: str) -> str:
     return f"{transform.type}: the expression {text!r}"
 
 
