@@ -128,7 +128,7 @@ def connection_fault(error: BaseException, place: Place) -> FrazilError | None: 
     """Why a connection failed, by the exceptions behind the one that was raised; None when they do not tell."""
     from requests import Timeout
 
-    for part in _causes(error):
+    for part in causes(error):
         reason = first_line(part)
         match part:
             case socket.gaierror():
@@ -146,7 +146,7 @@ def connection_fault(error: BaseException, place: Place) -> FrazilError | None: 
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what is behind it. The libraries of the web keep that as an argument, or as a reason."""
     seen: list[BaseException] = []
     left = [error]
