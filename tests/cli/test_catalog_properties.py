@@ -89,16 +89,23 @@ def test_s3_keys_and_addressing() -> None:
     assert properties(catalog, s3={"endpoint": "http://store"})["s3.force-virtual-addressing"] == "true"
 
 
-def test_azure_and_google() -> None:
+def test_azure_and_google(tmp_path: Path) -> None:
     catalog = {"type": "rest", "rest": {"uri": "http://c"}}
     azure = properties(catalog, azure={"storage_account": "acc", "access_key": "k"})
     assert chosen(azure, "adls.account-name", "adls.account-key") == {"adls.account-name": "acc", "adls.account-key": "k"}
     assert properties(catalog, azure={"storage_account": "acc", "sas_token": "s"})["adls.sas-token"] == "s"
     assert "py-io-impl" not in properties(catalog, gcs={"project_id": "p"})
-    assert properties(catalog, gcs={"service_account_path": "/k.json"})["gcs.oauth2.token"] == "/k.json"
+    (tmp_path / "key.json").write_text('{"type": "service_account"}')
+    assert properties(catalog, gcs={"service_account_path": str(tmp_path / "key.json")})["gcs.oauth2.token"] == {
+        "type": "service_account"
+    }
     assert properties(catalog, gcs={"service_account_key": '{"type": "service_account"}'})["gcs.oauth2.token"] == {
         "type": "service_account"
     }
+    by_blobs = {"type": "hadoop", "warehouse": "wasbs://box@acc.blob.core.windows.net/lake"}
+    assert properties(by_blobs)["py-io-impl"].rpartition(".")[2] == "AzureFileIO"
+    with pytest.raises(ConfigError, match="cannot be read"):
+        properties(catalog, gcs={"service_account_path": "/nowhere/key.json"})
     with pytest.raises(ConfigError) as refused:
         properties(catalog, gcs={"service_account_key": "c4nary-in-the-mine"})
     assert "c4nary" not in str(refused.value)

@@ -10,11 +10,10 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog as PyIcebergRest
@@ -22,51 +21,30 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from cli.answering import answering
 from cli.commands import Frazil, Outcome, sink_file
+from cli.expected import (
+    CANARY,
+    CLOCK,
+    HOST_NOT_FOUND,
+    NEEDED,
+    NOT_SPOKEN,
+    REFUSED,
+    TIMEOUT,
+    UNTRUSTED,
+    WRONG_HOST,
+    Expected,
+    must_fail,
+)
 from cli.tables import SCHEMA, make_table
+from services.amazon_rest import AmazonRest, glue_rest, s3_tables
 from services.between import Asked, Made, between, s3_error
 from services.certificates import HERE, make_certificates
+from services.encrypting import ENCRYPTIONS, encrypting, small_store
 from services.postgres import Postgres
 from services.processes import free_port
 from services.rest_catalog import RestCatalog
-from services.s3proxy import KEY, SECRET, S3Store
+from services.s3proxy import KEY, REGION, SECRET, S3Store
 
-CANARY = "c4nary-in-the-mine"
 ANY_CONFIG = b'{"defaults": {}, "overrides": {}}'
-
-
-@dataclass(frozen=True)
-class Expected:
-    """How a step must fail."""
-
-    code: str
-    exit_code: int
-    message: str
-    fix: str
-
-
-HOST_NOT_FOUND = Expected("host-not-found", 75, "the host name cannot be resolved", "DNS")
-REFUSED = Expected("connection-refused", 75, "Connection refused", "Verify that the service is running")
-TIMEOUT = Expected("connection-timeout", 75, "no answer in time", "Check network and firewall rules")
-UNTRUSTED = Expected("tls-untrusted", 78, "its certificate is not trusted", "REQUESTS_CA_BUNDLE")
-WRONG_HOST = Expected("tls-wrong-host", 78, "its certificate is for another host name", "Use the host name")
-NOT_SPOKEN = Expected("tls-not-spoken", 78, "the server does not speak TLS", "Write http://")
-NEEDED = Expected("tls-needed", 78, "the server speaks TLS at this port", "Write https://")
-CLOCK = Expected("clock-differs", 75, "the clocks differ too much", "NTP")
-
-
-def must_fail(result: Outcome, step: str, expected: Expected) -> dict[str, Any]:
-    """The error of the one step that failed, which is as expected, and shows neither secrets nor traces."""
-    failed = [check for check in result.json["checks"] if not check["ok"]]
-    assert [check["step"] for check in failed] == [step], result.out
-    error: dict[str, Any] = failed[0]["error"]
-    assert (error["code"], result.code) == (expected.code, expected.exit_code), error
-    assert expected.message in error["message"]
-    assert expected.fix in error["fix"]
-    for secret in (CANARY, SECRET):
-        assert secret not in result.text
-    for trace in ("Traceback", "\tat ", "Exception in", "Caused by"):
-        assert trace not in result.text
-    return error
 
 
 def rest_sink(folder: Path, uri: str, more: str = "", *options: str) -> None:
@@ -74,10 +52,17 @@ def rest_sink(folder: Path, uri: str, more: str = "", *options: str) -> None:
 
 
 def s3_sink(
-    folder: Path, endpoint: str, bucket: str = "shop", *, key: str = KEY, secret: str = SECRET, style: str = "true"
+    folder: Path,
+    endpoint: str,
+    bucket: str = "shop",
+    *,
+    key: str = KEY,
+    secret: str = SECRET,
+    style: str = "true",
+    more: str = "",
 ) -> None:
     """A sink whose catalog is a file, and whose files are in a bucket."""
-    keys = f"access_key_id: '{key}', secret_access_key: '{secret}'"
+    keys = f"access_key_id: '{key}', secret_access_key: '{secret}'{more}"
     sink_file(
         folder,
         f"{{type: sql, sql: {{uri: 'sqlite:///{folder}/catalog.db', warehouse: 's3://{bucket}/warehouse'}}}}",
@@ -301,6 +286,53 @@ def test_a_catalog_that_does_not_compare_and_swap(frazil: Frazil, tmp_path: Path
     assert (after.properties, after.snapshots, after.schemas) == (before.properties, before.snapshots, before.schemas)
 
 
+@contextmanager
+def of_amazon(kind: str, catalog: str, store: S3Store) -> Iterator[tuple[AmazonRest, str]]:
+    """The stand-in for one of Amazon's endpoints, and the catalog that it is for a sink, with the keys in braces."""
+    with s3_tables(catalog, store, "checked") if kind == "s3tables" else glue_rest(catalog, store) as found:
+        where = (
+            f"type: s3tables, s3tables: {{{{warehouse: '{found.warehouse}', uri: '{found.base}', {{keys}}}}}}"
+            if kind == "s3tables"
+            else f"type: glue, warehouse: 's3://any', glue: {{{{rest: true, region: {REGION}, catalog_id: '{found.warehouse}', "
+            f"endpoint: '{found.base}', {{keys}}}}}}"
+        )
+        yield found, where
+
+
+@pytest.mark.slow(seconds=30)
+@pytest.mark.parametrize("kind", ["s3tables", "glue"])
+def test_endpoints_of_amazon(frazil: Frazil, tmp_path: Path, rest_catalog_s3: RestCatalog, s3: S3Store, kind: str) -> None:
+    """They get a stale commit, too; a key that they do not know is reported, and leaves nothing behind."""
+
+    def forgetful(asked: Asked) -> Asked | Made:
+        if not (asked.method == "POST" and asked.target.endswith("/tables/events")):
+            return asked
+        return replace(asked, body=json.dumps(json.loads(asked.body) | {"requirements": []}).encode())
+
+    name = f"amazon_{kind}"
+    known = PyIcebergRest("lake", uri=rest_catalog_s3.uri, **s3.properties)
+    known.create_namespace(name)
+    known.create_table((name, "events"), SCHEMA, location=s3.create_bucket(f"{kind}--table-s3"))
+    before = (known.list_namespaces(), s3.files)
+
+    def check(catalog: str, secret: str = SECRET) -> Outcome:
+        with of_amazon(kind, catalog, s3) as (found, where):
+            keys = f"access_key_id: '{KEY}', secret_access_key: '{secret}'"
+            store = f"s3: {{endpoint: '{found.endpoint}', path_style_access: true, region: {REGION}, {keys}}}"
+            sink_file(tmp_path, f"{{{where.format(keys=keys)}}}", store)
+            namespace_of(tmp_path, name)
+            return frazil("check", "--json")
+
+    asked = {done["step"]: done["message"] for done in check(rest_catalog_s3.uri).json["checks"]}
+    assert asked["commits"] == f"the catalog refuses a stale commit to {name}.events"
+    words = "The request signature we calculated does not match"
+    must_fail(check(rest_catalog_s3.uri, CANARY), "catalog", Expected("no-permission", 1, words, "Check the permissions"))
+    assert (known.list_namespaces(), s3.files) == before
+    with between(rest_catalog_s3.uri, forgetful) as uri:
+        expected = Expected("no-compare-and-swap", 78, f"it accepted a stale commit to {name}.events", "compares and swaps")
+        must_fail(check(uri), "commits", expected)
+
+
 def test_a_user_who_may_read_a_table_and_not_commit(frazil: Frazil, tmp_path: Path, rest_catalog: RestCatalog) -> None:
     """The fixture has no users: a stand-in refuses the commit."""
 
@@ -432,6 +464,19 @@ def test_what_stores_answer_to_wrong_settings(
         s3_sink(tmp_path, endpoint)
         must_fail(frazil("check", "--json"), "storage", expected)
     assert s3.files == before
+
+
+@pytest.mark.parametrize("encryption", ENCRYPTIONS)
+def test_a_bucket_that_requires_encryption(frazil: Frazil, tmp_path: Path, encryption: str) -> None:
+    """A stand-in refuses what is not encrypted as the policy of the bucket requires it."""
+    with small_store() as (store, files), encrypting(store, encryption) as endpoint:
+        s3_sink(tmp_path, endpoint)
+        denied = Expected("s3-access-denied", 1, "which needs s3:PutObject", "Grant s3:PutObject")
+        must_fail(frazil("check", "--json"), "storage", denied)
+        s3_sink(tmp_path, endpoint, more=ENCRYPTIONS[encryption].settings)
+        result = frazil("check", "--json")
+    assert result.code == 0, result.out
+    assert files == {}
 
 
 def test_a_store_that_wants_the_bucket_in_the_path(frazil: Frazil, tmp_path: Path) -> None:

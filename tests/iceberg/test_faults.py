@@ -161,3 +161,25 @@ def test_a_cause_that_spark_only_passes_on_as_text_is_known() -> None:
     error = explain_staging(JavaFault(("org.apache.spark.SparkException", "java.lang.Exception"), text))
     assert (error.code, error.exit_code) == ("storage-unreachable", 75)
     assert "Status code 503" in error.message
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "code", "exit_code"),
+    [
+        ("28000", 1045, "not-authorized", 78),
+        ("28P01", 0, "not-authorized", 78),
+        ("42000", 1049, "database-missing", 78),
+        ("3D000", 0, "database-missing", 78),
+        ("42000", 1044, "no-permission", 1),
+        ("42000", 1142, "no-permission", 1),
+        ("42501", 0, "no-permission", 1),
+        ("", 26, "not-a-catalog", 78),
+        ("42S02", 1146, "catalog-tables-missing", 75),
+    ],
+)
+def test_what_databases_answer(state: str, number: int, code: str, exit_code: int) -> None:
+    """Also where the answer names the catalog's table: that it may not be read is another matter than that it is not there."""
+    refused = JavaFault(("java.sql.SQLException",), "refused, for table `lake`.`iceberg_tables`", state=state, number=number)
+    error = explain(JavaFault(("org.apache.iceberg.jdbc.UncheckedSQLException",), "Cannot initialize", refused))
+    assert error is not None
+    assert (error.code, error.exit_code) == (code, exit_code)

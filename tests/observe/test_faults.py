@@ -1,8 +1,17 @@
-"""Errors of the storage, told by their words and not by the digits in the names of files; and of catalogs, by their packages."""
+"""Errors of the storage, told by their words and not by the digits in the names of files; of catalogs, by their packages; of
+databases, by their numbers."""
 
 from __future__ import annotations
 
+import socket
+
+import psycopg2  # type: ignore[import-untyped]
+import pymysql
 import pytest
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from gcsfs.retry import HttpError  # type: ignore[import-untyped]
+from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
+from sqlalchemy.exc import DBAPIError
 
 from frazil.errors import FrazilError
 from frazil.model.catalog import CatalogSpec
@@ -77,6 +86,83 @@ def test_what_amazons_library_raises(error: Exception, code: str, exit_code: int
     assert caught.value.message.startswith("Failed to connect to catalog at ")
     assert str(error) in caught.value.message
     assert caught.value.fix
+
+
+def of_pymysql(number: int, state: str | None = None) -> Exception:
+    return pymysql.err.OperationalError(number, "as the server says it", sqlstate=state)
+
+
+def of_psycopg2(words: str) -> Exception:
+    """As for a login that fails: the state is not passed on."""
+    return psycopg2.OperationalError(f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  {words}')
+
+
+def of_pymysql_behind(cause: OSError) -> Exception:
+    """A connection that could not be made."""
+    error = of_pymysql(2003)
+    error.__context__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "exit_code"),
+    [
+        (of_pymysql(1045, "28000"), "not-authorized", 78),
+        (of_pymysql(1698), "not-authorized", 78),
+        (of_pymysql(1049, "42000"), "database-missing", 78),
+        (of_pymysql(1044, "42000"), "no-permission", 1),
+        (of_pymysql(1142, "42000"), "no-permission", 1),
+        (of_pymysql(1064, "42000"), "catalog-unreachable", 75),
+        (of_pymysql(1040, "08004"), "catalog-unreachable", 75),
+        (of_pymysql_behind(ConnectionRefusedError(111, "Connection refused")), "connection-refused", 75),
+        (of_pymysql_behind(socket.gaierror(-2, "Name or service not known")), "host-not-found", 75),
+        (of_psycopg2('password authentication failed for user "bob"'), "not-authorized", 78),
+        (of_psycopg2('role "bob" does not exist'), "not-authorized", 78),
+        (of_psycopg2('database "puddle" does not exist'), "database-missing", 78),
+        (of_psycopg2('permission denied for database "lake"'), "no-permission", 1),
+        (of_psycopg2("the database system is starting up"), "catalog-unreachable", 75),
+    ],
+)
+def test_what_databases_answer(error: Exception, code: str, exit_code: int) -> None:
+    spec = CatalogSpec.model_validate({"type": "sql", "sql": {"uri": "mariadb://h/db", "warehouse": "/w"}})
+    with pytest.raises(FrazilError) as caught, translated(spec):
+        raise DBAPIError("select 1", {}, error)
+    assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
+    assert caught.value.message.startswith("Failed to connect to catalog at ")
+
+
+def of_azure(code: str, status: int) -> Exception:
+    """As adlfs wraps it."""
+    error = HttpResponseError("Server failed to authenticate the request.")
+    error.status_code, error.error_code = status, code  # type: ignore[attr-defined]
+    wrapped = RuntimeError(f"Failed to upload block: {error}!")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "exit_code"),
+    [
+        (of_azure("AuthenticationFailed", 403), "storage-keys-refused", 78),
+        (of_azure("AuthorizationPermissionMismatch", 403), "no-permission", 1),
+        (of_azure("ContainerNotFound", 404), "no-such-bucket", 78),
+        (of_azure("ServerBusy", 503), "storage-unreachable", 75),
+        (ClientAuthenticationError("DefaultAzureCredential failed to retrieve a token"), "storage-keys-refused", 78),
+        (HttpError({"code": 401, "message": "Invalid Credentials"}), "storage-keys-refused", 78),
+        (HttpError({"code": 403, "message": "no access"}), "no-permission", 1),
+        (HttpError({"code": 503, "message": "busy"}), "storage-unreachable", 75),
+        (RefreshError("invalid_grant: Invalid JWT Signature."), "storage-keys-refused", 78),
+        (DefaultCredentialsError("Your default credentials were not found."), "storage-keys-refused", 78),
+        (TransportError("Connection aborted"), "storage-unreachable", 75),
+        (FileNotFoundError("box/metadata.json"), "file-missing", 1),
+    ],
+)
+def test_what_stores_of_google_and_microsoft_answer(error: Exception, code: str, exit_code: int) -> None:
+    """However deep the library's own error is within another one."""
+    spec = CatalogSpec.model_validate({"type": "hadoop", "warehouse": "gs://box/lake"})
+    with pytest.raises(FrazilError) as caught, translated(spec):
+        raise error
+    assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
 
 
 def test_what_thrift_raises_of_a_metastore() -> None:

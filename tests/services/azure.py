@@ -44,6 +44,13 @@ class Azure:
             client.create_container(name)
         return f"abfss://{name}@{self.account}.dfs.core.windows.net"
 
+    def left_in(self, container: str) -> list[str]:
+        """The names of all blobs in a container."""
+        from azure.storage.blob import BlobServiceClient
+
+        with BlobServiceClient.from_connection_string(self.connection_string) as client:
+            return list(client.get_container_client(container).list_blob_names())
+
     @property
     def properties(self) -> dict[str, str]:
         """The store in the words of PyIceberg, which reaches it by adlfs."""

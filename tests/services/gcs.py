@@ -29,6 +29,11 @@ class Gcs:
         self._call("POST", "/storage/v1/b?project=frazil", {"name": name})
         return f"gs://{name}"
 
+    def left_in(self, bucket: str) -> list[str]:
+        """The names of all objects in a bucket."""
+        with urlopen(f"{self.endpoint}/storage/v1/b/{bucket}/o", timeout=READY_SECONDS) as answer:
+            return [item["name"] for item in json.loads(answer.read()).get("items", [])]
+
     def _call(self, method: str, path: str, content: object) -> None:
         headers = {"Content-Type": "application/json"}
         request = Request(f"{self.endpoint}{path}", json.dumps(content).encode(), headers, method=method)

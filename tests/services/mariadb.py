@@ -64,7 +64,7 @@ def running_mariadb() -> Iterator[MariaDb]:
     try:
         password = secrets.token_urlsafe(18)
         first = folder / "first.sql"
-        first.write_text(f"create user {USER} identified by '{password}';\ngrant all on *.* to {USER};\n")
+        first.write_text(f"create user {USER} identified by '{password}';\ngrant all on *.* to {USER} with grant option;\n")
         made = [str(programs / "scripts" / "mariadb-install-db"), "--no-defaults", f"--basedir={programs}"]
         made += [f"--datadir={folder / 'data'}", "--skip-test-db", "--auth-root-authentication-method=normal", *user]
         done = subprocess.run(tied(made), cwd=folder, capture_output=True, text=True, check=False)

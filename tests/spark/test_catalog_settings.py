@@ -307,9 +307,15 @@ def test_credentials_that_only_a_whole_process_can_have_must_agree(monkeypatch: 
     assert os.environ["AWS_PROFILE"] == "one"
 
 
-HOST = "acc.dfs.core.windows.net"
+HOSTS = ("acc.dfs.core.windows.net", "acc.blob.core.windows.net")
 
 
+def at_both(name: str, value: str) -> dict[str, str]:
+    """An option that Iceberg looks up by the host in a location."""
+    return {f"{name}.{host}": value for host in HOSTS}
+
+
+@pytest.mark.parametrize("location", [f"abfss://box@{HOSTS[0]}/lake", f"wasbs://box@{HOSTS[1]}/lake"])
 @pytest.mark.parametrize(
     ("azure", "expected"),
     [
@@ -318,8 +324,8 @@ HOST = "acc.dfs.core.windows.net"
             {"adls.auth.shared-key.account.name": "acc", "adls.auth.shared-key.account.key": "a2V5"},
         ),
         ({"access_key": "a2V5"}, {"adls.auth.shared-key.account.name": "acc", "adls.auth.shared-key.account.key": "a2V5"}),
-        ({"storage_account": "acc", "sas_token": "sv=1&sig=x"}, {f"adls.sas-token.{HOST}": "sv=1&sig=x"}),
-        ({"sas_token": "sv=1&sig=x"}, {f"adls.sas-token.{HOST}": "sv=1&sig=x"}),
+        ({"storage_account": "acc", "sas_token": "sv=1&sig=x"}, at_both("adls.sas-token", "sv=1&sig=x")),
+        ({"sas_token": "sv=1&sig=x"}, at_both("adls.sas-token", "sv=1&sig=x")),
         (
             {"connection_string": "Protocol=https;AccountName=acc;AccountKey=a2V5==;EndpointSuffix=core.windows.net"},
             {"adls.auth.shared-key.account.name": "acc", "adls.auth.shared-key.account.key": "a2V5=="},
@@ -329,19 +335,34 @@ HOST = "acc.dfs.core.windows.net"
             {
                 "adls.auth.shared-key.account.name": "acc",
                 "adls.auth.shared-key.account.key": "a2V5==",
-                f"adls.connection-string.{HOST}": "http://localhost:10000/acc",
-            },
+            }
+            | at_both("adls.connection-string", "http://localhost:10000/acc"),
         ),
         ({}, {}),
     ],
     ids=["key", "key, account in the warehouse", "sas", "sas, account in the warehouse", "connection", "emulator", "nothing"],
 )
-def test_azure(azure: dict[str, str], expected: dict[str, str]) -> None:
-    made = settings({"type": "hadoop", "warehouse": f"abfss://box@{HOST}/lake"}, azure=azure)
+def test_azure(azure: dict[str, str], expected: dict[str, str], location: str) -> None:
+    made = settings({"type": "hadoop", "warehouse": location}, azure=azure)
     assert made.components == ("core", "azure")
     adls = {key: value for key, value in made.options.items() if key.startswith("adls.")}
     assert adls == expected
     assert made.options["io-impl"] == "org.apache.iceberg.azure.adlsv2.ADLSFileIO"
+
+
+def test_azure_in_another_cloud_is_known_by_the_warehouse() -> None:
+    store = {"storage_account": "acc", "sas_token": "sig=x"}
+    options = settings({"type": "hadoop", "warehouse": "wasbs://box@acc.blob.core.chinacloudapi.cn/lake"}, azure=store).options
+    assert {name for name in options if name.startswith("adls.")} == {
+        "adls.sas-token.acc.blob.core.chinacloudapi.cn",
+        "adls.sas-token.acc.dfs.core.chinacloudapi.cn",
+    }
+
+
+def test_a_sas_of_no_known_account_would_be_passed_over_in_silence() -> None:
+    with pytest.raises(ConfigError, match="neither the settings nor the warehouse say which") as refused:
+        settings(rest(), azure={"sas_token": "sig=x"})
+    assert refused.value.code == "storage-account-missing"
 
 
 def test_brotli_brings_its_codec() -> None:

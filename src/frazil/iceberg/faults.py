@@ -56,8 +56,9 @@ _FROM_THE_FUTURE = re.compile(
 class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
-    ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``status`` the status of the
-    answer of a store. ``of_python``: it is an exception of Python's own, which neither Java nor Spark has raised.
+    ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``number`` the database's own
+    number for it; ``status`` the status of the answer of a store. ``of_python``: it is an exception of Python's own, which neither
+    Java nor Spark has raised.
     """
 
     classes: tuple[str, ...]
@@ -66,6 +67,7 @@ class JavaFault:
     state: str = ""
     status: int = 0
     of_python: bool = False
+    number: int = 0
 
     @property
     def chain(self) -> tuple[JavaFault, ...]:
@@ -296,12 +298,7 @@ def _not_offered(fault: JavaFault, address: str) -> FrazilError | None:
 
 
 def _database_refused(fault: JavaFault, address: str) -> FrazilError | None:
-    """A database that answers, and will answer the same the next time: by the classes of the SQL standard."""
-    if fault.state.startswith("28"):
-        return _not_authorized(fault, address)
-    if fault.state.startswith("3D"):
-        return ConfigError("database-missing", f"The catalog at {address} is not there: {fault.line}", fix="Create the database.")
-    return _forbidden(fault, address) if fault.state == "42501" else None
+    return connections.database_refused(Place.catalog(address), fault.state, fault.number, fault.line)
 
 
 # How file systems, object stores and databases say that they are full.

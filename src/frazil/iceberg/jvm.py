@@ -284,6 +284,9 @@ def fault_of(error: BaseException) -> JavaFault:
     return _read_fault(java, depth=8)
 
 
+_OF_DATABASE = "java.sql.SQLException"
+
+
 def _read_fault(java: Any, depth: int) -> JavaFault:
     classes = []
     java_class = java.getClass()
@@ -292,7 +295,9 @@ def _read_fault(java: Any, depth: int) -> JavaFault:
         java_class = java_class.getSuperclass()
     cause = java.getCause()
     deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
-    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, _code_in(java, classes), _status_in(java, classes))
+    code, status = _code_in(java, classes), _status_in(java, classes)
+    number = int(java.getErrorCode()) if _OF_DATABASE in classes else 0
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, code, status, number)
 
 
 def _status_in(java: Any, classes: Sequence[str]) -> int:
@@ -304,7 +309,7 @@ def _status_in(java: Any, classes: Sequence[str]) -> int:
 
 def _code_in(java: Any, classes: Sequence[str]) -> str:
     """The code in the answer of a database, or of a service of Amazon's kind."""
-    if "java.sql.SQLException" in classes:
+    if _OF_DATABASE in classes:
         return str(java.getSQLState() or "")
     details = java.awsErrorDetails() if "software.amazon.awssdk.awscore.exception.AwsServiceException" in classes else None
     return str(details.errorCode() or "") if details is not None else ""

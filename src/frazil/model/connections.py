@@ -172,6 +172,31 @@ def warehouse_missing(place: Place, reason: str) -> ConfigError:
     )
 
 
+# The numbers of MySQL and MariaDB, which say more than their states of the SQL standard: an account that may not log in, or not
+# from this host; a database that is not there; and rights that are missing, to the database, a table, a column, or at all.
+_MYSQL_LOGIN = (1045, 1130, 1698)
+_MYSQL_NO_DATABASE = (1049,)
+_MYSQL_DENIED = (1044, 1142, 1143, 1227)
+_SQLITE_NOT_A_DATABASE = 26
+
+
+def database_refused(place: Place, state: str, number: int, reason: str) -> FrazilError | None:
+    """A database that answers, and will answer the same the next time; None for what may pass, and for what is not known.
+
+    ``state`` is that of the SQL standard, ``number`` the database's own.
+    """
+    text = f"{place.failed}: {reason}"
+    if state.startswith("28") or number in _MYSQL_LOGIN:
+        return CredentialsRefused("not-authorized", text, fix="Check user and password of the catalog's database.")
+    if state.startswith("3D") or number in _MYSQL_NO_DATABASE:
+        return ConfigError("database-missing", text, fix="Create the database, or correct its name in the uri.")
+    if state == "42501" or number in _MYSQL_DENIED:
+        return DataError("no-permission", text, fix="Check the rights of the user in the catalog's database.")
+    if number == _SQLITE_NOT_A_DATABASE:
+        return ConfigError("not-a-catalog", text, fix="The uri names a file of another kind; name another one.")
+    return None
+
+
 def clocks_differ(place: Place, here_ms: int, there_ms: int) -> Retryable | None:
     """The error of a service whose clock is far from this machine's; None when it is not."""
     if abs(here_ms - there_ms) <= CLOCKS_MAY_DIFFER_MS:
@@ -223,6 +248,39 @@ def s3_refused(place: Place, code: str, reason: str, *, use: str = "", region: s
     if code in ("AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"):
         return s3_denied(reason, use=use)
     return None
+
+
+# What Azure's stores say of a key or a signature that does not fit, and of containers that are not there.
+_AZURE_KEYS = ("AuthenticationFailed", "AuthorizationFailure", "InvalidAuthenticationInfo", "NoAuthenticationInformation")
+_AZURE_NO_CONTAINER = ("ContainerNotFound", "FilesystemNotFound")
+
+
+def cloud_refused(place: Place, code: str, status: int, reason: str) -> FrazilError | None:
+    """What a store of Google's or Microsoft's answered, by the answer's code and status; None where these tell nothing."""
+    if status == 401 or code in _AZURE_KEYS:
+        return storage_keys_refused(place, reason)
+    if code in _AZURE_NO_CONTAINER:
+        return bucket_missing(place, reason)
+    if status == 403:
+        text = f"{place.failed}: access denied ({reason})"
+        return DataError("no-permission", text, fix="Check who may read, write and delete there, and the network rules.")
+    return None
+
+
+def storage_keys_refused(place: Place, reason: str) -> CredentialsRefused:
+    """A store of Google's or Microsoft's that takes no request with these credentials."""
+    return CredentialsRefused(
+        "storage-keys-refused",
+        f"{place.failed}: it refused the credentials ({reason})",
+        fix="Check the key, token or signature of the store (azure, gcs), and whether it has expired. Without any in the file, "
+        "those of this machine are used.",
+    )
+
+
+def bucket_missing(place: Place, reason: str) -> ConfigError:
+    """A bucket, or a container, that is not there."""
+    text = f"{place.failed}: there is no such bucket or container ({reason})"
+    return ConfigError("no-such-bucket", text, fix="Create it, or correct the warehouse.")
 
 
 def s3_refused_unsaid(place: Place, reason: str) -> CredentialsRefused:

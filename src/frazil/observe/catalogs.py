@@ -18,7 +18,7 @@ from frazil.model.connections import Place
 from frazil.model.sink import SinkSpec
 from frazil.observe.faults import translated
 from frazil.observe.greeting import ANSWER_SECONDS, CONNECT_SECONDS, Greeting, greet
-from frazil.observe.stores import store_properties
+from frazil.observe.stores import quiet_libraries, store_properties
 from frazil.spark.catalogs import SQLITE, TLS_OPTIONS, catalog_settings
 from frazil.spark.databases import PYTHON_DRIVERS, jdbc_uri, python_options
 
@@ -49,6 +49,7 @@ _BIGQUERY_SWITCH = "PYICEBERG_LEGACY_CURRENT_SNAPSHOT_ID"
 
 def open_catalog(sink: SinkSpec) -> Catalog | None:
     """The catalog of a sink, or None when it is a database in which no catalog was made yet."""
+    quiet_libraries()
     environment = catalog_settings(sink).environment
     os.environ.update({name: environment[name] for name in _FROM_ENVIRONMENT if name in environment})
     with translated(sink.catalog):
@@ -64,9 +65,9 @@ def _opened(spec: CatalogSpec, properties: dict[str, Any]) -> Catalog | None:
         case CatalogType.NESSIE:
             return _nessie_catalog(spec, properties)
         case CatalogType.HIVE:
-            from pyiceberg.catalog.hive import HiveCatalog
+            from frazil.observe.hive import HiveReader
 
-            return HiveCatalog(spec.name, **properties)
+            return HiveReader(spec.name, **properties)
         case CatalogType.GLUE:
             from pyiceberg.catalog.glue import GlueCatalog
 

@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 # Catalogs that nobody but the run's own Spark can see.
 INSIDE_THE_RUN = (CatalogType.MEMORY, CatalogType.SPARK)
 
+# Who compares and swaps where no stale commit is sent: only a REST catalog can be sent one that changes nothing.
+_COMPARES = {
+    CatalogType.SQL: "the database compares and swaps for Iceberg, by a condition of the update",
+    CatalogType.HIVE: "Iceberg compares and swaps itself, under a lock of the metastore",
+    CatalogType.GLUE: "Glue is asked to compare the version of the table, and Iceberg alone can ask so",
+    CatalogType.NESSIE: "Nessie compares the hash of its branch, and Iceberg alone can ask so",
+    CatalogType.BIGQUERY: "BigQuery compares the version of the table, and Iceberg alone can ask so",
+    CatalogType.HADOOP: "a hadoop catalog renames a file, which only file systems do for one writer alone",
+    CatalogType.MEMORY: "a memory catalog exists only inside the run",
+    CatalogType.SPARK: "the catalog is known to the run's Spark alone",
+}
+
 
 @dataclass(frozen=True)
 class Check:
@@ -65,10 +77,12 @@ def check_sink(name: str, sink: SinkSpec) -> Iterator[Check]:
     answering = []
     for table in known_tables(sink):
         yield (done := _tried(subject, "table", _check_table, table))
-        if done.passed and sink.catalog.type is CatalogType.REST:
+        if done.passed and sink.catalog.as_rest is not None:
             yield _tried(subject, "commits", _check_commits, table)
         if not isinstance(done.error, Retryable):  # whoever gave no answer is not waited for again
             answering.append(table)
+    if sink.catalog.as_rest is None and answering:
+        yield Check(subject, "commits", f"not checked: {_COMPARES[sink.catalog.type]}")
     yield from _check_storages(subject, answering)
 
 
@@ -115,27 +129,33 @@ def check_catalog(sink: SinkSpec) -> str:
     connected = f"connected to the {spec.type.value} catalog at {spec.address}"
     with translated(spec):
         if sink.namespace is None:
-            return f"{connected}; it has {len(catalog.list_namespaces())} namespaces{server or _database_words(catalog)}"
-        present = catalog.namespace_exists(sink.namespace_levels)
-    found = f"namespace {sink.namespace} {'exists' if present else 'does not exist yet'}"
-    return f"{connected}; {found}{server or _database_words(catalog)}"
+            found = f"it has {len(catalog.list_namespaces())} namespaces"
+        else:
+            present = catalog.namespace_exists(sink.namespace_levels)
+            found = f"namespace {sink.namespace} {'exists' if present else 'does not exist yet'}"
+        return f"{connected}; {found}{server or _version_words(catalog)}"
 
 
 def _greeted(sink: SinkSpec) -> str:
     """The server of a REST catalog, if it says which it is. Raises when its clock is far from this machine's."""
     spec = sink.catalog
-    if spec.type is not CatalogType.REST:
+    if spec.as_rest is None:
         return ""
     greeting = greet_rest(spec, pyiceberg_properties(sink))
     greeting.require_same_time(Place.catalog(spec.address))
     return greeting.words
 
 
-def _database_words(catalog: Catalog) -> str:
-    """The database of a SQL catalog that is a server."""
+def _version_words(catalog: Catalog) -> str:
+    """The server of a catalog that is a database, a metastore or a Nessie, with its version, where it tells that."""
+    version = getattr(catalog, "server", "") or _database_version(catalog)
+    return f"; server: {version}" if version else ""
+
+
+def _database_version(catalog: Catalog) -> str:
     dialect = getattr(getattr(catalog, "engine", None), "dialect", None)
     version = getattr(dialect, "server_version_info", None) if dialect is not None and dialect.name != "sqlite" else None
-    return f"; server: {dialect.name} {'.'.join(str(part) for part in version)}" if dialect is not None and version else ""
+    return f"{dialect.name} {'.'.join(str(part) for part in version)}" if dialect is not None and version else ""
 
 
 def _require_writable_database(path: Path) -> None:
@@ -170,7 +190,7 @@ def _check_table(sink: SinkSpec) -> str:
 def _check_commits(sink: SinkSpec) -> str:
     table = open_table(sink)
     if table is None:
-        return f"that the catalog compares and swaps can be checked when {sink.full_name} exists"
+        return f"not checked: that the catalog compares and swaps is seen when {sink.full_name} exists"
     return probe_stale_commit(sink, table)
 
 

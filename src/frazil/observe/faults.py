@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from frazil.errors import ConfigError, CredentialsRefused, DataError, EnvironmentFault, FrazilError, Retryable
 from frazil.model import connections
-from frazil.model.catalog import CatalogSpec
+from frazil.model.catalog import CatalogSpec, CatalogType
 from frazil.model.connections import Place
 from frazil.model.packages import BROUGHT_BY, BROUGHT_BY_FOR
 from frazil.observe.greeting import connection_fault, first_line
+from frazil.observe.store_faults import cloud_failed, is_of, storage_failed
 
 # What Amazon's library and its services say of credentials that are missing, wrong or too old.
 _AMAZON_CREDENTIALS = (
@@ -44,19 +46,15 @@ _DATABASE_CONNECTION = (
     (re.compile(r"server certificate for .* does not match host name"), connections.tls_wrong_host),
     (re.compile(r"server does not support SSL"), connections.tls_not_spoken),
 )
-
-# How PyArrow says what a store answered: `AWS Error ACCESS_DENIED during PutObject operation: the store's message`.
-_ARROW = re.compile(r"AWS Error (?P<code>\w+)[^:]*? during (?P<operation>\w+) operation: (?P<said>.*)")
-_ARROW_UNKNOWN = re.compile(r"ExceptionName: (?P<code>\w+) Message: (?P<said>.*)")
-_ARROW_USE = {"HeadObject": connections.READ, "GetObject": connections.READ, "DeleteObject": connections.DELETE} | dict.fromkeys(
-    ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), connections.WRITE
+# What the server answers to a login, of which that library passes on the words alone, and the states that belong to them.
+_LOGIN_STATES = (
+    (
+        re.compile(r'authentication failed|no pg_hba\.conf entry|role "[^"]*" (does not exist|is not permitted to log in)'),
+        "28000",
+    ),
+    (re.compile(r'database "[^"]*" does not exist'), "3D000"),
+    (re.compile(r"permission denied"), "42501"),
 )
-_CURL = {
-    "6": connections.host_not_found,
-    "7": connections.connection_refused,
-    "28": connections.connection_timeout,
-    "60": connections.tls_untrusted,
-}
 
 Describe = Callable[[Exception, CatalogSpec], FrazilError]
 
@@ -77,16 +75,13 @@ def translated(spec: CatalogSpec) -> Iterator[None]:
 
 def explain(error: Exception, spec: CatalogSpec) -> FrazilError | None:
     """The error in words for people, or None when nothing more is known than its own."""
-    if _is_of("botocore", error):
+    if is_of(error, "botocore"):
         return _amazon_failed(error, spec)
-    if _is_of("thrift", error):
+    if is_of(error, "thrift"):
         return unreachable(spec, first_line(error))
+    if spec.type is not CatalogType.BIGQUERY and (refused := cloud_failed(error, _location(spec))) is not None:
+        return refused
     return next((describe(error, spec) for kinds, describe in _known() if isinstance(error, kinds)), None)
-
-
-def _is_of(package: str, error: Exception) -> bool:
-    """Whether an error, or one that it is a kind of, comes from a package, which need not be installed to ask."""
-    return any(kind.__module__.partition(".")[0] == package for kind in type(error).__mro__)
 
 
 def _known() -> tuple[tuple[tuple[type[Exception], ...], Describe], ...]:
@@ -110,7 +105,7 @@ def _known() -> tuple[tuple[tuple[type[Exception], ...], Describe], ...]:
 
 
 def _storage_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
-    location = spec.location or "the table's location"
+    location = _location(spec)
     if urlsplit(location).scheme == "hdfs" and not _reads_hdfs():
         return EnvironmentFault(
             "libhdfs-missing",
@@ -119,6 +114,10 @@ def _storage_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
             fix="Install a Hadoop client, and set JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH as PyArrow's page on HDFS says.",
         )
     return storage_failed(error, location)
+
+
+def _location(spec: CatalogSpec) -> str:
+    return spec.location or "the table's location"
 
 
 def _reads_hdfs() -> bool:
@@ -189,66 +188,30 @@ def _not_a_catalog(error: Exception, spec: CatalogSpec) -> FrazilError:
 
 
 def _database_failed(error: Exception, spec: CatalogSpec) -> FrazilError:
-    reason = first_line(getattr(error, "orig", None) or error)
-    text = f"{_failed(spec)}: {reason}"
+    origin: Exception = getattr(error, "orig", None) or error
+    reason = first_line(origin)
+    if (known := connection_fault(origin, _place(spec))) is not None:
+        return known
     for said, describe in _DATABASE_CONNECTION:
         if said.search(reason):
             return describe(_place(spec), reason)
-    if re.search(r'database "[^"]*" does not exist', reason):
-        return ConfigError("database-missing", text, fix="Create the database, or correct its name in the uri.")
-    if "authentication failed" in reason:
-        return ConfigError("not-authorized", text, fix="Check user and password of the catalog's database.")
-    if "not a database" in reason:
-        return ConfigError("not-a-catalog", text, fix="The uri names a file of another kind; name another one.")
-    if "permission denied" in reason or "unable to open" in reason:
+    number = _database_number(origin)
+    if number == sqlite3.SQLITE_CANTOPEN:
+        text = f"{_failed(spec)}: {reason}"
         return DataError("no-permission", text, fix="Check who may read the catalog's database.")
-    return unreachable(spec, reason)
+    refused = connections.database_refused(_place(spec), _database_state(origin, reason), number, reason)
+    return refused or unreachable(spec, reason)
 
 
-def storage_failed(error: Exception, location: str) -> FrazilError:
-    """A file that could not be read or written, in words that users search for."""
-    text = first_line(error)
-    scheme = urlsplit(location).scheme
-    if isinstance(error, FileNotFoundError):
-        return DataError("file-missing", f"A file is not there: {text}", fix="It was deleted, or the warehouse was moved.")
-    if scheme.startswith("s3") and (known := _s3_failed(text, location)) is not None:
-        return known
-    if isinstance(error, PermissionError) or _says(text, "denied", "403", "Forbidden", "401", "Unauthorized"):
-        return DataError("no-permission", f"Access denied at {location}: {text}", fix="Check who may read and write there.")
-    if scheme in ("", "file"):
-        return DataError("storage-failed", f"Cannot use {location}: {text}", fix="Check the disk and the path.")
-    return connections.unreachable(Place.storage(location), text)
+def _database_state(origin: Exception, reason: str) -> str:
+    """The state of the SQL standard that a database's answer has."""
+    state = getattr(origin, "pgcode", None) or getattr(origin, "sqlstate", None)
+    return state or next((known for said, known in _LOGIN_STATES if said.search(reason)), "")
 
 
-def _s3_failed(text: str, location: str) -> FrazilError | None:
-    """What PyArrow tells of a store that speaks S3."""
-    place = Place.storage(location)
-    if (found := _ARROW.search(text)) is not None:
-        code, said = found["code"].title().replace("_", ""), found["said"]
-        if code == "NetworkConnection":
-            return _curl_failed(said, place)
-        if (unknown := _ARROW_UNKNOWN.search(said)) is not None:
-            code, said = unknown["code"], unknown["said"]
-        elif "HTTP status 301" in text:
-            code = "PermanentRedirect"
-        if known := connections.s3_refused(place, code, said, use=_ARROW_USE.get(found["operation"], "")):
-            return known
-    if _says(text, "NO_SUCH_BUCKET", "NoSuchBucket"):
-        return connections.s3_refused(place, "NoSuchBucket", text)
-    return connections.s3_denied(text) if _says(text, "ACCESS_DENIED", "403", "Forbidden") else None
-
-
-def _curl_failed(said: str, place: Place) -> FrazilError | None:
-    """By the number that the library under PyArrow gives to a connection that failed."""
-    if "wrong version number" in said:
-        return connections.tls_not_spoken(place, said)
-    if "subject name" in said:
-        return connections.tls_wrong_host(place, said)
-    number = re.search(r"curlCode: (\d+)", said)
-    describe = _CURL.get(number[1]) if number is not None else None
-    return describe(place, said) if describe is not None else None
-
-
-def _says(text: str, *marks: str) -> bool:
-    """As whole words: the names of files hold all kinds of digits."""
-    return any(re.search(rf"\b{mark}\b", text) for mark in marks)
+def _database_number(origin: Exception) -> int:
+    """The number that SQLite, or MySQL, has for what went wrong."""
+    if isinstance(origin, sqlite3.Error):
+        return getattr(origin, "sqlite_errorcode", 0) & 0xFF  # without what it adds for details
+    number = origin.args[0] if is_of(origin, "pymysql") and origin.args else 0
+    return number if isinstance(number, int) else 0

@@ -28,7 +28,8 @@ class NessieReader(NoopCatalog):
         self._session = Session()
         if token is not None:
             self._session.headers["Authorization"] = f"Bearer {token}"
-        self._branch = ref or self._default_branch()
+        self._known: dict[str, Any] | None = None
+        self._branch = ref or self._config["defaultBranch"]
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The table as the branch has it now."""
@@ -56,9 +57,18 @@ class NessieReader(NoopCatalog):
             asked["page-token"], more = page["token"], page["hasMore"]
         return [name for name in names if name[: len(above)] == above and name != above]
 
-    def _default_branch(self) -> str:
-        branch: str = self._answer(self._session.get(f"{self._base}/config", timeout=self._seconds))["defaultBranch"]
-        return branch
+    @property
+    def server(self) -> str:
+        """The server and the version of its protocol, which is all that it tells; nothing where it does not tell that."""
+        version = self._config.get("specVersion")
+        return f"Nessie, which speaks version {version} of its protocol" if version else ""
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        if self._known is None:
+            self._known = self._answer(self._session.get(f"{self._base}/config", timeout=self._seconds))
+        return self._known
 
     def _content(self, path: Identifier) -> dict[str, Any] | None:
         keys = {"requestedKeys": [{"elements": list(path)}]}

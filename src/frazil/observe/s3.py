@@ -22,12 +22,15 @@ from frazil.errors import FrazilError
 from frazil.model import connections
 from frazil.model.connections import Place
 from frazil.model.secrets import scrub
+from frazil.model.storage import Encryption
 from frazil.observe.greeting import ANSWER_SECONDS, CONNECT_SECONDS, Greeting, as_it_is, causes, request_fault
 
 if TYPE_CHECKING:
     from requests import Response
 
 ANY_REGION = "us-east-1"
+# As S3 calls what a file is encrypted by.
+ENCRYPTIONS = {Encryption.S3: "AES256", Encryption.KMS: "aws:kms", Encryption.DSSE_KMS: "aws:kms:dsse"}
 SIGNED = "AWS4-HMAC-SHA256"
 
 
@@ -54,6 +57,18 @@ def keys_of(properties: Mapping[str, str]) -> S3Keys | None:
     return S3Keys(access, secret, token) if access and secret else None
 
 
+def encryption_headers(method: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """How a request says what a file is encrypted by, as Iceberg's does. A key of one's own is needed to read, too."""
+    kind, key = properties.get("s3.sse.type", ""), properties.get("s3.sse.key")
+    name = "x-amz-server-side-encryption"
+    if kind == Encryption.CUSTOM and method in ("GET", "PUT"):
+        md5 = properties.get("s3.sse.md5", "")
+        return {f"{name}-customer-algorithm": "AES256", f"{name}-customer-key": key or "", f"{name}-customer-key-md5": md5}
+    if kind not in ENCRYPTIONS or method != "PUT":
+        return {}
+    return {name: ENCRYPTIONS[Encryption(kind)]} | ({f"{name}-aws-kms-key-id": key} if key else {})
+
+
 @dataclass(frozen=True)
 class Bucket:
     """A bucket and how it is reached."""
@@ -64,7 +79,7 @@ class Bucket:
     path_style: bool
     keys: S3Keys
     place: Place
-    proxy: str | None = None
+    properties: Mapping[str, str]
 
     @classmethod
     def at(cls, location: str, properties: Mapping[str, str], keys: S3Keys) -> Bucket:
@@ -73,7 +88,12 @@ class Bucket:
         region = properties.get("s3.region") or properties.get("client.region") or ANY_REGION
         endpoint = properties.get("s3.endpoint") or f"https://s3.{region}.amazonaws.com"
         in_path = properties.get("s3.path-style-access") == "true" or "." in name or _is_address(endpoint)
-        return cls(name, endpoint.rstrip("/"), region, in_path, keys, Place.storage(location), properties.get("s3.proxy-uri"))
+        return cls(name, endpoint.rstrip("/"), region, in_path, keys, Place.storage(location), properties)
+
+    @property
+    def proxy(self) -> str | None:
+        """The address of a proxy that all requests go through."""
+        return self.properties.get("s3.proxy-uri")
 
     def url(self, key: str) -> str:
         """The address of an object."""
@@ -87,7 +107,8 @@ class Bucket:
         from requests import RequestException, request
 
         url = self.url(key)
-        headers = signed(method, url, content, region=self.region, keys=self.keys, now=datetime.now(UTC))
+        more = encryption_headers(method, self.properties)
+        headers = signed(method, url, content, region=self.region, keys=self.keys, now=datetime.now(UTC), more=more)
         try:
             answer = request(
                 method,
@@ -141,12 +162,14 @@ def _is_address(endpoint: str) -> bool:
     return ":" in host or re.fullmatch(r"[\d.]+", host) is not None
 
 
-def signed(method: str, url: str, content: bytes, *, region: str, keys: S3Keys, now: datetime) -> dict[str, str]:
-    """The headers of a request with the signature that Amazon's services expect."""
+def signed(
+    method: str, url: str, content: bytes, *, region: str, keys: S3Keys, now: datetime, more: Mapping[str, str]
+) -> dict[str, str]:
+    """The headers of a request, and ``more``, with the signature that Amazon's services expect."""
     parts = urlsplit(url)
     day, at = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
     digest = hashlib.sha256(content).hexdigest()
-    headers = {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": at}
+    headers = {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": at, **more}
     if keys.token:
         headers["x-amz-security-token"] = keys.token
     names = ";".join(sorted(headers))

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from frazil.errors import ConfigError, DataError, FrazilError
-from frazil.model.connections import DELETE, READ, WRITE
-from frazil.observe.faults import storage_failed
+from frazil.model import connections
+from frazil.model.connections import DELETE, READ, WRITE, Place
+from frazil.observe.clouds import require_cloud
+from frazil.observe.greeting import first_line
 from frazil.observe.s3 import Bucket, keys_of
+from frazil.observe.store_faults import cloud_failed, storage_failed
+from frazil.spark.catalogs import GCS_SCHEMES
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -59,6 +63,7 @@ def probe_store(location: str, io: FileIO) -> str:
     if keys is not None:
         _probe_s3(Bucket.at(location, io.properties, keys), f"{place.path.strip('/')}/{probe}".lstrip("/"))
     else:
+        require_cloud(location, io.properties)
         _probe_files(io, location, f"{location.rstrip('/')}/{probe}")
     return f"wrote, read and deleted a probe in {location}"
 
@@ -72,13 +77,35 @@ def _probe_s3(bucket: Bucket, key: str) -> None:
 
 
 def _probe_files(io: FileIO, location: str, probe: str) -> None:
-    try:
-        with io.new_output(probe).create(overwrite=True) as stream:
-            stream.write(PROBE_CONTENT)
+    with _store_errors(location):
+        try:
+            with io.new_output(probe).create(overwrite=True) as stream:
+                stream.write(PROBE_CONTENT)
+        except FileNotFoundError as error:
+            if urlsplit(location).scheme not in GCS_SCHEMES:
+                raise
+            raise connections.bucket_missing(Place.storage(location), first_line(error)) from error
         with _deleted_after(lambda: io.delete(probe)), io.new_input(probe).open() as stream:
             _require_same(stream.read(), probe)
-    except OSError as error:
-        raise storage_failed(error, location) from error
+
+
+@contextmanager
+def _store_errors(location: str) -> Iterator[None]:
+    """Turns what the libraries of stores raise into errors for people."""
+    try:
+        yield
+    except FrazilError:
+        raise
+    except Exception as error:
+        known = cloud_failed(error, location)
+        if known is None and isinstance(error, OSError):
+            known = storage_failed(error, location)
+        if known is None and isinstance(error, ValueError):
+            text = f"{Place.storage(location).failed}: {first_line(error)}"
+            known = ConfigError("storage-settings", text, fix="Check the settings of the store.")
+        if known is None:
+            raise
+        raise known from error
 
 
 @contextmanager
@@ -92,8 +119,8 @@ def _deleted_after(delete: Callable[[], object]) -> Iterator[None]:
         except FrazilError as left:
             error.beside = (*error.beside, left)
         raise
-    except OSError:
-        with suppress(OSError):
+    except Exception:
+        with suppress(Exception):
             delete()
         raise
     delete()

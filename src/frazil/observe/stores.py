@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from frazil.errors import ConfigError
 from frazil.model.catalog_kinds import AccessDelegation
 from frazil.model.sink import SinkSpec
-from frazil.model.storage import Encryption
+from frazil.model.storage import GcsStorage
 from frazil.observe.greeting import CONNECT_SECONDS
+from frazil.observe.s3 import ENCRYPTIONS
 
 _FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
-# As S3 calls what a file is encrypted by.
-_ENCRYPTIONS = {Encryption.S3: "AES256", Encryption.KMS: "aws:kms", Encryption.DSSE_KMS: "aws:kms:dsse"}
+_AZURE_BY_BLOBS = "frazil.observe.azure_files.AzureFileIO"
 # How long a token is taken to last whose end is not given; PyArrow wants to know, and looking takes no longer.
 _TOKEN_MS = 3_600_000
 
@@ -43,8 +46,8 @@ def _s3_properties(sink: SinkSpec) -> dict[str, str]:
     # PyArrow cannot tell an external id, without which such a role refuses: files are then read as who asks for the role.
     if s3.role_arn and not s3.external_id:
         found |= {"s3.role-arn": s3.role_arn} | ({"s3.role-session-name": s3.role_session_name} if s3.role_session_name else {})
-    if s3.sse_type in _ENCRYPTIONS:
-        found["s3.server-side-encryption"] = _ENCRYPTIONS[s3.sse_type]
+    if s3.sse_type in ENCRYPTIONS:
+        found["s3.server-side-encryption"] = ENCRYPTIONS[s3.sse_type]
     return found | ({"s3.sse-kms-key-id": s3.kms_key} if s3.kms_key else {})
 
 
@@ -57,33 +60,44 @@ def _gcs_properties(sink: SinkSpec) -> dict[str, Any]:
         return {"gcs.oauth2.token-expires-at": str(gcs.expires_at_ms or round(time.time() * 1000) + _TOKEN_MS)}
     if not (gcs.service_account_path or gcs.service_account_key or gcs.no_auth):
         return {}
-    token: Any = gcs.service_account_path or "anon"
-    if gcs.service_account_key is not None:
-        token = _google_key(gcs.service_account_key.get_secret_value())
-    return {"py-io-impl": _FSSPEC, "gcs.oauth2.token": token}
+    return {"py-io-impl": _FSSPEC, "gcs.oauth2.token": "anon" if gcs.no_auth else _google_key(gcs)}
 
 
-def _google_key(text: str) -> Any:
+def _google_key(gcs: GcsStorage) -> Any:
+    """The key of a service account. What is no name of a file, gcsfs would take for a token, and show it to Google."""
     try:
-        return json.loads(text)
+        if gcs.service_account_key is not None:
+            return json.loads(gcs.service_account_key.get_secret_value())
+        return json.loads(Path(gcs.service_account_path or "").read_text())
+    except OSError as error:
+        message = f"gcs.service_account_path cannot be read: {error}."
     except ValueError:
-        message = "gcs.service_account_key is not the JSON of a service account's key."
-        raise ConfigError(
-            "bad-service-account-key", message, fix="Give the file's content, or its name as service_account_path."
-        ) from None
+        name = "key is not" if gcs.service_account_key is not None else "path names a file that is not"
+        message = f"gcs.service_account_{name} the JSON of a service account's key."
+    fix = "Give the file's content as service_account_key, or its name as service_account_path."
+    raise ConfigError("bad-service-account-key", message, fix=fix)
+
+
+def quiet_libraries() -> None:
+    """Libraries that log what they raise, with a trace, do so no longer."""
+    for name in ("azure", "gcsfs"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _azure_properties(sink: SinkSpec) -> dict[str, str]:
     azure = sink.azure
+    by_blobs = urlsplit(sink.location or sink.catalog.location or "").scheme in ("wasb", "wasbs")
+    properties = {"py-io-impl": _AZURE_BY_BLOBS} if by_blobs else {}
     if azure is None:
-        return {}
-    properties = {"adls.account-name": azure.storage_account} if azure.storage_account else {}
+        return properties
+    if azure.storage_account:
+        properties["adls.account-name"] = azure.storage_account
     if azure.sas_token:
         properties["adls.sas-token"] = azure.sas_token.get_secret_value()
     if azure.connection_string:
         properties["adls.connection-string"] = azure.connection_string.get_secret_value()
     if azure.token:
-        properties["py-io-impl"] = _FSSPEC  # PyArrow takes no token
+        properties.setdefault("py-io-impl", _FSSPEC)  # PyArrow takes no token
     if azure.client_id and azure.tenant_id and azure.client_secret:
         properties["adls.client-id"] = azure.client_id
         properties["adls.tenant-id"] = azure.tenant_id

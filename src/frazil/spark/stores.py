@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
+from frazil.errors import ConfigError
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
 
 # Amazon's library refuses to work without a region; a store of one's own does not care which.
 ANY_REGION = "us-east-1"
+AZURE_DOMAIN = "core.windows.net"
 ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
 
 
@@ -61,26 +63,44 @@ def gcs_options(gcs: GcsStorage) -> dict[str, str]:
 
 
 def azure_options(azure: AzureStorage, warehouse_host: str | None) -> dict[str, str]:
-    """Iceberg knows a store by its host, and takes of a connection string only the address: the rest is picked from it here."""
-    parts = _connection_parts(azure.connection_string)
-    account = azure.storage_account or parts.get("AccountName")
-    host = f"{account}.dfs.{parts.get('EndpointSuffix', 'core.windows.net')}" if account else warehouse_host
+    """Iceberg looks settings up by the host in a file's location, and takes of a connection string only the address: the rest is
+    picked from it here.
+    """
+    parts = connection_parts(azure.connection_string)
+    account = azure.storage_account or parts.get("AccountName") or (warehouse_host or "").partition(".")[0] or None
     key = azure.access_key or parts.get("AccountKey")
-    sas_token = azure.sas_token or parts.get("SharedAccessSignature")
-    if key and not account:
-        account = (warehouse_host or "").partition(".")[0] or None
+    of_host = {
+        "adls.sas-token": azure.sas_token or parts.get("SharedAccessSignature"),
+        "adls.connection-string": parts.get("DfsEndpoint") or parts.get("BlobEndpoint"),
+    }
+    hosts = _hosts(account, parts.get("EndpointSuffix"), warehouse_host)
+    if azure.sas_token and not hosts:
+        raise ConfigError(
+            "storage-account-missing",
+            "sas_token is that of one account, and neither the settings nor the warehouse say which.",
+            fix="Add storage_account to azure.",
+        )
     return {"io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO"} | present(
         {
             "adls.auth.shared-key.account.name": account if key else None,
             "adls.auth.shared-key.account.key": key,
             "adls.token": azure.token,
-            f"adls.sas-token.{host}": sas_token,
-            f"adls.connection-string.{host}": parts.get("DfsEndpoint") or parts.get("BlobEndpoint"),
+            **{f"{name}.{host}": value for name, value in of_host.items() for host in hosts},
         }
     )
 
 
-def _connection_parts(connection: SecretStr | None) -> dict[str, str]:
+def _hosts(account: str | None, suffix: str | None, warehouse_host: str | None) -> list[str]:
+    """The hosts of an account: locations that begin with `abfss` have the one of its files, with `wasbs` the one of its blobs."""
+    if account is None:
+        return []
+    owner, _, rest = (warehouse_host or "").partition(".")
+    own = [warehouse_host] if warehouse_host and owner == account else []
+    domain = suffix or (rest.partition(".")[2] if own else "") or AZURE_DOMAIN
+    return list(dict.fromkeys((*own, f"{account}.dfs.{domain}", f"{account}.blob.{domain}")))
+
+
+def connection_parts(connection: SecretStr | None) -> dict[str, str]:
     """`AccountName=...;AccountKey=...` as a mapping; values may hold `=` themselves."""
     pairs = (part.partition("=") for part in connection.get_secret_value().split(";")) if connection else ()
     return {name.strip(): value.strip() for name, _, value in pairs if value}
