@@ -14,7 +14,7 @@ import frazil
 from exactly_once.programs.moments import act_at
 from frazil.model.events import Event as Heard
 from frazil.model.events import Staged
-from helpers.lakes import Lake
+from helpers.lakes import Lake, run
 from helpers.readers import by_duckdb, by_polars, by_pyiceberg, by_spark
 from tiers import few_or_all
 
@@ -174,6 +174,62 @@ def test_columns_have_the_names_and_types_that_are_given(lake: Lake) -> None:
     assert sorted(names[number] for number in schema["identifier-field-ids"]) == ["id", "since"]
 
 
+def told(*changes: tuple[str, int, str | None, int]) -> str:
+    """Changes as Debezium tells them: the operation, the key, the value, and the time in the database.
+
+    Of a row from before only the key is told, as with PostgreSQL's default replica identity.
+    """
+    row = "struct<id: long, v: string>"
+
+    def image(key: int, value: str | None, *, there: bool) -> str:
+        text = "null" if value is None else f"'{value}'"
+        made = f"named_struct('id', {key}, 'v', {text})" if there else "null"
+        return f"cast({made} as {row})"
+
+    rows = [
+        f"('{op}', {image(key, None, there=op != 'c')}, {image(key, value, there=op != 'd')}, named_struct('ts_ms', {at}L))"
+        for op, key, value, at in changes
+    ]
+    return f"select * from values {', '.join(rows)} t(op, before, after, source)"
+
+
+def test_versions_of_debezium_begin_when_the_database_was_changed(lake: Lake) -> None:
+    given: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["id"], "change_format": "debezium", "history": "scd2"}
+    given["schema"] = {"id": "long", "v": {"type": "string", "required": True}}
+    lake.sink(told(("c", 1, "a", 1000), ("c", 2, "x", 1000), ("c", 3, "y", 1000)), **given).write()
+    lake.sink(told(("u", 1, "b", 2000), ("d", 2, None, 2000)), **given).write()
+    # What comes twice changes nothing, and a row may go in the millisecond in which it came.
+    lake.sink(told(("d", 2, None, 2000), ("d", 3, None, 1000)), **given).write()
+    lake.sink(told(("c", 2, "z", 3000)), **given).write()
+    columns = "id, v, unix_millis(valid_from), unix_millis(valid_to), is_current, operation"
+    assert lake.rows(columns) == [
+        (1, "a", 1000, 2000, False, "insert"),
+        (1, "b", 2000, None, True, "update"),
+        (2, "x", 1000, 2000, False, "insert"),
+        (2, "x", 2000, 2000, False, "delete"),
+        (2, "z", 3000, None, True, "insert"),
+        (3, "y", 1000, 1000, False, "delete"),
+    ]
+
+
+def test_a_change_in_the_time_of_another_knows_what_that_one_said(lake: Lake) -> None:
+    options: dict[str, Any] = {"unchanged_value": "same"}
+    write(lake, [Event(1, 10, "a"), Event(1, 20, "b")], **options)
+    write(lake, [Event(1, 20, "same")], **options)
+    assert [row[1] for row in held(lake)] == ["a", "b"]
+
+
+def test_a_column_of_envelopes_cannot_tell_when_rows_went(lake: Lake) -> None:
+    source = {"connector": "query", "query": told(("c", 1, "a", 1000))}
+    unwrap: dict[str, Any] = {"transforms": [{"type": "unwrap_debezium", "keys": ["id"]}], "history": "scd2"}
+    refused = lake.pipeline(source, commit_mode="upsert", key_fields=["id"], order_by=["v"], **unwrap)
+    with pytest.raises(frazil.ConfigError, match="it does not say when the row went") as caught:
+        run(refused, once=True)
+    assert (caught.value.code, lake.exists()) == ("history-order", False)
+    run(lake.pipeline(source, commit_mode="upsert", key_fields=["id"], **unwrap), once=True)
+    assert lake.rows("id, v, unix_millis(valid_from)") == [(1, "a", 1000)]
+
+
 def test_a_column_that_comes_later_is_empty_in_the_versions_before(lake: Lake) -> None:
     given: dict[str, Any] = {"commit_mode": "upsert", "key_fields": ["id"], "order_by": ["at"], "history": "scd2"}
     lake.sink("select 1L id, 1 at, 'a' v", **given).write()
@@ -192,6 +248,14 @@ def test_a_row_without_a_time_is_a_dead_letter(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"order_by": ["after.at"], "op_field": None, "change_format": "debezium"},
+            "when the row went; leave order_by out",
+        ),
+        (
+            {"order_by": ["value.at"], "op_field": None, "change_format": "tombstones"},
+            "when the row went; name the time",
+        ),
         ({"order_by": ()}, "history needs order_by: its first column says since when a version of a row is valid"),
         ({"commit_mode": "append", "key_fields": ()}, "history has no meaning with commit_mode: append; it belongs to upsert"),
         ({"partial_updates": True}, "partial_updates has no meaning with history, which keeps every version as it came"),
@@ -202,7 +266,7 @@ def test_a_row_without_a_time_is_a_dead_letter(lake: Lake) -> None:
             "the type of 'valid_from' is not known: 'at' is not among the declared columns",
         ),
     ],
-    ids=["no order", "append", "partial", "key", "kind", "declared"],
+    ids=["debezium", "tombstones", "no order", "append", "partial", "key", "kind", "declared"],
 )
 def test_options_that_cannot_be_together_are_refused(lake: Lake, options: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:

@@ -57,6 +57,10 @@ class TableNow:
         found = self._table.snapshot(snapshot)
         return Step(snapshot, str(found.operation()), self._jvm.texts(found.summary()))
 
+    def made_at_us(self, snapshot: int) -> int:
+        """The time of a snapshot that the table still has, in microseconds since 1970."""
+        return int(self._table.snapshot(snapshot).timestampMillis()) * 1000
+
     def column_ids(self, snapshot: int) -> dict[str, int]:
         """The columns of a snapshot, with the ids that they keep when they are renamed."""
         return self._jvm.field_ids(self._as_of(snapshot).schema())

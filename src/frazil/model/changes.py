@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from frazil.model.base import Model, Problem
-from frazil.model.history import History
+from frazil.model.history import WITHOUT_TIME_OF_DELETES, History
 from frazil.model.late import MOST_HOURS, OWN_COLUMNS, SUFFIX, Late
 from frazil.model.types import Column, Primitive
 
@@ -318,11 +318,7 @@ def _history_problems(options: ChangeOptions) -> list[Problem]:
     history = options.history
     if history is None:
         return []
-    problems = []
-    if not options.order_by:
-        problems.append(
-            Problem("history needs order_by: its first column says since when a version of a row is valid", "history")
-        )
+    problems = _times_of_row(options)
     names = [name if options.case_sensitive else name.lower() for name in (*options.key_fields, *history.columns)]
     if len(set(names)) < len(names):
         words = f"history needs four columns of its own, which are no keys: {', '.join(history.columns)}"
@@ -339,6 +335,23 @@ def _history_problems(options: ChangeOptions) -> list[Problem]:
         for name, given in excluded.items()
         if given
     ]
+
+
+# Where the rows of a change are, in sources whose rows are messages about them.
+_ROWS_WITHIN = {ChangeFormat.DEBEZIUM: ("before", "after"), ChangeFormat.TOMBSTONES: ("value",)}
+
+
+def _times_of_row(options: ChangeOptions) -> list[Problem]:
+    """Since when versions are valid must be known of deletes as well, which have no row."""
+    within = _ROWS_WITHIN.get(options.change_format, ())
+    first = options.order_by[0] if options.order_by else ""
+    if first.partition(".")[0] not in within:
+        return []
+    instead = {
+        ChangeFormat.DEBEZIUM: "leave order_by out: versions then begin at `source.ts_ms`",
+        ChangeFormat.TOMBSTONES: "name the time of the message, as kafka_timestamp with metadata: [timestamp] in the source",
+    }[options.change_format]
+    return [Problem(f"history: {WITHOUT_TIME_OF_DELETES.format(first)}; {instead}", "order_by")]
 
 
 _UNCOMBINED = "combine adds rows up that only come: it cannot follow rows that are updated or deleted"
@@ -408,9 +421,9 @@ def _replacement_problems(options: ChangeOptions) -> list[Problem]:
     ]
 
 
-def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool, images: bool) -> list[Problem]:
-    """What the options need and do not have, given whether the source provides the key columns, the operations, and the
-    previous rows.
+def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool, images: bool, times: bool) -> list[Problem]:
+    """What the options need and do not have, given whether the source provides the key columns, the operations, the previous
+    rows, and the times of changes.
     """
     problems = []
     if options.commit_mode is CommitMode.DELETE_INSERT and operations:
@@ -424,6 +437,9 @@ def unmet_by(options: ChangeOptions, *, keys: bool, operations: bool, images: bo
         problems.append(Problem("upsert sinks must specify a key: add key_fields", "commit_mode"))
     if options.combine and operations:
         problems.append(Problem(_UNCOMBINED, "combine"))
+    if options.history is not None and not options.order_by and not times and options.change_format is not ChangeFormat.DEBEZIUM:
+        words = "history needs order_by: its first column says since when a version of a row is valid"
+        problems.append(Problem(words, "history"))
     if options.commit_mode is CommitMode.APPEND and not options.has_operations and not operations:
         problems += [
             Problem(f"{name} has no meaning without op_field or change_format: rows that say nothing are all inserts", name)

@@ -40,6 +40,8 @@ AT = f"{HIDDEN}at"
 """Where the record is in its source, as JSON."""
 TIME = f"{HIDDEN}time"
 """When the record was made."""
+CHANGED_AT = f"{HIDDEN}changed_at"
+"""When a change was made, by what its source knows beside the row, as the time of a commit: a history begins versions there."""
 HEADERS = f"{HIDDEN}headers"
 """What is said about the record: names and bytes."""
 
@@ -52,6 +54,10 @@ KEY_COUNT_MARK = "frazil.key-count"
 """What stands beside :data:`CHANGES_MARK`: how many columns have a :data:`KEY_MARK`. With one less, rows are not identified."""
 OF_KEY_MARK = "frazil.of-key"
 """What stands in the metadata of a column that transforms made from columns with a :data:`KEY_MARK` alone."""
+ROW_MARK = "frazil.row"
+"""What stands in the metadata of the columns of a row that was taken out of an envelope: a delete has their values from before,
+or none. It stays with them when they are renamed.
+"""
 IMAGES_MARK = "frazil.images"
 """What stands beside :data:`CHANGES_MARK` where each update has the whole row of before it beside it, as a delete, and where a
 delete tells the whole row: rows can then be followed by any columns."""

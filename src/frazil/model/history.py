@@ -8,6 +8,11 @@ from pydantic import Field
 
 from frazil.model.base import Model
 
+WITHOUT_TIME_OF_DELETES = (
+    "{!r} is a column of the rows, of which a delete has the value from before, or none: it does not say when the row went"
+)
+LEAVE_TO_SOURCE = "Leave order_by out: versions then begin at the times at which the source says that its rows were changed."
+
 
 class History(Model):
     """The columns that a table of versions has beside those of its rows."""
@@ -16,7 +21,8 @@ class History(Model):
     valid_from: str = Field(
         "valid_from",
         min_length=1,
-        description="Column: since when the version was valid, the value of the first column of order_by. It is part of the key.",
+        description="Column: since when the version was valid, the value of the first column of order_by, or the time of the "
+        "change by the source. It is part of the key.",
     )
     valid_to: str = Field(
         "valid_to", min_length=1, description="Column: until when the version was valid; null while no later one is known."

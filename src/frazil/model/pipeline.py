@@ -11,6 +11,7 @@ from frazil.errors import FrazilError, SourceLocation
 from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
 from frazil.model.dead_letters import OnError
+from frazil.model.history import LEAVE_TO_SOURCE, WITHOUT_TIME_OF_DELETES
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec, TableSource
@@ -94,7 +95,14 @@ def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[T
         keys=table or database or (messages is not None and messages.tells_keys),
         operations=table or database or unwraps or (messages is not None and messages.tells_operations),
         images=table or unwraps or (messages is not None and messages.enveloped),
+        times=table or database or unwraps or (messages is not None and messages.enveloped),
     )
+    if table or database:
+        problems += [
+            Problem(f"history: {WITHOUT_TIME_OF_DELETES.format(one.order_by[0])}. {LEAVE_TO_SOURCE}", "order_by")
+            for one in (sink, *sink.apart.values())
+            if one.history is not None and one.order_by
+        ][:1]
     if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"
         problems.append(Problem(f"{words}; write `route: {{source: true}}` instead", "table"))

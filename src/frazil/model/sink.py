@@ -23,7 +23,7 @@ from frazil.model.publishing import MAIN, BranchName, PublishSpec, publishing_pr
 from frazil.model.route import RouteSpec, UnknownRoute
 from frazil.model.sort import SortField
 from frazil.model.storage import AzureStorage, GcsStorage, S3Storage, shared_problems
-from frazil.model.types import NOT_KEYS, Column, StructType, parse_type, unwritable
+from frazil.model.types import NOT_KEYS, Column, Primitive, StructType, parse_type, unwritable
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
@@ -223,12 +223,14 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
             given.pop(limit, None)
         return SinkSpec.model_validate(given | own | {"table": table})
 
-    def unmet_by(self, *, keys: bool, operations: bool, images: bool = False) -> list[Problem]:
-        """What the sink, or one of its tables, lacks, given whether the source provides keys, operations and previous rows."""
-        problems = unmet_by(self, keys=keys, operations=operations, images=images)
+    def unmet_by(self, *, keys: bool, operations: bool, images: bool = False, times: bool = False) -> list[Problem]:
+        """What the sink, or one of its tables, lacks, given whether the source provides keys, operations, previous rows, and the
+        times of changes.
+        """
+        problems = unmet_by(self, keys=keys, operations=operations, images=images, times=times)
         for value, sink in self.apart.items():
             if not problems:
-                unmet = unmet_by(sink, keys=keys, operations=operations, images=images)
+                unmet = unmet_by(sink, keys=keys, operations=operations, images=images, times=times)
                 problems += [Problem(f"the table of {value!r}: {one}", "route", "tables", value) for one in unmet]
         return problems
 
@@ -252,6 +254,11 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
     def needs_images(self) -> bool:
         """Whether the previous rows of updates may be needed: to find them by the sink's own key, or to count them as gone."""
         return self.has_own_key or self.counts_rows
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether the sink, or one of its tables, keeps every version of a row."""
+        return any(one.history is not None for one in (self, *self.apart.values()))
 
     @property
     def namespace_levels(self) -> tuple[str, ...]:
@@ -326,11 +333,12 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
 
     def _times_of_versions(self, declared: Sequence[Column]) -> tuple[Column, ...]:
         """The columns of a history that have the type of the one that rows are ordered by, if that is declared."""
-        if self.history is None or not self.order_by:
+        if self.history is None:
             return ()
-        place, _, within = self.order_by[0].partition(".")
+        place, _, within = self.order_by[0].partition(".") if self.order_by else ("", "", "")
         kinds = {column.name: column.type for column in declared}
-        kind = kinds.get(self.history.valid_from) or kinds.get(within or place)
+        by_source = None if self.order_by else Primitive("timestamptz")
+        kind = kinds.get(self.history.valid_from) or kinds.get(within or place) or by_source
         return () if kind is None else tuple(Column(name, kind) for name in (self.history.valid_from, self.history.valid_to))
 
     def replaces_rows_of(self, origin: str) -> bool:

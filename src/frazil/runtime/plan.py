@@ -74,7 +74,7 @@ def _planned(pipeline: PipelineSpec, settings: Settings, look: Look) -> Pipeline
     target.require_settings(sink)
     found = find_table(sink, pipeline.sink_id, session)
     target.require_usable(found.table, sink)
-    source = open_source(pipeline.source, session, images=sink.needs_images)
+    source = open_source(pipeline.source, session, images=sink.needs_images, versions=sink.keeps_versions)
     try:
         return _of_source(pipeline, source, found, look)
     finally:

@@ -272,4 +272,6 @@ def open_pipeline(
     writer = make(setup, pipeline.sink)
     if source is not None:
         return writer, source(session)
-    return writer, open_source(pipeline.source, lambda: session, images=pipeline.sink.needs_images)
+    return writer, open_source(
+        pipeline.source, lambda: session, images=pipeline.sink.needs_images, versions=pipeline.sink.keeps_versions
+    )

@@ -82,11 +82,14 @@ def _expecting(decoder: Decoder, columns: StructType | None, exactly: bool) -> D
     return decoder
 
 
-def open_source(spec: SourceSpec, session: Session, *, images: bool = False) -> Source:  # noqa: PLR0911 - one for each case
+def open_source(  # noqa: PLR0911 - one for each case
+    spec: SourceSpec, session: Session, *, images: bool = False, versions: bool = False
+) -> Source:
     """The source for a specification. Nothing is read or connected to yet.
 
     ``session``: asked at once by sources that plan with Spark, and by the others when they read.
     ``images``: whether the previous rows of updates may be needed, as where the sink identifies rows by a key of its own.
+    ``versions``: whether each state of a row is needed, with a time of its own.
     """
     match spec:
         case GeneratorSource():
@@ -100,7 +103,9 @@ def open_source(spec: SourceSpec, session: Session, *, images: bool = False) -> 
         case TableSource():
             from frazil.sources.table import SparkTable, TableChanges
 
-            return TableChanges(spec, session(), images=images) if spec.changes else SparkTable(spec, session())
+            if not spec.changes:
+                return SparkTable(spec, session())
+            return TableChanges(spec, session(), images=images, versions=versions)
         case QuerySource():
             from frazil.sources.query import Query
 
@@ -114,7 +119,7 @@ def open_source(spec: SourceSpec, session: Session, *, images: bool = False) -> 
         case PostgresCdcSource():
             with _package_of_postgres():
                 from frazil.sources.postgres.source import PostgresCdc
-            return PostgresCdc(spec, session(), images=images)
+            return PostgresCdc(spec, session(), images=images, versions=versions)
         case PagesSource():
             from frazil.sources.pages.bizon import BizonPager
             from frazil.sources.pages.source import Pages

@@ -50,6 +50,7 @@ class Filled:
     """What was read so far after a place: whole transactions up to ``end``. ``blocked``: nothing more will come.
 
     ``shapes`` are the columns that tables have there, ``unlogged`` those in which rows have got values that are not in the log.
+    ``times`` are those of the tables' last changes.
     """
 
     end: int
@@ -58,6 +59,7 @@ class Filled:
     blocked: bool
     shapes: Mapping[str, str]
     unlogged: Mapping[str, tuple[str, ...]]
+    times: Mapping[str, int]
 
 
 class _Stillness:
@@ -113,6 +115,8 @@ class ChangeReader:
         self._rows: Counter[str] = Counter()
         self._oldest_us: int | None = None
         self._open_rows: Counter[str] = Counter()
+        self._times = dict(start.times)
+        self._open_times: dict[str, int] = {}
         self._interrupted = False
 
     @property
@@ -131,7 +135,8 @@ class ChangeReader:
         if self._blocked is not None and not self._rows.total():
             raise self._blocked
         shapes = {name: shape.to_text() for name, shape in self._shapes.items()}
-        return Filled(self._end, Counter(self._rows), self._oldest_us, self.blocked, shapes, dict(self._unlogged))
+        unlogged, times = dict(self._unlogged), dict(self._times)
+        return Filled(self._end, Counter(self._rows), self._oldest_us, self.blocked, shapes, unlogged, times)
 
     def _read(self, limit: int, target: int, exactly: int | None) -> None:
         still = _Stillness()
@@ -184,7 +189,7 @@ class ChangeReader:
 
     def _begin(self, transaction: Begin) -> None:
         self._transaction, self._seq = transaction, 0
-        self._open_rows = Counter()
+        self._open_rows, self._open_times = Counter(), {}
         self._skipped = frozenset(name for name, seen in self.start.seen.items() if seen.saw(transaction.xid))
 
     def _change(self, message: bytes) -> None:
@@ -197,14 +202,24 @@ class ChangeReader:
             if self._missing_key.get(oid) and message[0] != protocol.INSERT:
                 self._blocked = _unfollowable(name, self._missing_key[oid], self._transaction)
                 return
-            self._spool.add(oid, message, self._transaction, self._seq)
+            self._spool.add(oid, message, self._transaction, self._seq, self._time_of(name, self._transaction))
             self._open_rows[name] += 1
+
+    def _time_of(self, name: str, transaction: Begin) -> int:
+        """The time of a transaction, later than what a table was told of before.
+
+        Clocks are set back, and a transaction that a snapshot did not see may have taken its time before that.
+        """
+        if name not in self._open_times:
+            self._open_times[name] = max(transaction.at_us, self._times.get(name, 0) + 1)
+        return self._open_times[name]
 
     def _commit(self, end: int) -> None:
         if self._transaction is not None and self._open_rows and self._oldest_us is None:
             self._oldest_us = self._transaction.at_us
         self._rows += self._open_rows
-        self._open_rows = Counter()
+        self._times |= self._open_times
+        self._open_rows, self._open_times = Counter(), {}
         self._transaction = None
         self._end = end
 

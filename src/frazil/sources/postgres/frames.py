@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from frazil.columns.schema import require_data
 from frazil.model.hidden import (
     AT,
+    CHANGED_AT,
     CHANGES_MARK,
     COLUMN_MARK,
     ERROR,
@@ -149,6 +150,7 @@ class Shown:
             EXTRA: sf.col("extra"),
             PAIR: sf.when(sf.col("extra") | sf.col("moved"), sf.struct("lsn", "seq")),
             AT: sf.to_json(place),
+            CHANGED_AT: sf.timestamp_micros("at_us"),
             ORIGIN: sf.lit(self.table),
             ERROR: sf.col("error"),
             RAW: raw,

@@ -63,7 +63,8 @@ class PostgresPlace:
     to come, ``refreshed`` how often each table that is read whole was read, ``shapes`` the columns that tables had there.
     ``timeline`` is the branch of the server's history that ``lsn`` is on, ``members`` the tables' entries in the publication;
     positions of earlier versions have neither. ``again`` are tables that are read as a whole once more before the log is read
-    on, ``unfilled`` columns of tables that are not: rows have values there that neither the log nor the target has.
+    on, ``unfilled`` columns of tables that are not: rows have values there that neither the log nor the target has. ``times``
+    are those of the tables' last changes (microseconds since 1970), for whom each state of a row has a time of its own.
     """
 
     system: str
@@ -76,6 +77,7 @@ class PostgresPlace:
     members: Mapping[str, Member] = field(default_factory=dict)
     again: frozenset[str] = frozenset()
     unfilled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    times: Mapping[str, int] = field(default_factory=dict)
 
     def only(self, followed: Collection[str]) -> PostgresPlace:
         """Without the tables that are not followed: their changes after this place are passed over, so that one which is
@@ -89,6 +91,7 @@ class PostgresPlace:
             members={name: member for name, member in self.members.items() if name in followed},
             again=self.again.intersection(followed),
             unfilled={name: columns for name, columns in self.unfilled.items() if name in followed},
+            times={name: at for name, at in self.times.items() if name in followed},
         )
 
     def published(self, members: Mapping[str, Member]) -> PostgresPlace:
@@ -132,6 +135,10 @@ class PostgresPlace:
         """When a table was read whole once more."""
         return replace(self, refreshed={**self.refreshed, stream: self.refreshed.get(stream, 0) + 1})
 
+    def with_times(self, times: Mapping[str, int]) -> PostgresPlace:
+        """When it is known at which time some tables were changed last."""
+        return replace(self, times={**self.times, **times})
+
     def with_shapes(self, shapes: Mapping[str, str]) -> PostgresPlace:
         """When it is known which columns some tables have."""
         return replace(self, shapes={**self.shapes, **shapes})
@@ -157,6 +164,8 @@ class PostgresPlace:
             value["again"] = sorted(self.again)
         if self.unfilled:
             value[UNFILLED] = {name: list(columns) for name, columns in sorted(self.unfilled.items())}
+        if self.times:
+            value["times"] = dict(sorted(self.times.items()))
         return position(value)
 
     @classmethod
@@ -166,12 +175,12 @@ class PostgresPlace:
         try:
             seen = {name: Seen.from_text(xids, lsn_number(until)) for name, (xids, until) in raw.get("seen", {}).items()}
             lsn = lsn_number(raw["lsn"]) if "lsn" in raw else None
-            refreshed, shapes = (dict(raw.get(name, {})) for name in ("refreshed", "shapes"))
+            refreshed, shapes, times = (dict(raw.get(name, {})) for name in ("refreshed", "shapes", "times"))
             timeline = int(raw["timeline"]) if "timeline" in raw else None
             members = {name: Member(int(number), str(choice)) for name, (number, choice) in raw.get("members", {}).items()}
             streams = frozenset(raw.get("streams", ()))
             again = frozenset(raw.get("again", ()))
             unfilled = {name: tuple(columns) for name, columns in raw.get(UNFILLED, {}).items()}
-            return cls(str(raw["system"]), lsn, streams, seen, refreshed, shapes, timeline, members, again, unfilled)
+            return cls(str(raw["system"]), lsn, streams, seen, refreshed, shapes, timeline, members, again, unfilled, times)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unknown_position(text, _WHAT) from error

@@ -72,6 +72,7 @@ class SnapshotRead:
     columns: Columns
     row_filter: str | None
     lsn: int
+    at_us: int
 
     def batches(self, ranges: Sequence[PageRange]) -> Iterator[pa.RecordBatch]:
         """The rows of the parts."""
@@ -123,6 +124,7 @@ class SnapshotRead:
             "lsn": pa.repeat(pa.scalar(self.lsn, pa.int64()), rows),
             "xid": pa.nulls(rows, pa.int64()),
             "seq": pa.array(np.zeros(rows, np.int64)),
+            "at_us": pa.repeat(pa.scalar(self.at_us, pa.int64()), rows),
             "extra": pa.array(np.zeros(rows, np.bool_)),
             "moved": pa.array(np.zeros(rows, np.bool_)),
             "image": pa.array(np.zeros(rows, np.bool_)),
@@ -131,8 +133,14 @@ class SnapshotRead:
         yield from assembled(SpooledRows(buffer, fields, self.columns), meta, self.table).to_batches()
 
 
+_SNAPSHOT = "select pg_current_snapshot()::text, pg_export_snapshot(), (extract(epoch from clock_timestamp()) * 1000000)::bigint"
+
+
 class ExportedSnapshot:
-    """A moment of the database that other connections can read; it lasts as long as its own connection."""
+    """A moment of the database that other connections can read; it lasts as long as its own connection.
+
+    ``at_us`` is its time (microseconds since 1970).
+    """
 
     def __init__(self, login: Login) -> None:
         self._connection = login.connect()
@@ -141,11 +149,11 @@ class ExportedSnapshot:
             self._connection.read_only = True
             self._connection.autocommit = False
             # One statement sees one moment; the end of the log, asked for after it, is behind everything seen.
-            row = self._connection.execute("select pg_current_snapshot()::text, pg_export_snapshot()").fetchone()
+            row = self._connection.execute(_SNAPSHOT).fetchone()
             end = self._connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
         assert end is not None
-        self.name = str(row[1])
+        self.name, self.at_us = str(row[1]), int(row[2])
         self.seen = Seen.from_text(str(row[0]), lsn_number(str(end[0])))
 
     @property

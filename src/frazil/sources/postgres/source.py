@@ -65,12 +65,14 @@ class PostgresCdc:
     all executors; changes are decoded once by the driver into files, which all executors read.
 
     With several tables ``read_table`` returns the rows of one; the slice is committed when all ``tables`` of it are. With
-    ``images`` updates come with their previous rows, if the database logs them (REPLICA IDENTITY FULL).
+    ``images`` updates come with their previous rows, if the database logs them (REPLICA IDENTITY FULL). With ``versions`` the
+    times of a table's transactions only grow, whatever the server's clock does.
     """
 
-    def __init__(self, spec: PostgresCdcSource, spark: SparkSession, *, images: bool = False) -> None:
+    def __init__(self, spec: PostgresCdcSource, spark: SparkSession, *, images: bool = False, versions: bool = False) -> None:
         self._spec = spec
         self._images = images
+        self._versions = versions
         self._spark = spark
         self._login = Login.of(spec)
         self._database = Database(spec, self._login)
@@ -177,7 +179,9 @@ class PostgresCdc:
         files = self._database.files(self._database.table(stream).oid)
         before = self._database.table(stream)
         self._exported = exported = ExportedSnapshot(self._login)
-        part, rows = self._snapshot_part(exported, stream, published, place.lsn or 0)
+        at_us = max(exported.at_us, place.times.get(name, 0) + 1)
+        part, rows = self._snapshot_part(exported, stream, published, place.lsn or 0, at_us)
+        place = self._timed(place, {name: at_us})
         end = place.with_refresh(name)
         if again:
             # All changes after the place are applied to what was read, also those that are in it: the last one of a row counts,
@@ -191,8 +195,11 @@ class PostgresCdc:
             end = place.with_snapshot(name, exported.seen).with_shapes({name: shape.to_text()}).published(members)
         return Slice(start, end.to_position(), rows, full=True, detail=part)
 
+    def _timed(self, place: PostgresPlace, times: Mapping[str, int]) -> PostgresPlace:
+        return place.with_times(times) if self._versions else place
+
     def _snapshot_part(
-        self, exported: ExportedSnapshot, stream: CdcStream, published: Publication | None, lsn: int
+        self, exported: ExportedSnapshot, stream: CdcStream, published: Publication | None, lsn: int, at_us: int
     ) -> tuple[SnapshotPart, int | None]:
         """How a table is read as of a snapshot, and about how many rows it has."""
         table = self._database.table(stream)
@@ -200,7 +207,7 @@ class PostgresCdc:
         rows = self._database.ask(lambda database: catalog.estimated_rows(database, [leaf for leaf, _ in leaves]))
         columns = self._database.columns(table, published)
         row_filter = published.row_filter if published is not None else None
-        job = SnapshotRead(self._login, exported.name, stream.full_name, columns, row_filter, lsn)
+        job = SnapshotRead(self._login, exported.name, stream.full_name, columns, row_filter, lsn, at_us)
         ranges = page_ranges(leaves, self._spec.snapshot_chunk_mb)
         return SnapshotPart(job, tuple(dealt(ranges, self._spec.snapshot_connections or self._cores()))), rows
 
@@ -230,7 +237,7 @@ class PostgresCdc:
             if end - (place.lsn or 0) < IDLE_BYTES:
                 return None
         detail = ChangesPart(end, filled.rows)
-        behind = place.after(end).on(self._timeline).with_shapes(filled.shapes)
+        behind = self._timed(place.after(end).on(self._timeline).with_shapes(filled.shapes), filled.times)
         for table, columns in filled.unlogged.items():
             behind = behind.with_again(table) if self._reads_again(table) else behind.with_unfilled(table, columns)
         full = rows >= limit or filled.blocked or bool(behind.again)
@@ -399,7 +406,7 @@ class PostgresCdc:
         stream = next(one for one in self.streams if one.full_name == table)
         self._let_go()
         self._exported = exported = ExportedSnapshot(self._login)
-        part, _ = self._snapshot_part(exported, stream, self._database.published(table), 0)
+        part, _ = self._snapshot_part(exported, stream, self._database.published(table), 0, exported.at_us)
         return snapshot_frame(self._spark, part.job, part.hands, **self._known_by(self._database.table(stream)))
 
     def digest(self, table: str) -> tuple[int, int | None, tuple[str, ...]]:

@@ -30,6 +30,7 @@ META: tuple[tuple[str, pa.DataType, str], ...] = (
     ("lsn", pa.int64(), "bigint"),
     ("xid", pa.int64(), "bigint"),
     ("seq", pa.int64(), "bigint"),
+    ("at_us", pa.int64(), "bigint"),
     ("extra", pa.bool_(), "boolean"),
     ("moved", pa.bool_(), "boolean"),
     ("image", pa.bool_(), "boolean"),
@@ -82,6 +83,7 @@ class _Pending:
     lsns: array[int] = field(default_factory=lambda: array("q"))
     xids: array[int] = field(default_factory=lambda: array("q"))
     seqs: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
 
     def decoded(self) -> pa.Table:
         """The changes as Arrow's columns."""
@@ -89,7 +91,7 @@ class _Pending:
         kinds = sorted(OPERATIONS)
         places = np.searchsorted(np.array(kinds, np.uint8), found.operations)
         op = pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int8)), [OPERATIONS[kind] for kind in kinds])
-        numbers = {"lsn": self.lsns, "xid": self.xids, "seq": self.seqs}
+        numbers = {"lsn": self.lsns, "xid": self.xids, "seq": self.seqs, "at_us": self.times}
         meta = {name: pa.array(np.frombuffer(of, np.int64)[found.messages]) for name, of in numbers.items()}
         meta |= {"op": op.cast(pa.string()), "extra": pa.array(found.extra)}
         meta |= {"moved": pa.array(found.moved), "image": pa.array(found.image)}
@@ -98,7 +100,7 @@ class _Pending:
     def clear(self) -> None:
         """Forgets the changes, not what the table looks like."""
         self.messages.clear()
-        self.lsns, self.xids, self.seqs = array("q"), array("q"), array("q")
+        self.lsns, self.xids, self.seqs, self.times = array("q"), array("q"), array("q"), array("q")
 
 
 @dataclass(frozen=True)
@@ -136,13 +138,14 @@ class Spool:
             self._write(known)
         self._pending[relation.oid] = _Pending(relation, columns, keys, self._images and relation.identity == FULL)
 
-    def add(self, oid: int, message: bytes, transaction: Begin, seq: int) -> None:
-        """Takes an insert, update or delete."""
+    def add(self, oid: int, message: bytes, transaction: Begin, seq: int, at_us: int) -> None:
+        """Takes an insert, update or delete, and the time at which it was made."""
         pending = self._pending[oid]
         pending.messages.append(message)
         pending.lsns.append(transaction.lsn)
         pending.xids.append(transaction.xid)
         pending.seqs.append(seq)
+        pending.times.append(at_us)
         self._bytes += len(message)
         self._rows += 1
         if self._rows >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES:

@@ -17,6 +17,7 @@ from frazil.iceberg.changed_rows import FollowedTable, TableNow
 from frazil.model.commit import Position, position
 from frazil.model.hidden import (
     AT,
+    CHANGED_AT,
     CHANGES_MARK,
     COLUMN_MARK,
     DELETE,
@@ -37,7 +38,7 @@ from frazil.sources.base import Slice
 from frazil.sources.positions import fields_of, unknown_position
 from frazil.sources.table.asking import asking, files_gone
 from frazil.sources.table.net import net_changes
-from frazil.sources.table.ranges import taken
+from frazil.sources.table.ranges import first_change, taken
 
 _START_OVER = (
     "Run frazil reset, which empties the pipeline's table; the next run then reads the source as a whole. Keep snapshots for "
@@ -47,23 +48,28 @@ _START_OVER = (
 
 @dataclass(frozen=True)
 class Place:
-    """A snapshot of a table, which is known by its UUID: its name may go to another."""
+    """A snapshot of a table, which is known by its UUID: its name may go to another.
+
+    ``at_us`` is its time (microseconds since 1970), for whom each state of a row has a time of its own.
+    """
 
     table: str
     snapshot: int
+    at_us: int | None = None
 
     def to_position(self) -> Position:
         """The place as stored in the ledger."""
-        return position({"snapshot": self.snapshot, "table": self.table})
+        time = {} if self.at_us is None else {"at_us": self.at_us}
+        return position({"snapshot": self.snapshot, "table": self.table} | time)
 
     @classmethod
     def from_position(cls, text: Position) -> Place:
         """Reads the ledger."""
         fields = fields_of(text, "changes of a table")
-        table, snapshot = fields.get("table"), fields.get("snapshot")
-        if not (isinstance(table, str) and isinstance(snapshot, int)):
+        table, snapshot, at_us = fields.get("table"), fields.get("snapshot"), fields.get("at_us")
+        if not (isinstance(table, str) and isinstance(snapshot, int) and isinstance(at_us, int | None)):
             raise unknown_position(text, "changes of a table")
-        return cls(table, snapshot)
+        return cls(table, snapshot, at_us)
 
 
 class TableChanges:
@@ -71,7 +77,8 @@ class TableChanges:
 
     Delivery: snapshots do not change, so a slice between two of them has the same changes whenever it is read. Several changes of
     a row between them are read as one; a row that was moved to another file has not changed. Parallelism: the files
-    that differ, over all executors. With ``images`` updates come with their previous rows.
+    that differ, over all executors. With ``images`` updates come with their previous rows. With ``versions`` each snapshot that
+    changes rows is a slice of its own, and its time is later than that of the one before, whatever the writers' clocks said.
 
     Rows are identified by the table's identifier fields, or by columns that the source names. Without either, a row that changed
     is a delete and an insert.
@@ -79,10 +86,11 @@ class TableChanges:
 
     poll_seconds = 2.0
 
-    def __init__(self, spec: TableSource, spark: SparkSession, *, images: bool = False) -> None:
+    def __init__(self, spec: TableSource, spark: SparkSession, *, images: bool = False, versions: bool = False) -> None:
         self._spec = spec
         self._spark = spark
         self._images = images
+        self._versions = versions
         self._reading = ExitStack()
 
     @property
@@ -102,21 +110,26 @@ class TableChanges:
         """The whole table at first, then the snapshots since, as many as change about ``limit`` rows."""
         now = self._now()
         if start is None:
-            return None if now.head is None else Slice(None, self._position(now, now.head), self._rows_at(now, now.head))
+            return None if now.head is None else Slice(None, self._position(None, now, now.head), self._rows_at(now, now.head))
         then = self._snapshot(start, now)
         if now.head in (None, then):
             return None
         with asking(self._spec.table):
             steps = now.steps_since(then)
         if steps is None:
-            return Slice(start, self._position(now, now.head), None)
+            return Slice(start, self._position(start, now, now.head), None)
         rows = [changed_rows(step) for step in steps]
-        count = taken(rows, limit)
-        return Slice(start, self._position(now, steps[count - 1].snapshot), sum(rows[:count]), full=count < len(steps))
+        count = first_change(rows) if self._versions else taken(rows, limit)
+        return Slice(start, self._position(start, now, steps[count - 1].snapshot), sum(rows[:count]), full=count < len(steps))
 
-    def _position(self, now: TableNow, snapshot: int | None) -> Position:
+    def _position(self, start: Position | None, now: TableNow, snapshot: int | None) -> Position:
         assert snapshot is not None, "a table without snapshots has no positions"
-        return Place(now.uuid, snapshot).to_position()
+        if not self._versions:
+            return Place(now.uuid, snapshot).to_position()
+        before = None if start is None else Place.from_position(start).at_us
+        with asking(self._spec.table):
+            at_us = now.made_at_us(snapshot)
+        return Place(now.uuid, snapshot, at_us if before is None else max(at_us, before + 1)).to_position()
 
     def _snapshot(self, text: Position, now: TableNow) -> int:
         """The snapshot of a position, which the table must still have."""
@@ -161,7 +174,7 @@ class TableChanges:
         now = self._now()
         end = self._snapshot(part.end, now)
         if part.start is None:
-            return self._whole(now, end)
+            return self._whole(now, end, Place.from_position(part.end).at_us)
         if part.rows == 0:
             return self._whole(now, end).limit(0)
         keys = self._keys(now, end)
@@ -170,13 +183,13 @@ class TableChanges:
             if changed.gone is None and changed.came is None:
                 return self._whole(now, end).limit(0)
             made = net_changes(changed.gone, changed.came, keys, images=self._images)
-            return self._told(made, now, end, keys)
+            return self._told(made, now, end, keys, Place.from_position(part.end).at_us)
 
-    def _whole(self, now: TableNow, snapshot: int) -> DataFrame:
+    def _whole(self, now: TableNow, snapshot: int, at_us: int | None = None) -> DataFrame:
         keys = self._keys(now, snapshot)
         with asking(self._spec.table):
             rows = self._at(snapshot)
-            return self._told(rows.withColumns({OP: sf.lit(INSERT), EXTRA: sf.lit(False)}), now, snapshot, keys)
+            return self._told(rows.withColumns({OP: sf.lit(INSERT), EXTRA: sf.lit(False)}), now, snapshot, keys, at_us)
 
     def _at(self, snapshot: int) -> DataFrame:
         return self._spark.read.format("iceberg").option("versionAsOf", str(snapshot)).table(self._spec.table)
@@ -194,8 +207,8 @@ class TableChanges:
             raise KeyMissing("key-missing", words)
         return self._spec.key_fields or own
 
-    def _told(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str]) -> DataFrame:
-        """The rows with what a sink has to know of them."""
+    def _told(self, rows: DataFrame, now: TableNow, snapshot: int, keys: Sequence[str], at_us: int | None) -> DataFrame:
+        """The rows with what a sink has to know of them. ``at_us``: their time, if that is not the snapshot's own."""
         marks = {
             name: {COLUMN_MARK: f"{now.uuid}.{number}"} | ({KEY_MARK: True} if name in keys else {})
             for name, number in now.column_ids(snapshot).items()
@@ -208,6 +221,7 @@ class TableChanges:
             OP: sf.col(OP).alias(OP, metadata=change_marks),
             ORDER: sf.struct(turn.alias(TURN)),
             AT: sf.to_json(place),
+            CHANGED_AT: sf.timestamp_micros(sf.lit(at_us or now.made_at_us(snapshot))),
         }
         if self._images:
             hidden[IMAGE] = sf.col(EXTRA)

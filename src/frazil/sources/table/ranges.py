@@ -13,3 +13,8 @@ def taken(rows: Sequence[int], limit: int) -> int:
         if number and total > limit:
             return number
     return len(rows)
+
+
+def first_change(rows: Sequence[int]) -> int:
+    """How many snapshots, which change so many rows each, there are up to the first that changes any; all if none does."""
+    return next((number for number, changed in enumerate(rows, 1) if changed), len(rows))

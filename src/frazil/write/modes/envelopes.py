@@ -19,6 +19,7 @@ from frazil.columns.schema import (
 from frazil.errors import ConfigError, KeyMissing
 from frazil.model.changes import CommitMode
 from frazil.model.hidden import (
+    CHANGED_AT,
     CHANGES_MARK,
     DELETE,
     ERROR,
@@ -34,6 +35,7 @@ from frazil.model.hidden import (
     OP,
     ORDER,
     PAIR,
+    ROW_MARK,
     TURN,
     UNCHANGED,
     UPDATE,
@@ -80,7 +82,7 @@ def from_debezium(
     a row by the source. With ``images`` every update comes with its previous row as a delete, for a sink that identifies rows
     by other columns; a change without that row is an error.
     """
-    fields = _images(frame)
+    frame, fields = _with_changed_at(frame), _images(frame)
     if not fields:
         return _without_images(frame, sink)
     found = {key: sink.key_column(key, fields) for key in keys}
@@ -132,9 +134,17 @@ def from_debezium(
         hidden.append(functions.struct(functions.col(ORDER).alias("place"), step["turn"].alias(TURN)).alias(ORDER))
     elif images:
         hidden.append(functions.struct(step["turn"].alias(TURN)).alias(ORDER))
-    marks = {name: {KEY_MARK: True} if name in identify else None for name in fields}
+    marks = {name: {ROW_MARK: True} | ({KEY_MARK: True} if name in identify else {}) for name in fields}
     rows = [step["row"][name].alias(name, metadata=mark) for name, mark in marks.items()]
     return frame.select(*rows, *map(quoted, others), *kept, *hidden)
+
+
+def _with_changed_at(frame: DataFrame) -> DataFrame:
+    """The frame with the time at which the database made a change, if the envelopes say so."""
+    kinds = types_within(frame, "source")
+    units = {"ts_us": functions.timestamp_micros, "ts_ms": functions.timestamp_millis}
+    times = [of(functions.col("source")[name].try_cast("long")) for name, of in units.items() if name in kinds]
+    return frame.withColumn(CHANGED_AT, functions.coalesce(*times)) if times else frame
 
 
 def _with_others_apart(frame: DataFrame, sink: SinkSpec, fields: Iterable[str], added: Iterable[str]) -> DataFrame:

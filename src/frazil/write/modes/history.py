@@ -16,9 +16,10 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
 
-from frazil.columns.schema import quoted, unchanged
-from frazil.errors import DataError
-from frazil.model.hidden import DELETE, HIDDEN, INSERT, ORDER, UNCHANGED, UPDATE
+from frazil.columns.schema import quoted, tells_changes, unchanged
+from frazil.errors import ConfigError, DataError
+from frazil.model.dead_letters import OnError
+from frazil.model.hidden import CHANGED_AT, DELETE, HIDDEN, INSERT, ORDER, ROW_MARK, UNCHANGED, UPDATE
 from frazil.model.history import History
 from frazil.model.sink import SinkSpec
 from frazil.write.fit import Fit
@@ -26,15 +27,41 @@ from frazil.write.modes.latest import Survey, is_delete, near, survey_of
 from frazil.write.modes.row_values import struct_of
 from frazil.write.modes.table_context import TableContext
 
-_NEW, _GONE, _WAS, _BEFORE, _FILL = (f"{HIDDEN}version_{name}" for name in ("new", "gone", "was", "before", "fill"))
+_NEW, _GONE, _WAS, _BEFORE, _FILL, _REPLACED, _TAKEN = (
+    f"{HIDDEN}version_{name}" for name in ("new", "gone", "was", "before", "fill", "replaced", "taken")
+)
 
 
-def version_columns(frame: DataFrame, history: History) -> dict[str, Column]:
+def version_columns(frame: DataFrame, sink: SinkSpec, history: History) -> dict[str, Column]:
     """What a row is as a version, before anything is known of others: valid since its place in the order."""
-    since = functions.col(ORDER)["o0"]
+    since = _since(frame, sink)
     kind = frame.select(since).schema[0].dataType
     values = (since, functions.lit(None).cast(kind), functions.lit(True), functions.lit(UPDATE))
     return dict(zip(history.columns, values, strict=True))
+
+
+def _since(frame: DataFrame, sink: SinkSpec) -> Column:
+    """Since when the row is as it is: by the first column of order_by, or by the source."""
+    if sink.order_by:
+        first = sink.order_by[0]
+        if first in frame.columns and frame.schema[first].metadata.get(ROW_MARK):
+            raise ConfigError(
+                "history-order",
+                f"order_by: {first!r} is a column of the rows, of which a delete has the value from before, or none: it does not "
+                "say when the row went.",
+                fix="Leave order_by out: versions then begin at the times at which the source says that its rows were changed.",
+            )
+        return functions.col(ORDER)["o0"]
+    if CHANGED_AT in frame.columns:
+        return functions.col(CHANGED_AT)
+    if sink.error_handling is OnError.DEAD_LETTER and tells_changes(frame):
+        return functions.lit(None).cast("timestamp")
+    raise ConfigError(
+        "history-order",
+        "history: the source does not tell when its changes were made (`source.ts_ms` of Debezium's envelopes), and there is no "
+        "order_by.",
+        fix="Name in order_by a column that says since when a row is as it is.",
+    )
 
 
 @contextmanager
@@ -61,7 +88,7 @@ def versions(context: TableContext, last: DataFrame, survey: Survey, fit: Fit) -
 
 
 def _timeline(last: DataFrame, known: DataFrame | None, fit: Fit, history: History) -> DataFrame:
-    """The batch's changes and the versions that the table has of their keys, but for those that a change takes the place of."""
+    """The batch's changes, and the versions that the table has of their keys."""
     gone = is_delete(last)
     names = [functions.col(quoted(name)) for name in fit.names]
     unsent = functions.col(UNCHANGED) if UNCHANGED in last.columns else functions.lit(None).cast("array<string>")
@@ -71,8 +98,7 @@ def _timeline(last: DataFrame, known: DataFrame | None, fit: Fit, history: Histo
         return new
     of_rows = _row_keys(fit)
     touched = new.select(*map(quoted, of_rows)).distinct()
-    replaced = new.select(*map(quoted, fit.keys))
-    held = known.join(touched, list(of_rows), "left_semi").join(replaced, list(fit.keys), "left_anti")
+    held = known.join(touched, list(of_rows), "left_semi")
     was_gone = functions.coalesce(functions.col(quoted(history.operation)) == DELETE, functions.lit(False))
     nothing = functions.lit(None).cast("array<string>")
     old = held.select(*names, was_gone.alias(_GONE), nothing.alias(UNCHANGED), was.alias(_WAS), functions.lit(False).alias(_NEW))
@@ -84,7 +110,7 @@ def _to_write(timeline: DataFrame, fit: Fit, sink: SinkSpec) -> DataFrame:
     history = sink.history
     assert history is not None, "it was asked for"
     values = [name for name in fit.names if name not in (*fit.keys, *history.columns)]
-    made = _in_place(timeline, values, fit, sink, history)
+    made = _in_place(_without_replaced(timeline, values, fit), values, fit, sink, history)
     said = (history.valid_to, history.current, history.operation)
     mended = [~functions.col(quoted(name)).eqNullSafe(functions.col(_WAS)[name]) for name in said]
     follows_new = functions.col(_GONE) & functions.coalesce(functions.col(_BEFORE)[_NEW], functions.lit(False))
@@ -98,14 +124,27 @@ def _to_write(timeline: DataFrame, fit: Fit, sink: SinkSpec) -> DataFrame:
     return changed.select(*[quoted(name) for name in fit.names], *lacking)
 
 
+def _without_replaced(timeline: DataFrame, values: Sequence[str], fit: Fit) -> DataFrame:
+    """The versions without those that a change takes the place of, which it knows: what it does not say was as they say."""
+    *of_rows, since = (functions.col(quoted(key)) for key in fit.keys)
+    same = Window.partitionBy(*of_rows).orderBy(since).rangeBetween(Window.currentRow, Window.currentRow)
+    new, held = functions.col(_NEW), functions.when(~functions.col(_NEW), struct_of([*values, _NEW, _GONE]))
+    replaced = functions.when(new, functions.first(held, ignorenulls=True).over(same))
+    marked = timeline.withColumns({_REPLACED: replaced, _TAKEN: functions.max(_NEW).over(same)})
+    return marked.where(new | ~functions.col(_TAKEN)).drop(_TAKEN)
+
+
 def _in_place(timeline: DataFrame, values: Sequence[str], fit: Fit, sink: SinkSpec, history: History) -> DataFrame:
     """Each version between the one before it and the one after it. A delete has the values of the row that went."""
     gone, since = functions.col(_GONE), functions.col(quoted(history.valid_from))
     in_order = Window.partitionBy(*[functions.col(quoted(key)) for key in _row_keys(fit)]).orderBy(since)
     following = functions.lead(since).over(in_order)
     begins = functions.lag(gone, 1, True).over(in_order)
-    row_before = functions.last(functions.when(~gone, struct_of([*values, _NEW])), ignorenulls=True).over(_earlier(in_order))
-    made = _filled(timeline, values, in_order).withColumn(_BEFORE, row_before)
+    row = functions.when(~gone, struct_of([*values, _NEW, _GONE]))
+    row_before = functions.last(row, ignorenulls=True).over(_earlier(in_order))
+    replaced = functions.col(_REPLACED)
+    went_at_once = functions.when(~replaced[_GONE], replaced)
+    made = _filled(timeline, values, in_order).withColumn(_BEFORE, functions.coalesce(went_at_once, row_before, replaced))
     made = made.withColumns(
         {
             history.valid_to: functions.when(gone, since).otherwise(following),
@@ -127,7 +166,9 @@ def _filled(timeline: DataFrame, values: Sequence[str], in_order: WindowSpec) ->
     gone, sent = functions.col(_GONE), {}
     for name in values:
         known = functions.struct(gone.alias(_GONE), functions.col(quoted(name)).alias("value"))
-        sent[name] = functions.last(functions.when(gone | ~unchanged(name), known), ignorenulls=True).over(_earlier(in_order))
+        earlier = functions.last(functions.when(gone | ~unchanged(name), known), ignorenulls=True).over(_earlier(in_order))
+        replaced = functions.struct(functions.col(_REPLACED)[_GONE].alias(_GONE), functions.col(_REPLACED)[name].alias("value"))
+        sent[name] = functions.when(functions.col(_REPLACED).isNotNull(), replaced).otherwise(earlier)
     frame = timeline.withColumn(_FILL, functions.struct(*[value.alias(name) for name, value in sent.items()]))
     filled, lacking = {}, []
     for name in values:

@@ -48,7 +48,7 @@ def with_operations(frame: DataFrame, sink: SinkSpec, *, proven: bool = False) -
     new[sink.time_column] = functions.current_timestamp()
     named = {name: column for name, column in new.items() if name is not None}
     if sink.history is not None:
-        named |= version_columns(frame, sink.history)
+        named |= version_columns(frame, sink, sink.history)
     for name in named:
         for taken in [column for column in data_columns(frame) if column.lower() == name.lower()]:
             frame = set_aside(frame, sink, taken, f"The column {taken!r}, which the sink adds, is in the data already.")
