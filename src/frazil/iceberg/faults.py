@@ -57,8 +57,8 @@ class JavaFault:
     """What a Java exception says: the names of its classes, its own first, its message, and its causes' in turn.
 
     ``state`` is the code of an error that a database reported, or a service of Amazon's kind; ``number`` the database's own
-    number for it; ``status`` the status of the answer of a store. ``of_python``: it is an exception of Python's own, which neither
-    Java nor Spark has raised.
+    number for it; ``status`` the status of the answer of a store. ``of_python``: it is an exception of Python's own, which
+    neither Java nor Spark has raised.
     """
 
     classes: tuple[str, ...]

@@ -297,7 +297,7 @@ def _read_fault(java: Any, depth: int) -> JavaFault:
     deeper = _read_fault(cause, depth - 1) if cause is not None and depth > 0 else None
     code, status = _code_in(java, classes), _status_in(java, classes)
     number = int(java.getErrorCode()) if _OF_DATABASE in classes else 0
-    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, code, status, number)
+    return JavaFault(tuple(classes), str(java.getMessage() or ""), deeper, code, status, number=number)
 
 
 def _status_in(java: Any, classes: Sequence[str]) -> int:

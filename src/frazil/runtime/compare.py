@@ -79,7 +79,10 @@ def compared(
     sink_id: str,
     transforms: Sequence[TransformSpec] = (),
 ) -> Compared:
-    """Compares the rows of an upsert's table with those that its source has now. A DataError when these do not fit the table."""
+    """Compares the rows of an upsert's table with those that its source has now. A DataError when these do not fit the table.
+
+    What is compared of a history are its current rows, but for the columns that say since when they are.
+    """
     shaped = sink_rows(theirs, sink, transforms)
     # Rows that cannot be written are counted, whatever the pipeline does with them.
     lenient = sink.model_copy(update={"on_error": OnError.DEAD_LETTER})
@@ -88,14 +91,15 @@ def compared(
     if OP in applied.columns:
         applied = applied.where(~functions.col(OP).isin(DELETE, IGNORE))
     wrong = functions.col(ERROR).isNotNull() if ERROR in applied.columns else functions.lit(False)
-    names, keys = fit.given, fit.keys
+    versions = () if sink.history is None else sink.history.columns
+    names, keys = ([name for name in some if name not in versions] for some in (fit.given, fit.keys))
     left = _hashed(_as_fitted(ours, fit), names, keys)
     right = _hashed(applied, names, keys, wrong)
     here, there = _sums(left), _sums(right)
     unreadable, _ = there.pop(_UNREADABLE, (0, 0))
     groups = [group for group in here.keys() | there.keys() if here.get(group) != there.get(group)]
     differences = _differences(left, right, groups, names) if groups else ()
-    unknown = tuple(name for name in fit.names if name not in names)
+    unknown = tuple(name for name in fit.names if name not in (*names, *versions))
     return Compared(differences, unreadable, unknown)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.columns.digest import key_digest
-from frazil.columns.schema import table_name
+from frazil.columns.schema import quoted, table_name
 from frazil.errors import ConfigError, DataError, Halted
 from frazil.iceberg import IcebergTable, Lake
 from frazil.model.changes import CommitMode
@@ -20,6 +20,7 @@ from frazil.model.sink import SinkSpec
 from frazil.model.verify import Finding, Record, Verified, chain_findings, count_findings, expired
 from frazil.runtime.compare import compared
 from frazil.runtime.runner import start_spark
+from frazil.runtime.versions import version_problems
 from frazil.sources import open_source
 from frazil.sources.base import Behind, Source
 from frazil.spark.catalogs import catalog_settings
@@ -56,7 +57,9 @@ def verify(pipeline: PipelineSpec, settings: Settings, *, values: bool = False) 
     """Looks for gaps and for rows that are there twice; with ``values`` for other values in the rows, too."""
     spark = start_spark([pipeline], settings)
     session = session_for(spark, catalog_settings(pipeline.sink))
-    source = open_source(pipeline.source, lambda: session, images=pipeline.sink.needs_images)
+    source = open_source(
+        pipeline.source, lambda: session, images=pipeline.sink.needs_images, versions=pipeline.sink.keeps_versions
+    )
     try:
         return _verify(pipeline, session, source, values=values)
     finally:
@@ -78,12 +81,13 @@ def _verify(pipeline: PipelineSpec, session: SparkSession, source: Source, *, va
     if isinstance(source, Countable):
         findings += count_findings(records, source.count)
     home_name = f"{sink.namespace}.{sink.home_table}"
-    findings += [one for name in dict.fromkeys([home_name, *state.followers]) for one in _held(lake, pipeline, name)]
+    findings += [one for name in dict.fromkeys([home_name, *state.followers]) for one in _held(session, lake, pipeline, name)]
     source.check()
     notes += _behind(source, state)
     by_value: tuple[str, ...] = ()
     if isinstance(source, Comparable):
-        comparison = _Comparison(session, pipeline, source, state, lake)
+        late = sink.ignores_late and (bool(gone) or any(one.counts is not None and one.counts.superseded for one in records))
+        comparison = _Comparison(session, pipeline, source, state, lake, late=late)
         by_value = comparison.run(values=values)
         findings, notes = findings + comparison.findings, notes + comparison.notes
     elif values:
@@ -100,8 +104,8 @@ def _records(table: IcebergTable, sink_id: str) -> list[Record]:
     return [one for one in found if one is not None]
 
 
-def _held(lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
-    """Whether a table that only this sink adds rows to holds as many as its batches say."""
+def _held(session: SparkSession, lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
+    """What is wrong with a table by itself: with its versions, or with the number of its rows."""
     sink = pipeline.sink
     levels, _, own_name = name.rpartition(".")
     is_home = name == f"{sink.namespace}.{sink.home_table}"
@@ -110,8 +114,19 @@ def _held(lake: Lake, pipeline: PipelineSpec, name: str) -> list[Finding]:
     if table is None:
         return [Finding(name, "the table is not there any more")]
     own = sink if sink.route is None or is_home or letters else sink.routed(own_name)
-    if own.commit_mode is not CommitMode.APPEND or (sink.route is not None and is_home):
+    if sink.route is not None and is_home:
         return []
+    if own.commit_mode is CommitMode.APPEND:
+        return _counted(table, pipeline, name)
+    if own.history is None or letters or table.base.head is None:
+        return []
+    keys = [key for key in table.identifier_fields if key != own.history.valid_from]
+    rows = table.rows_at(session, table.base.head)
+    return [Finding(name, problem) for problem in version_problems(rows, keys, own.history)]
+
+
+def _counted(table: IcebergTable, pipeline: PipelineSpec, name: str) -> list[Finding]:
+    """Whether a table that only this sink adds rows to holds as many as its batches say."""
     records, everything = _records(table, pipeline.sink_id), table.history.summaries(None)
     others = len(everything) != len(table.history.summaries(pipeline.sink_id))
     if others or expired(records) or any(_takes_away(summary) for _, summary in everything):
@@ -135,14 +150,17 @@ def _behind(source: Source, state: SinkState) -> list[str]:
 
 
 class _Comparison:
-    """The rows of upserts' tables beside those of the source as they are now."""
+    """The rows of upserts' tables beside those of the source as they are now. ``late``: rows may have been left out as late."""
 
-    def __init__(self, session: SparkSession, pipeline: PipelineSpec, source: Comparable, state: SinkState, lake: Lake) -> None:
+    def __init__(
+        self, session: SparkSession, pipeline: PipelineSpec, source: Comparable, state: SinkState, lake: Lake, *, late: bool
+    ) -> None:
         self._session = session
         self._pipeline = pipeline
         self._source = source
         self._state = state
         self._lake = lake
+        self._late = late
         self.findings: list[Finding] = []
         self.notes: list[str] = []
 
@@ -170,10 +188,17 @@ class _Comparison:
             kind = "an upsert" if transformed else "an upsert without transforms"
             self.notes.append(f"{origin}: its rows were not compared: only {kind} holds the same.")
             return None
+        if self._late and own.ignores_late:
+            self.notes.append(f"{origin}: its rows were not compared: some may have been left out as late.")
+            return None
         return own
 
     def _frame(self, own: SinkSpec) -> DataFrame | None:
-        """The rows of a table; None when it was not made yet."""
+        """The rows of a table, of a history those that are current; None when it was not made yet."""
+        rows = self._rows(own)
+        return rows if rows is None or own.history is None else rows.where(quoted(own.history.current))
+
+    def _rows(self, own: SinkSpec) -> DataFrame | None:
         if self._pipeline.sink.route is not None and own.full_name not in self._state.followers:
             return None
         table = None if own.branch is None else self._lake.load(own.namespace_levels, own.table or "", own.branch)

@@ -344,6 +344,22 @@ MISTAKES = {
         "HISTORY",
         "",
     ),
+    "a history by a column of rows that a database deletes": (
+        SINK.format("customers") + "\nKEY (id) WITH (HISTORY = 'scd2', LATEST BY = at)",
+        "with HISTORY, LATEST BY cannot name columns of a row here, as 'at' is a column of the rows, of which a delete has",
+        "CREATE SINK s",
+        (2, 34),
+        "LATEST",
+        "Leave LATEST BY out: the source says when its rows were changed.",
+    ),
+    "the columns of a history that is none": (
+        SINK.format("orders") + "\nKEY (id) WITH (VALID TO COLUMN = 'until')",
+        "VALID TO COLUMN has no meaning without HISTORY = 'scd2'",
+        "CREATE SINK s",
+        (2, 16),
+        "VALID",
+        "",
+    ),
     "the latest by a column that is not declared": (
         SINK.format("orders") + "\nKEY (id) WITH (LATEST BY = (id, prise))",
         "there is no column 'prise'",

@@ -115,6 +115,19 @@ def test_late_rows_are_left_out(door: Door) -> None:
     assert door.rows("SELECT id, v FROM items ORDER BY id") == [(1, "five"), (2, "six"), (3, "one")]
 
 
+def test_every_version_of_a_row_is_kept(door: Door) -> None:
+    door.write("a.json", [{"id": 1, "v": "one", "seq": 1}, {"id": 1, "v": "three", "seq": 3}, {"id": 1, "v": "two", "seq": 2}])
+    options = "LATEST BY = seq, HISTORY = 'scd2', VALID FROM COLUMN = 'since', OPERATION COLUMN = 'did'"
+    door.sql(f"""CREATE SOURCE changes (id bigint, v text, seq bigint) FROM FILES (PATH = '{door.folder}/in', FORMAT = 'json');
+                 CREATE SINK past FROM changes {into("past", f"KEY (id) WITH ({options})")};""")
+    door.run()
+    assert door.rows("SELECT v, since, valid_to, is_current, did FROM past ORDER BY since") == [
+        ("one", 1, 2, False, "insert"),
+        ("two", 2, 3, False, "update"),
+        ("three", 3, None, True, "update"),
+    ]
+
+
 @pytest.mark.slow
 def test_rows_survive_racing_commits_and_a_restart_of_a_finite_source_adds_nothing(door: Door) -> None:
     from pyiceberg.catalog.sql import SqlCatalog

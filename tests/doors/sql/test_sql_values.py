@@ -52,6 +52,11 @@ def sink_with(folder: Path, clauses: str, columns: str = "id bigint, at timestam
         ("KEY (id) MODE UPSERT WITH (LATEST BY = (at, 'id'))", {"commit_mode": "upsert", "order_by": ("at", "id")}),
         ("KEY (id) WITH (LATEST BY = at, HISTORY = 'scd2')", {"commit_mode": "upsert", "history": History()}),
         (
+            "KEY (id) WITH (LATEST BY = at, HISTORY = scd2, VALID FROM COLUMN = 'since', VALID TO COLUMN = 'until', "
+            "CURRENT COLUMN = 'latest', OPERATION COLUMN = 'change')",
+            {"history": History(valid_from="since", valid_to="until", current="latest", operation="change")},
+        ),
+        (
             "KEY (id) WITH (LATEST BY = at, LATE = 'ignore', TOMBSTONE RETENTION = '2 days')",
             {"order_by": ("at",), "late": "ignore", "tombstone_retention_hours": 48},
         ),
@@ -432,7 +437,8 @@ def test_tables_of_a_database_each_have_their_own_slot(tmp_path: Path) -> None:
     CREATE CONNECTION pg TO POSTGRES (HOST 'h', PORT 6543, DATABASE 'd', USER 'u', PASSWORD 'pg-password', SSL MODE require);
     CREATE SOURCE shop FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (sales.orders, customers AS people);
     CREATE SOURCE rest FROM POSTGRES CONNECTION pg (PUBLICATION 'q') FOR ALL TABLES;
-    CREATE SINK a FROM orders {TO}; CREATE SINK b FROM people {TO}; CREATE SINK c FROM shop.sales.orders {TO};
+    CREATE SINK a FROM orders {TO}; CREATE SINK b FROM people {TO} WITH (HISTORY = 'scd2');
+    CREATE SINK c FROM shop.sales.orders {TO};
     CREATE SINK d FROM rest.hr.staff {TO} MODE APPEND;"""
     here = session(tmp_path)
     run(here, script)
@@ -446,6 +452,7 @@ def test_tables_of_a_database_each_have_their_own_slot(tmp_path: Path) -> None:
     }
     assert (sources["a"].port, sources["a"].sslmode, sources["a"].create_publication) == (6543, "require", False)
     assert [found[name].sink.commit_mode for name in "abd"] == ["upsert", "upsert", "append"]
+    assert [found[name].sink.history for name in "ab"] == [None, History()]
     run(here, "CREATE SOURCE one FROM POSTGRES CONNECTION pg (PUBLICATION 'p', SLOT 'mine') FOR TABLES (items);")
     run(here, f"CREATE SINK e FROM items {TO}")
     assert "reads through the replication slot 'mine' already" in refused(here, f"CREATE SINK f FROM items {TO}").message

@@ -133,6 +133,17 @@ def test_rows_are_not_compared_before_they_are_there(lake: Lake) -> None:
     assert ["1 rows of" in one.problem for one in verify(pipeline, Settings(), values=True).findings] == [True]
 
 
+def test_rows_that_were_left_out_as_late_are_not_missed(lake: Lake) -> None:
+    pipeline = mirror(lake, "a", "b", order_by=["v"], late="ignore")
+    write(lake, "(1, 'b', 'c')")
+    written(pipeline)
+    write(lake, "(1, 'a', 'u')")
+    written(pipeline)
+    assert lake.rows("id, v", "db.b") == [(1, "b")]
+    verified = verify(pipeline, Settings(), values=True)
+    assert (verified.findings, ["left out as late" in note for note in verified.notes]) == ((), [True])
+
+
 @pytest.mark.slow
 def test_a_table_without_a_key_is_followed_by_one_that_is_named(lake: Lake) -> None:
     lake.sink("select 1 id, 'a' v union all select 2, 'a'", "db.a").write()

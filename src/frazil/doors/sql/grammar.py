@@ -162,12 +162,15 @@ GENERATORS: dict[str, Table] = {
 }
 # Two names of one option of a sink. Each is kept as it was written, because messages that users know name one or the other.
 PERIOD = ("MAXIMUM PERIOD", "COMMIT INTERVAL")
+# The columns of a history, in the order in which the model has them.
+HISTORY_COLUMNS = ("VALID FROM COLUMN", "VALID TO COLUMN", "CURRENT COLUMN", "OPERATION COLUMN")
 SINK = Table(
     "a sink",
     *_texts("FORMAT", "COMPRESSION", "MINIMUM SIZE", *PERIOD, "TARGET FILE SIZE"),
     Known(("FORMAT VERSION",), Takes.NUMBER),
     Known(("LATEST BY",), Takes.TEXTS),
-    *_texts("LATE", "TOMBSTONE RETENTION", "HISTORY", "DIFF COLUMN", "TIMESTAMP COLUMN", "ON ERROR", "DEAD LETTER TABLE"),
+    *_texts("LATE", "TOMBSTONE RETENTION", "HISTORY", *HISTORY_COLUMNS),
+    *_texts("DIFF COLUMN", "TIMESTAMP COLUMN", "ON ERROR", "DEAD LETTER TABLE"),
     Known(("MAX DEAD LETTERS",), Takes.NUMBER),
     Known(("MAX DEAD LETTER RATE",), Takes.NUMBER),
 )

@@ -14,7 +14,7 @@ from frazil.doors.sql.cures import sink_advice
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, seconds, size
-from frazil.doors.sql.grammar import PERIOD, Mode, Target
+from frazil.doors.sql.grammar import HISTORY_COLUMNS, PERIOD, Mode, Target
 from frazil.doors.sql.groups import shape
 from frazil.doors.sql.sources import SinkInput, stream
 from frazil.doors.sql.statements import CreateSink, Option, PartitionDef, Word
@@ -22,6 +22,7 @@ from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogType
 from frazil.model.changes import CommitMode
 from frazil.model.format import JsonFormat
+from frazil.model.history import WITHOUT_TIME_OF_DELETES
 from frazil.model.late import MOST_HOURS
 from frazil.model.partition import PartitionField, transform_problem
 from frazil.model.partition import Transform as PartitionTransform
@@ -38,7 +39,7 @@ TICK_SECONDS = 1
 LONGEST_SECONDS = 3600
 _HOUR = 3600
 # The options that only have a meaning where the last row of a key counts.
-_OF_ORDER = ("LATEST BY", "LATE", "TOMBSTONE RETENTION", "HISTORY")
+_OF_ORDER = ("LATEST BY", "LATE", "TOMBSTONE RETENTION", "HISTORY", *HISTORY_COLUMNS)
 # Iceberg keeps the widths of transforms in 32 bits.
 _WIDEST = 2**31 - 1
 
@@ -82,7 +83,7 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "target_file_size_mb": _megabytes(given),
         "format_version": _version(given),
         "order_by": given.texts("LATEST BY") or None,
-        "history": given.choice("HISTORY", "scd2"),
+        "history": _history(given),
         **_lateness(given),
         "diff_column": given.text("DIFF COLUMN"),
         "time_column": given.text("TIMESTAMP COLUMN"),
@@ -116,9 +117,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
         "max_dead_letters": given.place("MAX DEAD LETTERS"),
         "max_dead_letter_rate": given.place("MAX DEAD LETTER RATE"),
     }
-    if values["history"] and not values["order_by"]:
-        words = "HISTORY needs LATEST BY: its first column says since when a version of a row is valid"
-        raise given.wrong("HISTORY", words)
+    if values["history"]:
+        _require_times(given, read)
     made = given.built(SinkSpec, values, places)
     source = _ordered(read, mode)
     for problem in pipeline_problems(source, made, read.transforms):
@@ -386,6 +386,28 @@ def _lateness(given: Given) -> dict[str, Any]:
     if period % _HOUR or not _HOUR <= period <= MOST_HOURS * _HOUR:
         raise given.wrong("TOMBSTONE RETENTION", f"TOMBSTONE RETENTION is a whole number of hours, 1 to {MOST_HOURS}")
     return {"late": chosen, "tombstone_retention_hours": int(period // _HOUR)}
+
+
+def _history(given: Given) -> dict[str, Any] | None:
+    """Whether every version of a row is kept, and the names of the columns that say when it was valid."""
+    if (kind := given.choice("HISTORY", "scd2")) is None:
+        given.refuse("without HISTORY = 'scd2'", *HISTORY_COLUMNS)
+        return None
+    names = zip(("valid_from", "valid_to", "current", "operation"), map(given.text, HISTORY_COLUMNS), strict=True)
+    return {"type": kind} | {option: name for option, name in names if name is not None}
+
+
+def _require_times(given: Given, read: SinkInput) -> None:
+    """Since when a version is valid is told by the columns of LATEST BY, or by a source that knows when rows were changed."""
+    if isinstance(read.source, PostgresCdcSource) and "LATEST BY" in given:
+        words = f"with HISTORY, LATEST BY cannot name columns of a row here, as {WITHOUT_TIME_OF_DELETES}"
+        first = (given.texts("LATEST BY") or ("",))[0]
+        raise given.wrong(
+            "LATEST BY", words.format(first), fix="Leave LATEST BY out: the source says when its rows were changed."
+        )
+    if not read.tells_times and "LATEST BY" not in given:
+        words = "HISTORY needs LATEST BY: its first column says since when a version of a row is valid"
+        raise given.wrong("HISTORY", words)
 
 
 def _letters(given: Given) -> dict[str, Any]:

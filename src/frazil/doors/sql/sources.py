@@ -71,6 +71,11 @@ class SinkInput:
         )
 
     @property
+    def tells_times(self) -> bool:
+        """Whether its rows say when they were changed, also when they are gone."""
+        return isinstance(self.source, PostgresCdcSource) or (isinstance(self.source, KafkaSource) and self.source.enveloped)
+
+    @property
     def tells_keys(self) -> bool:
         """Whether it knows itself what identifies its rows."""
         by_source = isinstance(self.source, PostgresCdcSource) or (
