@@ -39,6 +39,7 @@ from services.amazon_rest import AmazonRest, glue_rest, s3_tables
 from services.between import Asked, Made, between, s3_error
 from services.certificates import HERE, make_certificates
 from services.encrypting import ENCRYPTIONS, encrypting, small_store
+from services.hive import HiveMetastore
 from services.postgres import Postgres
 from services.processes import free_port
 from services.rest_catalog import RestCatalog
@@ -348,6 +349,15 @@ def test_a_user_who_may_read_a_table_and_not_commit(frazil: Frazil, tmp_path: Pa
         expected = Expected("no-permission", 1, "this user may read readable.events and not commit to it", "Grant the right")
         must_fail(frazil("check", "--json"), "commits", expected)
     assert known.load_table(("readable", "events")).metadata_location == before
+
+
+@pytest.mark.slow(seconds=30)
+def test_a_metastore_says_its_version(frazil: Frazil, tmp_path: Path, hive: HiveMetastore) -> None:
+    sink_file(tmp_path, f"{{type: hive, hive: {{uri: '{hive.uri}', warehouse: '{tmp_path}/warehouse'}}}}")
+    result = frazil("check", "--json")
+    steps = {check["step"]: check["message"] for check in result.json["checks"]}
+    assert steps["catalog"].endswith("; server: Hive metastore 3.1.3"), result.out
+    assert steps["commits"].startswith("not checked: Iceberg compares and swaps itself")
 
 
 def test_a_database_that_is_not_there(frazil: Frazil, tmp_path: Path, postgres: Postgres) -> None:

@@ -39,7 +39,7 @@ class StandIn(BaseHTTPRequestHandler):
         if self._refused():
             return
         if path == "/api/v2/config":
-            self._answer(200, {"defaultBranch": "main"})
+            self._answer(200, {"defaultBranch": "main", "specVersion": "2.2.0"})
             return
         page = int(query.rpartition("page-token=")[2]) if "page-token=" in query else 0
         entry = {"type": "NAMESPACE", "name": {"elements": NAMESPACES[page]}}
@@ -101,7 +101,7 @@ def test_a_table_is_read_from_the_branch(address: str, ref: str | None) -> None:
 
 
 def test_check_looks_for_the_namespace_or_counts_them_all(address: str) -> None:
-    assert "namespace db exists" in check_catalog(sink(address))
+    assert "namespace db exists; server: Nessie, which speaks version 2.2.0 of its protocol" in check_catalog(sink(address))
     assert "namespace db.inner exists" in check_catalog(sink(address, namespace="db.inner"))
     assert "does not exist yet" in check_catalog(sink(address, namespace="absent"))
     assert "it has 3 namespaces" in check_catalog(sink(address, namespace=None))

@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, model_validator
 from frazil.model.base import InconsistencyError, Model, Problem
 from frazil.model.catalog_kinds import GlueCatalog
 
+AZURE_DOMAIN = "core.windows.net"
 _KEY_BYTES = 32  # of AES-256, the only one that S3 takes
 
 
@@ -116,6 +117,12 @@ class AzureStorage(Model):
         if problems:
             raise InconsistencyError(problems)
         return self
+
+
+def connection_parts(connection: str) -> dict[str, str]:
+    """Azure's `AccountName=...;AccountKey=...` as a mapping; values may hold `=` themselves."""
+    pairs = (part.partition("=") for part in connection.split(";"))
+    return {name.strip(): value.strip() for name, _, value in pairs if value}
 
 
 def shared_problems(glue: GlueCatalog | None, s3: S3Storage | None) -> list[Problem]:

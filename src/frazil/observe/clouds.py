@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
 from frazil.model.connections import Place
+from frazil.model.storage import AZURE_DOMAIN, connection_parts
 from frazil.observe.greeting import ANSWER_SECONDS, greet
 from frazil.observe.store_faults import cloud_failed
 from frazil.spark.catalogs import AZURE_SCHEMES, GCS_SCHEMES
-from frazil.spark.stores import AZURE_DOMAIN, connection_parts
 
 _GOOGLE = "https://storage.googleapis.com"
 _GOOGLE_RIGHTS = "https://www.googleapis.com/auth/devstorage.full_control"
@@ -38,8 +36,7 @@ def _require(address: str, location: str) -> None:
 
 def _azure_address(location: str, properties: Mapping[str, Any]) -> str:
     """Where adlfs looks for the blobs of an account."""
-    connection = properties.get("adls.connection-string")
-    parts = connection_parts(SecretStr(connection) if connection else None)
+    parts = connection_parts(properties.get("adls.connection-string", ""))
     if "BlobEndpoint" in parts:
         return parts["BlobEndpoint"]
     host = urlsplit(location).hostname or ""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pydantic import SecretStr
 
 from frazil.errors import ConfigError
-from frazil.model.storage import AzureStorage, GcsStorage, S3Storage
+from frazil.model.storage import AZURE_DOMAIN, AzureStorage, GcsStorage, S3Storage, connection_parts
 
 # Amazon's library refuses to work without a region; a store of one's own does not care which.
 ANY_REGION = "us-east-1"
-AZURE_DOMAIN = "core.windows.net"
 ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
 
 
@@ -66,7 +65,7 @@ def azure_options(azure: AzureStorage, warehouse_host: str | None) -> dict[str, 
     """Iceberg looks settings up by the host in a file's location, and takes of a connection string only the address: the rest is
     picked from it here.
     """
-    parts = connection_parts(azure.connection_string)
+    parts = connection_parts(azure.connection_string.get_secret_value() if azure.connection_string else "")
     account = azure.storage_account or parts.get("AccountName") or (warehouse_host or "").partition(".")[0] or None
     key = azure.access_key or parts.get("AccountKey")
     of_host = {
@@ -98,12 +97,6 @@ def _hosts(account: str | None, suffix: str | None, warehouse_host: str | None) 
     own = [warehouse_host] if warehouse_host and owner == account else []
     domain = suffix or (rest.partition(".")[2] if own else "") or AZURE_DOMAIN
     return list(dict.fromkeys((*own, f"{account}.dfs.{domain}", f"{account}.blob.{domain}")))
-
-
-def connection_parts(connection: SecretStr | None) -> dict[str, str]:
-    """`AccountName=...;AccountKey=...` as a mapping; values may hold `=` themselves."""
-    pairs = (part.partition("=") for part in connection.get_secret_value().split(";")) if connection else ()
-    return {name.strip(): value.strip() for name, _, value in pairs if value}
 
 
 def _text(number: int | None) -> str | None:
