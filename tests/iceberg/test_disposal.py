@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from exactly_once.ground import Ground, Recorded, sqlite_ground
 from frazil.iceberg import disposal
+from frazil.iceberg.jvm import Jvm
 from frazil.model.events import TableMeasured
 from frazil.write import maintenance
 from helpers.lakes import doomed, is_list, let_all_be_due
@@ -105,3 +106,19 @@ def test_files_that_a_clock_behind_has_listed_are_kept_for_readers(ground: Groun
     monkeypatch.undo()
     write(range(6), writer(ground, "right"))
     assert all(path.exists() for path in there)
+
+
+@pytest.mark.slow(seconds=20)
+def test_a_store_that_cannot_be_listed_has_one_list_that_is_read_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every store of the tests can be listed: the answer is made up."""
+    is_a = Jvm.is_a
+    monkeypatch.setattr(Jvm, "is_a", lambda jvm, value, kind: kind != "io.SupportsPrefixOperations" and is_a(jvm, value, kind))
+    one, other = writer(ground, "one"), writer(ground, "other")
+    ever: set[Path] = set()
+    for number in range(5):
+        write(range(number, number + 1), one, other)
+        ever |= set(doomed(folder(ground)))
+    assert [path.name for path in folder(ground).rglob("*.json") if is_list(path)] == ["frazil-expired.json"]
+    assert ever
+    assert set(doomed(folder(ground))) == ever
+    assert all(path.exists() for path in ever)

@@ -110,6 +110,8 @@ class FilesToDelete:
 
     def without(self, lists: Lists, gone: Collection[str], at_ms: int) -> Lists:
         """The lists when some of their files are gone."""
+        if not self._can_list:
+            lists = self.lists()
         changed = {path: files for path, files in lists.items() if any(one.path in gone for one in files)}
         if len(lists) - len(changed) > MOST_LISTS:
             changed = dict(lists)

@@ -296,7 +296,7 @@ class Upkeep:
             now, lists = now_ms(), self._care.files_to_delete
             due = now + int(self._spec.reader_grace_minutes * 60_000) * grace
             with self._listing:
-                known = lists.lists() if self._lists is None else self._lists
+                known = (_attempted(self._claimed, lists.lists) or {}) if self._lists is None else self._lists
                 self._lists = lists.add([Doomed(path, due) for path in paths], now, known)
 
         if paths:
