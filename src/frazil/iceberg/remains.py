@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from frazil.errors import EnvironmentFault, Halted
+from frazil.iceberg.changes import Restage
 from frazil.iceberg.contents import Found, Wanted, as_data, live_matches, look_into
 from frazil.iceberg.debt import LiveFile, live_file
 from frazil.iceberg.disposal import FileList, FilesToDelete
@@ -127,6 +130,29 @@ class Listed:
         return key_of(self.path)
 
 
+def _listed_here(folder: Path) -> Iterator[Listed]:
+    """The files in a folder of this machine, but for Hadoop's own checksums of them."""
+
+    def unreadable(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise EnvironmentFault(
+                "folder-not-listable",
+                f"The files at {error.filename} cannot be listed: {error.strerror}. What is left there cannot be found.",
+                fix="Let this user read the whole folder of the table.",
+            ) from error
+
+    for around, _, names in os.walk(folder, onerror=unreadable):
+        for name in names:
+            path = Path(around, name)
+            if name.startswith(".") and name.endswith(".crc"):
+                continue
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue  # another process has deleted it
+            yield Listed(f"file:{path}", found.st_size, found.st_mtime_ns // 1_000_000)
+
+
 def key_of(path: str) -> str:
     """A path without what different libraries write in different ways: `file:/a`, `file:///a`, `s3://a`, `s3a://a`.
 
@@ -226,8 +252,11 @@ class Remains:
         return tuple(dict.fromkeys(place for place in places if not f"{key_of(place)}/".startswith(own)))
 
     def listed(self) -> tuple[Listed, ...]:
-        """Every file in the folder of the table."""
+        """Every file in the folder of the table, as it is while others add and delete some."""
         io = self.table.io()
+        if self.location.startswith("file:"):
+            # Hadoop fails at a file that is deleted between its listing and a look at its permissions.
+            return tuple(_listed_here(Path(key_of(self.location))))
         if not self.jvm.is_a(io, "io.SupportsPrefixOperations"):
             raise EnvironmentFault(
                 "folder-not-listable",
@@ -241,10 +270,18 @@ class Remains:
             times = self.jvm.each(found, "io.FileInfo.createdAtMillis")
         return tuple(Listed(*one) for one in zip(paths, sizes, times, strict=True))
 
-    def require_same_names(self, reached: Reachable, listed: Sequence[Listed]) -> None:
-        """Stops when the table's own files are not found in the listing: then nothing can be said of the others in it."""
+    def require_same_names(self, stayed: Collection[str], listed: Sequence[Listed]) -> None:
+        """Stops when files that were the table's before the listing and after it are not in it: then nothing can be said of the
+        others in it. Without any it is listed again.
+        """
+        if not stayed:
+            raise Restage(
+                "listing-overtaken",
+                f"Others have replaced all files of the table while {self.location} was listed.",
+                fix="Run it again.",
+            )
         own, keys = key_of(self.location) + "/", {one.key for one in listed}
-        missing = next((path for path in reached.paths if key_of(path).startswith(own) and key_of(path) not in keys), None)
+        missing = next((path for path in stayed if key_of(path).startswith(own) and key_of(path) not in keys), None)
         if missing is not None:
             raise Halted(
                 "listing-incomplete",

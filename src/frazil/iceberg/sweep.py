@@ -59,12 +59,13 @@ class Sweep:
         remains, verdict = self._remains, self._verdict
         # Rows first: then what only names lost files is known.
         refresh()
-        lists = remains.to_delete.lists()
-        self._delete(self._on(lists), remains.reachable())
+        before, lists = remains.reachable(), remains.to_delete.lists()
+        self._delete(self._on(lists), before)
         listed = remains.listed()
         refresh()
         reached = remains.reachable()
-        remains.require_same_names(reached, listed)
+        # Files that others have committed since are not in the listing.
+        remains.require_same_names(before.paths & reached.paths, listed)
         remains.look_into(reached)
         reachable = self._keys(reached)
         there = {one.key for one in listed}
