@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from pyspark.sql import DataFrame
 
@@ -100,7 +101,22 @@ def _beside(lab: Lab, runs: Mapping[int, Runs]) -> list[Finding]:
         )
         for rows, one in runs.items()
     ]
-    return slower + faster
+    return [*slower, *faster, _warm_start(runs[most])]
+
+
+def _warm_start(runs: Runs) -> Finding:
+    """How much longer a write takes that opens the index, as each write of a data frame does, than one that needs none."""
+    longer = [round(mine - other, 4) for mine, other in zip(runs[POSITION], runs[EQUALITY], strict=True)]
+    return Finding(
+        benchmark="positions",
+        case="warm start",
+        goal="a write that opens the largest index, longer than one that needs none: seconds",
+        value=round(median(longer), 4),
+        at_most=1.0,
+        against=EQUALITY,
+        unit="seconds",
+        runs={POSITION: longer, EQUALITY: runs[EQUALITY]},
+    )
 
 
 def _index(lab: Lab, tables: Tables, name: str, built: float, runs: Runs, tell: Tell) -> list[Finding]:
