@@ -66,6 +66,10 @@ class TableSource(Model):
     key_fields: tuple[str, ...] = Field(
         (), description="With changes: columns that identify a row; the table's identifier fields when left out."
     )
+    after_snapshot: int | None = Field(
+        None, description="With changes: read what was changed after this snapshot, and not the whole table first."
+    )
+    until_snapshot: int | None = Field(None, description="With changes: the last snapshot that is read; the pipeline then ends.")
     on_change: Literal["stop", "ignore"] = Field(
         "stop",
         description="Without changes: what to do when rows of an Iceberg source were replaced or deleted, which an append cannot "
@@ -82,6 +86,9 @@ class TableSource(Model):
         problems = []
         if self.key_fields and not self.changes:
             problems.append(Problem("key_fields has no meaning without changes: true: what is appended needs none", "key_fields"))
+        for name in ("after_snapshot", "until_snapshot"):
+            if getattr(self, name) is not None and not self.changes:
+                problems.append(Problem(f"{name} has no meaning without changes: true", name))
         if len(set(self.key_fields)) < len(self.key_fields):
             problems.append(Problem("key_fields names a column twice", "key_fields"))
         if self.changes and "on_change" in self.model_fields_set:

@@ -19,8 +19,8 @@ Sql = Callable[[str], None]
 class Feed:
     """The changes of a table, read slice by slice. ``state`` has for each key the values of the columns, by the columns' ids."""
 
-    def __init__(self, spark: SparkSession, table: str, *, images: bool = False, key: Sequence[str] = ()) -> None:
-        spec = TableSource.model_validate({"table": table, "changes": True, "key_fields": key})
+    def __init__(self, spark: SparkSession, table: str, *, images: bool = False, key: Sequence[str] = (), **options: int) -> None:
+        spec = TableSource.model_validate({"table": table, "changes": True, "key_fields": key, **options})
         self.source: Source = open_source(spec, lambda: spark, images=images)
         self.ledger: str | None = None
         self.state: dict[Any, dict[str, Any]] = {}

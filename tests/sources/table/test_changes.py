@@ -69,6 +69,28 @@ def test_first_the_whole_table_then_every_change(spark: SparkSession, table: str
     assert not feed.source.finished(feed.ledger)
 
 
+def test_only_what_was_changed_between_two_snapshots(spark: SparkSession, table: str, sql: Sql) -> None:
+    made(sql)
+    sql("INSERT INTO {t} VALUES (1, 'a'), (2, 'a')")
+    first = head(spark, table)
+    sql("UPDATE {t} SET v = 'b' WHERE id = 1")
+    compacted(sql)
+    sql("DELETE FROM {t} WHERE id = 2")
+    last = head(spark, table)
+    sql("INSERT INTO {t} VALUES (3, 'a')")
+    feed = Feed(spark, table, after_snapshot=first, until_snapshot=last)
+    assert feed.source.total_rows(None) is not None
+    assert not feed.source.finished(None)
+    assert feed.batch() == [("delete", 2, "a"), ("update", 1, "b")]
+    assert (feed.batch(), feed.source.finished(feed.ledger)) == (None, True)
+    assert Feed(spark, table, after_snapshot=last).batch() == [("insert", 3, "a")]
+    until = Feed(spark, table, until_snapshot=first)
+    assert (until.batch(), until.batch()) == ([("insert", 1, "a"), ("insert", 2, "a")], None)
+    with pytest.raises(ConfigError, match="has no snapshot 7, which the source names as until_snapshot") as missing:
+        Feed(spark, table, until_snapshot=7).batch()
+    assert missing.value.code == "source-snapshot-missing"
+
+
 def test_a_compaction_moves_on_without_rows(spark: SparkSession, table: str, sql: Sql) -> None:
     made(sql)
     sql("INSERT INTO {t} VALUES (1, 'a')")
@@ -212,3 +234,9 @@ def test_what_cannot_be_followed_is_said_by_check(spark: SparkSession, table: st
 def test_options_that_would_change_nothing_are_refused(option: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         TableSource.model_validate({"table": "a.b.c", **option})
+
+
+@pytest.mark.parametrize("option", [{"after_snapshot": 1}, {"until_snapshot": 1}, {"key_fields": "id"}])
+def test_options_of_changes_are_refused_without_changes(option: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(option))} has no meaning without changes: true"):
+        TableSource.model_validate({"table": "lake.shop.orders", **option})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +80,8 @@ class TableChanges:
     that differ, over all executors. With ``images`` updates come with their previous rows. With ``versions`` each snapshot that
     changes rows is a slice of its own, and its time is later than that of the one before, whatever the writers' clocks said.
 
+    The source may name the snapshot after which it begins, instead of with the whole table, and the one that it ends with.
+
     Rows are identified by the table's identifier fields, or by columns that the source names. Without either, a row that changed
     is a delete and an insert.
     """
@@ -103,15 +105,21 @@ class TableChanges:
         return FollowedTable(self._spark, self._spec.table)
 
     def _now(self) -> TableNow:
+        """The table as it is now; if the source names its last snapshot, as it was then."""
         with asking(self._spec.table):
-            return self._table.now()
+            now = self._table.now()
+        for option, snapshot in (("after_snapshot", self._spec.after_snapshot), ("until_snapshot", self._spec.until_snapshot)):
+            if snapshot is not None and snapshot not in now.parents:
+                words = f"{self._spec.table} has no snapshot {snapshot}, which the source names as {option}. It may have expired."
+                raise ConfigError("source-snapshot-missing", words, fix=f"Choose one of {self._spec.table}.snapshots.")
+        return now if self._spec.until_snapshot is None else replace(now, head=self._spec.until_snapshot)
 
     def plan(self, start: Position | None, limit: int) -> Slice | None:
         """The whole table at first, then the snapshots since, as many as change about ``limit`` rows."""
         now = self._now()
-        if start is None:
+        then = self._reached(start, now)
+        if then is None:
             return None if now.head is None else Slice(None, self._position(None, now, now.head), self._rows_at(now, now.head))
-        then = self._snapshot(start, now)
         if now.head in (None, then):
             return None
         with asking(self._spec.table):
@@ -130,6 +138,10 @@ class TableChanges:
         with asking(self._spec.table):
             at_us = now.made_at_us(snapshot)
         return ChangePlace(now.uuid, snapshot, at_us if before is None else max(at_us, before + 1)).to_position()
+
+    def _reached(self, position: Position | None, now: TableNow) -> int | None:
+        """The snapshot up to which everything was read, or is not to be read; None if that is nothing."""
+        return self._spec.after_snapshot if position is None else self._snapshot(position, now)
 
     def _snapshot(self, text: Position, now: TableNow) -> int:
         """The snapshot of a position, which the table must still have."""
@@ -153,19 +165,23 @@ class TableChanges:
         there = all(ChangePlace.from_position(one).snapshot in known for one in (start, end) if one is not None)
         return Slice(start, end, None) if there else None
 
-    def finished(self, position: Position | None) -> bool:  # noqa: ARG002 - the protocol's signature
-        """Never: a table may always change."""
-        return False
+    def finished(self, position: Position | None) -> bool:
+        """When the last snapshot was read, if the source names one: otherwise a table may always change."""
+        last = self._spec.until_snapshot
+        if last is None:
+            return False
+        return last == (self._spec.after_snapshot if position is None else ChangePlace.from_position(position).snapshot)
 
     def total_rows(self, start: Position | None) -> int | None:
         """From the summaries of the snapshots, as far as they tell."""
         now = self._now()
         if now.head is None:
             return 0
-        if start is None:
+        then = self._reached(start, now)
+        if then is None:
             return self._rows_at(now, now.head)
         with asking(self._spec.table):
-            steps = now.steps_since(self._snapshot(start, now))
+            steps = now.steps_since(then)
         return None if steps is None else sum(map(changed_rows, steps))
 
     def read(self, part: Slice) -> DataFrame:
@@ -173,13 +189,14 @@ class TableChanges:
         self._reading.close()
         now = self._now()
         end = self._snapshot(part.end, now)
-        if part.start is None:
+        then = self._reached(part.start, now)
+        if then is None:
             return self._whole(now, end, ChangePlace.from_position(part.end).at_us)
         if part.rows == 0:
             return self._whole(now, end).limit(0)
         keys = self._keys(now, end)
         with asking(self._spec.table):
-            changed = self._reading.enter_context(now.rows_between(self._snapshot(part.start, now), end))
+            changed = self._reading.enter_context(now.rows_between(then, end))
             if changed.gone is None and changed.came is None:
                 return self._whole(now, end).limit(0)
             made = net_changes(changed.gone, changed.came, keys, images=self._images)
@@ -266,8 +283,8 @@ class TableChanges:
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """The one table that is read."""
-        return (self._spec.table,)
+        """The one table that is read; none if its older rows are not, as then there is nothing to compare."""
+        return () if self._spec.after_snapshot is not None else (self._spec.table,)
 
     def rows(self, table: str) -> DataFrame:  # noqa: ARG002 - there is one
         """The rows of the table as they are now."""
