@@ -265,7 +265,7 @@ def _files_to_delete(table: Table) -> tuple[tuple[Doomed, ...], bool]:
     """The files on the lists of those that nobody needs any longer, and whether these are all lists."""
     metadata = f"{table.location().rstrip('/')}/metadata"
     found: list[Doomed] = []
-    lists = _files_in(table.io, f"{metadata}/{FOLDER}")
+    lists = _lists_in(table.io, f"{metadata}/{FOLDER}")
     for path, at_ms in [(f"{metadata}/{NAME}", 0), *(lists or ())]:
         try:
             with table.io.new_input(path).open() as stream:
@@ -275,8 +275,8 @@ def _files_to_delete(table: Table) -> tuple[tuple[Doomed, ...], bool]:
     return tuple(found), lists is not None
 
 
-def _files_in(io: FileIO, folder: str) -> list[tuple[str, int]] | None:
-    """The files of a folder, and when each was written; None where the store cannot be listed."""
+def _lists_in(io: FileIO, folder: str) -> list[tuple[str, int]] | None:
+    """The lists in a folder, and when each was written; None where the store cannot be listed."""
     from pyarrow.fs import FileSelector
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -287,7 +287,7 @@ def _files_in(io: FileIO, folder: str) -> list[tuple[str, int]] | None:
         listed = io.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
     except OSError:
         return None
-    return [(f"{folder}/{one.base_name}", (one.mtime_ns or 0) // 1_000_000) for one in listed]
+    return [(f"{folder}/{one.base_name}", (one.mtime_ns or 0) // 1_000_000) for one in listed if one.base_name.endswith(".json")]
 
 
 @dataclass(frozen=True)
