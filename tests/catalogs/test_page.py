@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from catalogs.conftest import DIAGONAL, THE_REST
 from catalogs.places import PAGE, block_of, described, read
@@ -44,7 +47,9 @@ def test_every_block_is_read_as_it_stands() -> None:
         assert [sink.s3 is not None, sink.gcs is not None, sink.azure is not None] == [told == s for s in ("S3", "GCS", "Azure")]
 
 
-def test_the_block_of_a_catalog_that_cannot_be_run_is_read_as_it_stands() -> None:
+def test_the_block_of_a_catalog_that_cannot_be_run_is_read_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"## BigQuery metastore.*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     sink = read(block, {})
     options = catalog_settings(sink).options

@@ -211,7 +211,7 @@ def test_a_required_column_that_is_dropped_needs_nothing_else() -> None:
     assert changes("id: int, old!: string", "id: int", FULL, dropped=DroppedColumns.HARD) == (DropColumn("old"),)
 
 
-@pytest.mark.parametrize(("rule", "path"), [("keys", "old"), ("held", "old"), ("held", "old.a"), ("compared", "old")])
+@pytest.mark.parametrize(("rule", "path"), [("keys", "old"), ("layout", "old"), ("layout", "old.a"), ("compared", "old")])
 def test_a_column_in_use_is_not_dropped(rule: str, path: str) -> None:
     rules = {rule: frozenset({path})}
     found = refusal("id: int, old: struct<a: int>", "id: int", FULL, dropped=DroppedColumns.HARD, **rules)

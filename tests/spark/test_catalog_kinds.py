@@ -300,7 +300,7 @@ def test_nessie_by_its_own_protocol() -> None:
     assert python(first)["uri"] == "http://nessie:19120/api/v2", "only that version can be asked for several things at once"
 
 
-def test_the_metastore_of_bigquery() -> None:
+def test_the_metastore_of_bigquery(tmp_path: Path) -> None:
     bigquery = {"project_id": "p1", "location": "EU", "warehouse": "gs://b/w", "impersonate_service_account": "w@p1"}
     catalog = {"type": "bigquery", "bigquery": bigquery}
     made = settings(catalog)
@@ -315,7 +315,8 @@ def test_the_metastore_of_bigquery() -> None:
     assert holds(made.options, expected)
     key = python(catalog, gcs={"service_account_key": '{"type": "service_account"}'})
     assert key["gcp.bigquery.credentials-info"] == '{"type": "service_account"}'
-    assert python(catalog, gcs={"service_account_path": "/k.json"})["gcp.bigquery.credential-file"] == "/k.json"
+    (path := tmp_path / "k.json").write_text("{}")
+    assert python(catalog, gcs={"service_account_path": str(path)})["gcp.bigquery.credential-file"] == str(path)
     assert holds(python(catalog), {"gcp.bigquery.project-id": "p1", "gcp.bigquery.location": "EU"})
 
 

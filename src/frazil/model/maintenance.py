@@ -27,8 +27,8 @@ TIER = 4
 # With a z-order, so many files are made together, or more: one alone cannot be laid out so that filters skip parts of it.
 ORDERED = 4
 # A merge makes so many files at most: it is lost as a whole when another change of its files comes first. With a z-order, what is
-# left of a partition that has more makes enough of them as well.
-MADE_AT_ONCE = 2 * ORDERED
+# left of a partition that has more makes enough of them as well, and a filter reads the fewer, the more are laid out together.
+MADE_AT_ONCE, ORDERED_AT_ONCE = 2 * ORDERED, 8 * ORDERED
 # A merge by tiers makes files so many times as large as the largest of those that it reads, or files of their final size.
 GROWTH = 4 / 3
 # Each column halves the parts of the others: with more than these, a filter on one of them skips next to nothing.
@@ -293,7 +293,7 @@ def merged_at_once(spec: MaintenanceSpec, target_bytes: int, *, finish: bool = F
 
     ``finish``: there is no pause to keep short.
     """
-    most = MADE_AT_ONCE * target_bytes
+    most = (ORDERED_AT_ONCE if spec.z_order else MADE_AT_ONCE) * target_bytes
     if finish or most <= spec.max_rewrite_bytes:
         return most
     # A merge of one file and a half leaves the half to be merged again.

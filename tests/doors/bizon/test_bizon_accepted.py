@@ -108,7 +108,7 @@ REPORTED: dict[str, tuple[str, str, str, str]] = {
     "a buffer beside the settings": ("  config:", "  buffer_size: 400\n  config:", "12:3", "it belongs into `config`"),
     "columns of BigQuery": ("    dataset_id", "    unnest: true\n    dataset_id", "14:5", "`unnest` has no effect: columns are"),
     "an endless wait": ("    dataset_id", "    buffer_flush_timeout: 0\n    dataset_id", "14:5", "3,600 seconds at most"),
-    "a table for no topic": ("destination_id: floes}", "destination_id: other}", "19:9", "no topic is led to the table `floes`"),
+    "a table for no topic": ("destination_id: floes}", "destination_id: other}", "19:9", "no topic feeds the table `floes`"),
     "a topic for no table": ("destination_id: floes}", "destination_id: floe}", "9:7", "envelope. Did you mean `floes`?"),
     "the whole name of a table": ("destination_id: floes}", "destination_id: a.b.floes}", "9:7", "`a.b.floes` is called `floes`"),
     "a sort by no column": ("name: ice", "name: ice", "20:32", "`place` has no effect: the table `floes` has no column"),

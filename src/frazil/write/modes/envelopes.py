@@ -141,7 +141,7 @@ def from_debezium(
 
 def _with_changed_at(frame: DataFrame) -> DataFrame:
     """The frame with the time at which the database made a change, if the envelopes say so."""
-    kinds = types_within(frame, "source")
+    kinds = types_within(frame, "source") if "source" in frame.columns else {}
     units = {"ts_us": functions.timestamp_micros, "ts_ms": functions.timestamp_millis}
     times = [of(functions.col("source")[name].try_cast("long")) for name, of in units.items() if name in kinds]
     return frame.withColumn(CHANGED_AT, functions.coalesce(*times)) if times else frame
