@@ -17,7 +17,6 @@ from frazil.model.catalog import CatalogType
 from frazil.model.connections import Place, no_transactions
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import greet_rest, open_catalog, pyiceberg_properties, sqlite_path
-from frazil.observe.clouds import require_cloud
 from frazil.observe.faults import translated
 from frazil.observe.lake import head_of, local_path, open_table
 from frazil.observe.stale_commit import probe_stale_commit
@@ -174,9 +173,6 @@ def _require_writable_database(path: Path) -> None:
 def _check_table(sink: SinkSpec) -> str:
     if sink.catalog.type in INSIDE_THE_RUN:
         return f"table {sink.full_name} is looked for by the run"
-    if sink.catalog.type is CatalogType.HADOOP:
-        # Its tables are found in the store.
-        require_cloud(warehouse_uri(sink.catalog.location or ""), pyiceberg_properties(sink))
     table = open_table(sink)
     if table is not None:
         head = head_of(table, sink.written_branch)

@@ -17,6 +17,7 @@ from frazil.model.publishing import MAIN
 from frazil.model.secrets import masked
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import open_catalog, pyiceberg_properties
+from frazil.observe.clouds import require_cloud
 from frazil.observe.faults import translated
 from frazil.spark.catalogs import warehouse_uri
 
@@ -152,6 +153,7 @@ def _hadoop_table(sink: SinkSpec) -> Table | None:
     warehouse = warehouse_uri(sink.catalog.location or "").rstrip("/")
     folder = "/".join((warehouse, *sink.namespace_levels, sink.home_table or "", "metadata"))
     properties = pyiceberg_properties(sink)
+    require_cloud(warehouse, properties)
     io = load_file_io(properties, folder)
     version = _version_hint(io, folder)
     newest: str | None = None
