@@ -99,4 +99,4 @@ def test_what_is_not_compared_is_said(lake: Lake) -> None:
     run(pipeline, once=True)
     verified = verify(pipeline, IMPATIENT, values=True)
     assert (verified.findings, verified.compared) == ((), ())
-    assert "No values were compared: a generator source" in verified.notes[0]
+    assert "No values were compared: this generator source" in verified.notes[0]
