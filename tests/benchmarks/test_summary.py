@@ -91,7 +91,7 @@ OTHERS = tuple(sorted({name for name, _ in GOALS | LATER} - set(WITH_SERVICES)))
 @pytest.mark.slow(seconds=250)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("names", [OTHERS, WITH_SERVICES], ids=["others", "services"])
-def test_a_tiny_run_measures_everything_and_writes_where_it_is_told(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_a_tiny_run_measures_everything_and_writes_where_it_is_reported(tmp_path: Path, names: tuple[str, ...]) -> None:
     before = SUMMARY.read_bytes()
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path), *names]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

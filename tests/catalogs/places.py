@@ -82,7 +82,7 @@ class Place:
     were made from one state of a table the second is refused. ``remembers``: whether all snapshots of a table are shown.
     ``maintained``: whether frazil looks after its tables. ``lists``: whether the store can list files by a prefix, without which
     none are deleted. ``atomic``: whether several tables can be committed at once. ``folder``: where new tables have to be, if the
-    catalog must be told.
+    catalog must be given.
     """
 
     title: str

@@ -31,7 +31,7 @@ def test_the_sessions_own_catalog_is_used_by_its_name(lake: Lake) -> None:
     assert (lake.folder / "warehouse" / "db" / "t" / "metadata").is_dir()
 
 
-def test_a_catalog_that_the_session_does_not_know_is_told(lake: Lake) -> None:
+def test_a_catalog_that_the_session_does_not_know_is_reported(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match=f"knows no catalog '{lake.name}'"):
         frazil.sink(lake.frame("select 1 id")).to(f"{lake.name}.db.t").write()
 

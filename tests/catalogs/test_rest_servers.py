@@ -60,7 +60,7 @@ def known(request: pytest.FixtureRequest) -> Iterator[Known]:
     [({"warehouse": "nowhere"}, "warehouse-missing"), ({"credential": "frazil:wrong"}, "not-authorized")],
     ids=["another warehouse", "a wrong secret"],
 )
-def test_a_wrong_setting_is_told_by_a_run_and_by_check(known: Known, setting: dict[str, str], code: str) -> None:
+def test_a_wrong_setting_is_reported_by_a_run_and_by_check(known: Known, setting: dict[str, str], code: str) -> None:
     sink = known.without(**setting).sink("select 1 id", f"{fresh_name()}.t")
     with pytest.raises(FrazilError) as refused:
         sink.write()
@@ -101,7 +101,7 @@ def test_a_right_that_is_taken_away_ends_a_run_and_the_next_one_goes_on(known: K
     assert known.lake.introduced().rows("event_number", table) == sorted(NUMBERS, key=repr)
 
 
-def test_an_address_that_only_reads_is_told(request: pytest.FixtureRequest) -> None:
+def test_an_address_that_only_reads_is_reported(request: pytest.FixtureRequest) -> None:
     with started("Unity Catalog", request, partial(unity, writes=False)) as found, pytest.raises(ConfigError) as refused:
         found.lake.sink("select 1 id", f"{fresh_name()}.t").write()
     assert (refused.value.code, refused.value.exit_code) == ("not-offered", 78)

@@ -233,7 +233,7 @@ def test_a_store_that_may_not_be_written(frazil: Frazil, tmp_path: Path) -> None
     assert "Traceback" not in result.err
 
 
-def test_each_that_fails_is_told(frazil: Frazil, tmp_path: Path) -> None:
+def test_each_that_fails_is_reported(frazil: Frazil, tmp_path: Path) -> None:
     file = sql_pipeline(tmp_path, rows=50)
     names = ("one", "two")
     sinks = "".join(f"  {name}:\n    connector: iceberg\n    config: {lost_config(tmp_path, name)}\n" for name in names)

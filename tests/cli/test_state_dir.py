@@ -64,7 +64,7 @@ def test_under_spark_submit_the_command_decides(monkeypatch: pytest.MonkeyPatch)
     assert with_scratch(Settings(state_dir="/state")).conf == {}
 
 
-def test_a_folder_that_cannot_be_made_is_told(frazil: Frazil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(frazil: Frazil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import SparkSession
 
     monkeypatch.setattr(SparkSession, "_instantiatedSession", None)

@@ -184,7 +184,7 @@ def test_what_else_can_be_wrong(on_spark: Frazil, tmp_path: Path, tests: str, me
     assert f"  error       {message}" in result.out
 
 
-def test_a_transform_that_cannot_be_applied_is_told_with_its_place(on_spark: Frazil, tmp_path: Path) -> None:
+def test_a_transform_that_cannot_be_applied_is_reported_with_its_place(on_spark: Frazil, tmp_path: Path) -> None:
     path = file(tmp_path)
     text = path.read_text().replace("id div n as share", "id div m as share")
     path.write_text(text)

@@ -57,7 +57,7 @@ def test_the_line_is_shown_with_a_caret_and_the_cure(frazil: Frazil, tmp_path: P
     assert "rows_per_second" in "\n".join(lines[shown + 2 :])
 
 
-def test_every_problem_is_told_at_once(frazil: Frazil, tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once(frazil: Frazil, tmp_path: Path) -> None:
     content = 'version: "1.0"\nsources:\n  a:\n    connector: generator\n    config: {rows: -1, speed: 2}\nsinkz: {}\n'
     (tmp_path / "frazil.yaml").write_text(content)
     result = frazil("validate", "--json")

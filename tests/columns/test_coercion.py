@@ -1,4 +1,4 @@
-"""Values of other types than the table's: converted where nothing is lost, otherwise told with column and value."""
+"""Values of other types than the table's: converted where nothing is lost, otherwise reported with column and value."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_values_become_those_of_declared_columns_whatever_the_time_zone_of_the_s
         assert value == expected, name
 
 
-# What has no form in a declared column, and how it is told.
+# What has no form in a declared column, and how it is reported.
 WRONG: dict[str, tuple[str, str, str]] = {
     "int_text": ("int", "'seven'", "seven"),
     "int_point": ("int", "'1.5'", "1.5"),
@@ -141,7 +141,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def test_what_is_wrong_is_told_in_a_column_with_all_columns_values_and_types(lake: Lake) -> None:
+def test_what_is_wrong_is_reported_in_a_column_with_all_columns_values_and_types(lake: Lake) -> None:
     bad = ", ".join(f"{value} {name}" for name, (_, value, _) in WRONG.items())
     declared = {"id": "int"} | {name: kind for name, (kind, _, _) in WRONG.items()}
     lake.sink(f"select 1 id, {bad}", schema=declared, error_column="error", raw_column="raw").write()
@@ -164,7 +164,7 @@ def test_without_a_column_for_errors_the_batch_stops(lake: Lake, name: str) -> N
     assert lake.count() == 0
 
 
-def test_a_long_value_is_told_in_part(lake: Lake) -> None:
+def test_a_long_value_is_reported_in_part(lake: Lake) -> None:
     with pytest.raises(frazil.DataError) as caught:
         lake.sink("select repeat('x', 1000000) c", schema={"c": "int"}).write()
     assert caught.value.message == f"column 'c' cannot hold this value as int: {'x' * 200}..."
@@ -234,7 +234,7 @@ def test_rows_that_only_delete_need_no_other_values(lake: Lake) -> None:
     assert lake.rows() == [(2, 2)]
 
 
-def test_nulls_inside_of_structs_and_lists_that_must_not_be_are_told(lake: Lake) -> None:
+def test_nulls_inside_of_structs_and_lists_that_must_not_be_are_reported(lake: Lake) -> None:
     lake.sink("select 1 id").write()
     lake.spark.sql(f"create table {lake.name}.db.n (id int, s struct<a: int not null>, l array<int>) using iceberg")
     lake.sink("select 1 id, named_struct('a', 1) s", "db.n").write()
@@ -266,7 +266,7 @@ def test_numbers_are_moments_in_utc(lake: Lake, unit: str, value: str, expected:
     assert row["wall"] == expected.replace(tzinfo=None)
 
 
-def test_numbers_that_are_no_such_moments_are_told(lake: Lake) -> None:
+def test_numbers_that_are_no_such_moments_are_reported(lake: Lake) -> None:
     # Milliseconds taken for seconds are a moment in the year 57974.
     declared = {"a": "timestamptz", "b": "date", "c": "date", "d": "timestamp"}
     frame = "select 1767323045123L a, 1767312000 b, 1767312001 c, 1.0000001BD d"
@@ -444,7 +444,7 @@ def as_read(value: Any) -> Any:
             return value
 
 
-# Each example runs a pipeline: what fails is told as it is found.
+# Each example runs a pipeline: what fails is reported as it was generated.
 @pytest.mark.slow
 @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ROW, min_size=1, max_size=30))

@@ -97,7 +97,7 @@ def test_a_declared_column_does_not_cut_off_digits_unseen(lake: Lake) -> None:
     assert lake.rows("count") == [(2,)]
 
 
-def test_a_required_column_that_the_data_lacks_is_told(lake: Lake) -> None:
+def test_a_required_column_that_the_data_lacks_is_reported(lake: Lake) -> None:
     with pytest.raises(frazil.DataError, match="has no column 'id', which the table requires"):
         lake.sink("select 'x' note", schema=DECLARED).write()
     assert lake.count() == 0
@@ -117,7 +117,7 @@ def test_keys_become_identifier_fields(lake: Lake) -> None:
     assert {field["name"] for field in schema["fields"] if field["required"]} >= {"id", "country"}
 
 
-def test_a_key_without_a_value_is_told(lake: Lake) -> None:
+def test_a_key_without_a_value_is_reported(lake: Lake) -> None:
     with pytest.raises(frazil.DataError, match="column 'id' is required"):
         lake.sink("select cast(null as int) id, 'x' name").keys("id").write()
     assert lake.count() == 0
@@ -166,7 +166,7 @@ def test_strict_takes_what_fits(lake: Lake) -> None:
     assert lake.rows() == [(1, 2.5), (2, 1.5)]
 
 
-def test_a_type_that_does_not_fit_is_told_when_columns_may_be_added_too(lake: Lake) -> None:
+def test_a_type_that_does_not_fit_is_reported_when_columns_may_be_added_too(lake: Lake) -> None:
     lake.sink("select 1 id").write()
     with pytest.raises(frazil.DataError, match="column 'id' is string in the data and int in the table"):
         lake.sink("select 'one' id, 1 more").write()
@@ -232,13 +232,13 @@ def test_names_with_dots_and_blanks_are_columns_like_others(lake: Lake) -> None:
     assert lake.rows("`a.b`, `c d`, `new.one`") == [(1, 2, None), (4, 5, 6)]
 
 
-def test_a_type_that_iceberg_lacks_is_told(lake: Lake) -> None:
+def test_a_type_that_iceberg_lacks_is_reported(lake: Lake) -> None:
     with pytest.raises(frazil.DataError, match="column 'gap' has Spark's type interval"):
         lake.sink("select 1 id, interval '1' day gap").write()
     assert lake.nothing_written()
 
 
-def test_data_without_columns_is_told(lake: Lake) -> None:
+def test_data_without_columns_is_reported(lake: Lake) -> None:
     with pytest.raises(frazil.DataError, match="has no columns"):
         lake.sink(lake.frame("select 1 id").drop("id")).write()
 

@@ -214,7 +214,7 @@ class Relabeller:
         return effect, tuple((name, self._variable(name, value)) for name, value in variables)
 
     def reply(self, reply: Any) -> Any:
-        """What a loop was told, or keeps."""
+        """What a loop got as replies, or keeps."""
         match reply:
             case TableView():
                 number = 0 if reply.head is None else self.use.sequence(reply.head_sequence)

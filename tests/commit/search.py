@@ -189,6 +189,6 @@ class Search:
 
 
 def search(scenario: Scenario) -> Report:
-    """Searches a scenario. What is found is told by names that stay the same."""
+    """Searches a scenario. What is found is reported by names that stay the same."""
     report = Search(scenario).run()
     return report if report.finding is None else Search(scenario, exchange=False).run()

@@ -89,7 +89,7 @@ class Walk(RuleBasedStateMachine):
 
     @rule(sink=sinks, faults=faults, crash=crashes)
     def start(self, sink: str, faults: list[Fault | None], crash: int | None) -> None:
-        """A new instance claims the sink. Those that run are not told."""
+        """A new instance claims the sink. Those that run do not know."""
         name = f"{sink}-{next(self.names)}"
         result = self.tried(sink, Intent(sink, name, 0), faults, crash)
         if result is not None:

@@ -95,7 +95,7 @@ def _last(properties: dict[str, str]) -> int:
 
 
 class Teller:
-    """A :class:`RoutedWriter` and what it told."""
+    """A :class:`RoutedWriter` and what it reported."""
 
     def __init__(self, bank: Bank, retry: RetrySettings, sink: SinkSpec) -> None:
         self.session = bank.ground.session()

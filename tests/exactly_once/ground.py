@@ -119,7 +119,7 @@ def rest_ground(spark: SparkSession, uri: str, behind: str, **properties: str) -
 
 
 class Recorded:
-    """A :class:`SinkWriter` and what it told."""
+    """A :class:`SinkWriter` and what it reported."""
 
     def __init__(self, ground: Ground, sink_id: str, retry: RetrySettings, sink: SinkSpec) -> None:
         self.ground = ground

@@ -70,5 +70,5 @@ def test_every_message_is_in_a_table_or_a_dead_letter_once(spark: SparkSession, 
 
 
 def snapshots(folder: Path) -> int:
-    """How many commits the lake has seen, told by its files."""
+    """How many commits the lake has seen, by its files."""
     return len(list((folder / "warehouse").glob("**/metadata/snap-*.avro")))

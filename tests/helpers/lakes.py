@@ -85,7 +85,7 @@ class Lake:
         return frazil.sink(given).catalog(**self.catalog).to(f"{self.name}.{table}").options(**self.given, **options)
 
     def pipeline(self, source: dict[str, Any], table: str = "db.t", name: str = "p", **options: Any) -> PipelineSpec:
-        """A pipeline into a table of this lake. What belongs to the pipeline itself is told apart from the sink's options."""
+        """A pipeline into a table of this lake. Options of the pipeline itself are kept apart from the sink's."""
         namespace, _, short = table.rpartition(".")
         own = {key: options.pop(key) for key in ("transforms", "rate_limit") if key in options}
         named = {} if "route" in options else {"table": short}

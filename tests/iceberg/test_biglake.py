@@ -74,7 +74,7 @@ def test_the_external_table_is_made_with_its_dataset_and_shows_each_commit_at_on
     assert bigquery.metadata_of("lake.orders").endswith(".metadata.json")
 
 
-def test_a_refusal_is_told_and_the_rows_are_there_and_the_next_start_catches_up(lake: Lake, bigquery: BigQuery) -> None:
+def test_a_refusal_is_reported_and_the_rows_are_there_and_the_next_start_catches_up(lake: Lake, bigquery: BigQuery) -> None:
     bigquery.failures = [503] * 3 + [403] * 5
     result = run(lake, bigquery, 50)
     failed = [event for event in result if isinstance(event, PublishFailed)]
@@ -141,7 +141,7 @@ def test_a_service_that_does_not_answer_is_asked_again(bigquery: BigQuery) -> No
     assert len(bigquery.calls) == calls, "nothing new, nothing said"
 
 
-def test_a_key_that_is_none_is_told_without_showing_it(bigquery: BigQuery) -> None:
+def test_a_key_that_is_none_is_reported_without_showing_it(bigquery: BigQuery) -> None:
     spec = BigLakeSpec(project_id="p", dataset_id="d", service_account_key="not json at all")
     with pytest.raises(ConfigError) as caught:
         BigLakeTable(spec, "t", pipeline="p", retry=QUICK.retry, listen=lambda _: None, sleep=lambda _: None)

@@ -33,7 +33,7 @@ def test_a_store_that_is_full_is_known_wherever_in_the_chain_it_says_so() -> Non
 
 
 @pytest.mark.parametrize("path", ["id", "a.b", "it's", "both ' and \"", "back\\slash"])
-def test_a_value_that_is_missing_is_told_with_its_column(path: str) -> None:
+def test_a_value_that_is_missing_is_reported_with_its_column(path: str) -> None:
     text = f"[USER_RAISED_EXCEPTION] [frazil-null] column {path!r} is required, and has no value SQLSTATE: P0001"
     error = explain_staging(JavaFault(("org.apache.spark.SparkRuntimeException",), text))
     assert isinstance(error, RequiredNull)
@@ -84,7 +84,7 @@ def test_a_warehouse_that_hadoop_does_not_know_is_not_tried_again() -> None:
     assert (attempt.error.code, attempt.error.exit_code, attempt.final) == ("warehouse-unsupported", 78, True)
 
 
-def test_a_catalog_that_only_reads_is_told_from_a_failure() -> None:
+def test_a_catalog_that_only_reads_is_distinguished_from_a_failure() -> None:
     kind = ("java.lang.UnsupportedOperationException",)
     error = explain(JavaFault(kind, "Server does not support endpoint: POST /v1/{prefix}/namespaces"), "https://host/iceberg")
     assert error is not None

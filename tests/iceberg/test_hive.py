@@ -33,7 +33,7 @@ def test_a_metastore_that_cannot_lock_tables_stops_a_run_early(spark: SparkSessi
     assert "schematool -initSchema" in stopped.value.fix
 
 
-def test_a_metastore_that_does_not_answer_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_metastore_that_does_not_answer_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_at(spark, tmp_path, f"thrift://{LOCALHOST}:{free_port()}")
     with pytest.raises(frazil.Retryable) as stopped:
         lake.sink("select 1 id").retry(max_retries=0).write()

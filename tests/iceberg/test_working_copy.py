@@ -45,7 +45,7 @@ def test_a_table_that_forgets_its_past_keeps_what_it_has(lake: Lake, mode: str, 
     assert len(list(lake.folder.rglob("*.metadata.json"))) == 2, "the newest and the one before it"
 
 
-def test_what_cannot_be_cleared_away_is_told_and_stops_nothing(
+def test_what_cannot_be_cleared_away_is_reported_and_stops_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Stands for a store to which one may write and from which one may not delete: a superuser's folder is none."""

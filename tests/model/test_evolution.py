@@ -198,7 +198,7 @@ def test_a_field_within_a_struct_has_no_alias() -> None:
 # Columns that go.
 
 
-def test_a_column_that_the_data_lacks_stays_unless_told_otherwise() -> None:
+def test_a_column_that_the_data_lacks_stays_unless_configured_otherwise() -> None:
     table, data = "id: int, old: string, kept: string, s: struct<a: int, b: int>", "id: int, s: struct<a: int>"
     assert changes(table, data, FULL) == ()
     hard = {"dropped": DroppedColumns.HARD, "declared": schema("kept: string")}

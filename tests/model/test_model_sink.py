@@ -68,7 +68,7 @@ def test_a_value_cannot_be_changed_or_extended() -> None:
     assert "tabel" in complaint(tabel="x")
 
 
-def test_everything_that_does_not_fit_is_told_at_once() -> None:
+def test_everything_that_does_not_fit_is_reported_at_once() -> None:
     message = complaint(partitioning="bucket", commit_mode="upsert", namespace="a..b", max_batch_size=1)
     for words in ("Partition fields are required", "a level is empty", "cannot be below batch_size"):
         assert words in message
@@ -156,7 +156,7 @@ def test_codecs_of_the_formats() -> None:
                 assert f"cannot be compressed with {codec}" in complaint(file_format=file_format, compression=codec)
 
 
-def test_keys_are_found_among_declared_columns_whatever_their_case_when_told_so() -> None:
+def test_keys_are_found_among_declared_columns_whatever_their_case_when_configured_so() -> None:
     given = {"schema": {"Id": "long", "v": "double"}, "commit_mode": "upsert"}
     assert sink(**given, key_fields=["ID"], case_sensitive=False).key_fields == ("ID",)
     with pytest.raises(ValidationError, match="key field 'ID' is not among the declared columns"):

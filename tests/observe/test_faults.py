@@ -1,4 +1,4 @@
-"""Errors of the storage, told by their words and not by the digits in the names of files; of catalogs, by their packages; of
+"""Errors of the storage, known by their words and not by the digits in the names of files; of catalogs, by their packages; of
 databases, by their numbers."""
 
 from __future__ import annotations

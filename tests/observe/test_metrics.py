@@ -251,7 +251,7 @@ def test_a_source_that_does_not_answer_is_counted() -> None:
     assert value(metrics, "frazil_source_failures_total") == 2
 
 
-def test_a_system_that_cannot_be_told_of_a_commit_is_counted() -> None:
+def test_a_failed_notice_of_a_commit_is_counted() -> None:
     metrics = Metrics()
     metrics(started())
     metrics(PublishFailed("orders", "p.d.orders", "no answer", 1, will_retry=True))

@@ -115,7 +115,7 @@ def test_check_looks_for_the_namespace_or_counts_them_all(address: str) -> None:
         ({"ref": "nope"}, FrazilError, "Named reference 'nope' not found"),
     ],
 )
-def test_refusals_are_told(address: str, nessie: dict[str, Any], kind: type[FrazilError], words: str) -> None:
+def test_refusals_are_reported(address: str, nessie: dict[str, Any], kind: type[FrazilError], words: str) -> None:
     with pytest.raises(kind, match=words) as refused:
         check_catalog(sink(address, **nessie))
     assert "somebody-else" not in str(refused.value)

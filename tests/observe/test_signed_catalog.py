@@ -1,4 +1,4 @@
-"""A catalog whose requests are signed, as PyIceberg is told of it."""
+"""A catalog whose requests are signed, as PyIceberg is configured for it."""
 
 from __future__ import annotations
 

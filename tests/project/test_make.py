@@ -61,7 +61,7 @@ def test_every_target_is_a_command_and_not_a_file() -> None:
     assert sorted(phony.split()) == sorted(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
 
 
-def test_a_machine_without_python_is_told_so(clone: Path, machine: dict[str, str]) -> None:
+def test_a_machine_without_python_gets_that_message(clone: Path, machine: dict[str, str]) -> None:
     done = make("setup", clone, machine)
     assert done.returncode != 0
     assert "Python 3.11 or later was not found" in done.stderr

@@ -1,4 +1,4 @@
-"""What cannot work is told in words, with the right kind of error and exit code, and nothing is written."""
+"""What cannot work ends with a clear message, the right kind of error and exit code, and nothing is written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_database_that_cannot_be_reached_may_be_tried_again(lake: Lake) -> Non
     assert caught.value.exit_code == 75
 
 
-def test_a_missing_table_is_told_when_it_may_not_be_made(lake: Lake) -> None:
+def test_a_missing_table_is_reported_when_it_may_not_be_made(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         run(lake.pipeline(GENERATOR, auto_create_table=False))
     assert caught.value.message == "Table db.t does not exist and auto_create_table is disabled"
@@ -60,14 +60,14 @@ def test_a_table_that_is_there_needs_not_be_made(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("namespace", "table", "message"), [(None, "t", "Namespace is required"), ("db", None, "Table name is required")]
 )
-def test_a_sink_without_its_table_is_told(lake: Lake, namespace: str | None, table: str | None, message: str) -> None:
+def test_a_sink_without_its_table_is_reported(lake: Lake, namespace: str | None, table: str | None, message: str) -> None:
     pipeline = lake.pipeline(GENERATOR)
     sink = pipeline.sink.model_copy(update={"namespace": namespace, "table": table})
     with pytest.raises(frazil.ConfigError, match=message):
         run(pipeline.model_copy(update={"sink": sink}))
 
 
-def test_a_user_of_the_database_without_rights_is_told(lake: Lake, postgres: Postgres) -> None:
+def test_a_user_of_the_database_without_rights_is_reported(lake: Lake, postgres: Postgres) -> None:
     name = fresh_name()
     address = postgres.create_database(name)
     reader = f"reader_{name}"
@@ -82,7 +82,7 @@ def test_a_user_of_the_database_without_rights_is_told(lake: Lake, postgres: Pos
     assert not (lake.folder / "warehouse").exists()
 
 
-def test_a_wrong_password_is_told_without_it(lake: Lake, postgres: Postgres) -> None:
+def test_a_wrong_password_is_reported_without_it(lake: Lake, postgres: Postgres) -> None:
     sql = {"uri": f"postgresql://{postgres.user}:not-the-word@{postgres.host}:{postgres.port}/postgres", "warehouse": "/nowhere"}
     with pytest.raises(frazil.FrazilError, match="password authentication failed") as caught:
         run(lake.with_catalog({"type": "sql", "sql": sql}).pipeline(GENERATOR))
@@ -90,7 +90,7 @@ def test_a_wrong_password_is_told_without_it(lake: Lake, postgres: Postgres) -> 
     assert caught.value.exit_code == 78
 
 
-def test_a_warehouse_that_cannot_be_written_is_told(lake: Lake) -> None:
+def test_a_warehouse_that_cannot_be_written_is_reported(lake: Lake) -> None:
     # A folder below a file cannot be made by anybody, not even by the superuser.
     (lake.folder / "file").touch()
     sql = {"uri": f"sqlite:///{lake.folder / 'catalog.db'}", "warehouse": str(lake.folder / "file" / "warehouse")}
@@ -102,14 +102,14 @@ def test_a_warehouse_that_cannot_be_written_is_told(lake: Lake) -> None:
     assert not there.exists()
 
 
-def test_a_source_folder_that_is_not_there_is_told(lake: Lake) -> None:
+def test_a_source_folder_that_is_not_there_is_reported(lake: Lake) -> None:
     missing = lake.folder / "nowhere"
     with pytest.raises(frazil.ConfigError, match=str(missing)):
         run(lake.pipeline({"connector": "files", "path": str(missing), "format": "json"}))
     assert lake.nothing_written()
 
 
-def test_a_catalog_that_is_no_catalog_is_told(lake: Lake, rest_catalog: RestCatalog) -> None:
+def test_a_catalog_that_is_no_catalog_is_reported(lake: Lake, rest_catalog: RestCatalog) -> None:
     there = lake.with_catalog({"type": "rest", "rest": {"uri": f"{rest_catalog.uri}/not/here"}})
     with pytest.raises(frazil.FrazilError) as caught:
         run(there.pipeline(GENERATOR))

@@ -33,7 +33,7 @@ class Azure:
 
     @property
     def connection_string(self) -> str:
-        """How Azure's own libraries are told of it."""
+        """The settings of Azure's own libraries for it."""
         return f"DefaultEndpointsProtocol=http;AccountName={self.account};AccountKey={self.key};BlobEndpoint={self.endpoint};"
 
     def create_bucket(self, name: str) -> str:

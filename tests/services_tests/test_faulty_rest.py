@@ -87,7 +87,7 @@ def test_without_faults_everything_passes(table: Table, direct: Catalog, faulty_
 
 
 @pytest.mark.parametrize("fault", [f for f in APPLIED_FAULTS if f.answer != FromService()], ids=str)
-def test_applied_though_the_client_is_told_otherwise(
+def test_applied_though_the_client_is_reported_otherwise(
     fault: Fault, table: Table, direct: Catalog, faulty_rest: FaultyRest
 ) -> None:
     faulty_rest.fault_next(fault)

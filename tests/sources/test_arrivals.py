@@ -93,7 +93,7 @@ def test_any_files_may_be_removed_where_all_are_remembered_one_by_one() -> None:
     assert set(watching(read(*archive)).pending([*archive[::7], *new])) == set(new)
 
 
-def test_files_that_were_removed_or_came_are_told_apart_in_a_large_folder() -> None:
+def test_files_that_were_removed_or_came_are_distinguished_in_a_large_folder() -> None:
     archive = [file(f"old{number:05}", NOW + number) for number in range(5 * REMEMBERED_FILES)]
     new = [file(f"new{number}", 5) for number in range(CAPACITY // 2)]
     assert set(watching(read(*archive)).pending([*archive[CAPACITY // 2 :], *new])) == set(new)
@@ -114,7 +114,7 @@ def test_when_too_many_were_removed_old_times_are_taken_as_read_with_a_warning(c
     assert watch.pending(archive) == [], "the others are back"
 
 
-def test_files_of_which_some_must_be_new_stop_when_it_cannot_be_told_which() -> None:
+def test_files_of_which_some_must_be_new_stop_when_nothing_shows_which() -> None:
     archive = [file(f"old{number:05}", NOW + number) for number in range(REMEMBERED_FILES + 10)]
     late = [file(f"late{number}", 5 + number) for number in range(2 * CAPACITY)]
     watch = watching(read(*archive))

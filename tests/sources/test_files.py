@@ -243,7 +243,7 @@ def test_a_changed_file_stops(spark: SparkSession, folder: Path) -> None:
     assert inbox.batch() == [], "moving it out is the way on"
 
 
-def test_a_missing_folder_is_told_by_check_and_by_plan(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_by_check_and_by_plan(spark: SparkSession, tmp_path: Path) -> None:
     inbox = Inbox(spark, tmp_path / "none")
     for ask in (inbox.source.check, inbox.plan):
         with pytest.raises(ConfigError, match=r"none does not exist") as caught:
@@ -552,7 +552,7 @@ ODD_PARQUET = {
 }
 
 
-def test_parquet_files_with_types_that_spark_does_not_know_are_told_with_column_and_type(
+def test_parquet_files_with_types_that_spark_does_not_know_are_reported_with_column_and_type(
     spark: SparkSession, folder: Path
 ) -> None:
     inbox = Inbox(spark, folder, "parquet")
@@ -575,7 +575,7 @@ def test_parquet_files_with_types_that_spark_does_not_know_are_told_with_column_
     }
 
 
-def test_a_declared_column_of_another_type_in_parquet_is_told_with_both_types(spark: SparkSession, folder: Path) -> None:
+def test_a_declared_column_of_another_type_in_parquet_is_reported_with_both_types(spark: SparkSession, folder: Path) -> None:
     inbox = Inbox(spark, folder, "parquet", schema={"odd": "timestamp"})
     pyarrow.parquet.write_table(pyarrow.table({"odd": ODD_PARQUET["TIMESTAMP(NANOS)"]}), folder / "a.parquet")
     failure = inbox.failure()
@@ -583,7 +583,7 @@ def test_a_declared_column_of_another_type_in_parquet_is_told_with_both_types(sp
     assert failure.message.endswith("its column 'odd' is of type INT64, and not timestamp_ntz")
 
 
-def test_a_file_that_was_set_aside_is_told_of_with_its_own_slice_alone(spark: SparkSession, folder: Path) -> None:
+def test_a_file_that_was_set_aside_is_reported_with_its_own_slice_alone(spark: SparkSession, folder: Path) -> None:
     inbox = Inbox(spark, folder, "parquet", schema={"id": "long"})
     for name, values in (("a", [1]), ("b", ["x"])):
         pyarrow.parquet.write_table(pyarrow.table({"id": values}), folder / f"{name}.parquet")

@@ -318,7 +318,7 @@ def test_another_cluster_stops(kafka: Kafka, spark: SparkSession, readers: Any, 
 
 
 @pytest.mark.parametrize("topics", [["no-such-topic"], ["no-such-*"], ["/no-such-.*/"]])
-def test_topics_that_are_not_there_are_told(readers: Any, topics: list[str]) -> None:
+def test_topics_that_are_not_there_are_reported(readers: Any, topics: list[str]) -> None:
     reader = readers(*topics)
     for ask in (reader.source.check, reader.plan):
         with pytest.raises(ConfigError, match="no-such") as caught:
@@ -326,7 +326,7 @@ def test_topics_that_are_not_there_are_told(readers: Any, topics: list[str]) -> 
         assert caught.value.code == "source-missing"
 
 
-def test_one_of_two_topics_that_is_not_there_is_told(kafka: Kafka, readers: Any) -> None:
+def test_one_of_two_topics_that_is_not_there_is_reported(kafka: Kafka, readers: Any) -> None:
     reader = readers(kafka.create_topic(), "no-such-topic")
     with pytest.raises(ConfigError, match="matches, no-such-topic,"):
         reader.source.check()
@@ -344,7 +344,7 @@ def test_a_cluster_that_does_not_answer_may_answer_later(spark: SparkSession) ->
     assert time.monotonic() - began < 20
 
 
-def test_a_host_that_nobody_knows_is_told(spark: SparkSession) -> None:
+def test_a_host_that_nobody_knows_is_reported(spark: SparkSession) -> None:
     given = {"bootstrap_servers": "no-such-host.invalid:9092", "topics": ["t"]}
     with pytest.raises(Retryable, match=r"no-such-host\.invalid"):
         KafkaTopics(KafkaSource.model_validate(given), spark).check()
@@ -364,7 +364,7 @@ def test_it_logs_in(kafka: Kafka, readers: Any, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told_without_the_password(kafka: Kafka, readers: Any, mechanism: str) -> None:
+def test_a_wrong_password_is_reported_without_the_password(kafka: Kafka, readers: Any, mechanism: str) -> None:
     reader = readers("t", bootstrap_servers=kafka.address("SASL"), security=login(kafka, mechanism, "not-the-password"))
     with pytest.raises(ConfigError, match="refused the login") as caught:
         reader.source.check()
@@ -398,7 +398,9 @@ def test_connections_are_encrypted(kafka: Kafka, readers: Any) -> None:
         ("MUTUAL", {"ca_path": "ca.pem"}),
     ],
 )
-def test_a_connection_that_cannot_be_encrypted_is_told(kafka: Kafka, readers: Any, listener: str, tls: dict[str, Any]) -> None:
+def test_a_connection_that_cannot_be_encrypted_is_reported(
+    kafka: Kafka, readers: Any, listener: str, tls: dict[str, Any]
+) -> None:
     given = tls | ({"ca_path": str(kafka.certificates / "ca.pem")} if "ca_path" in tls else {})
     reader = readers("t", bootstrap_servers=kafka.address(listener), tls={"enabled": True, **given})
     with pytest.raises(ConfigError, match="encrypted connection") as caught:
@@ -409,7 +411,9 @@ def test_a_connection_that_cannot_be_encrypted_is_told(kafka: Kafka, readers: An
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("listener", "options"), [("SASL", {}), ("TLS", {}), ("PLAINTEXT", {"tls": {"enabled": True}})])
-def test_a_port_that_expects_something_else_is_told(kafka: Kafka, readers: Any, listener: str, options: dict[str, Any]) -> None:
+def test_a_port_that_expects_something_else_is_reported(
+    kafka: Kafka, readers: Any, listener: str, options: dict[str, Any]
+) -> None:
     reader = readers("t", bootstrap_servers=kafka.address(listener), **options)
     with pytest.raises(Retryable, match="it takes connections, and then") as caught:
         reader.source.check()
@@ -494,7 +498,7 @@ def test_the_gaps_of_a_compacted_topic_are_no_loss(kafka: Kafka, readers: Any) -
     assert pieces.count("new") == 20
 
 
-def test_the_cluster_is_told_how_far_a_group_has_come(kafka: Kafka, readers: Any) -> None:
+def test_the_cluster_gets_the_offsets_of_a_group(kafka: Kafka, readers: Any) -> None:
     topic, group = kafka.create_topic(), f"group-{uuid.uuid4().hex[:8]}"
     kafka.produce(topic, numbers(1, 4))
     reader = readers(topic, consumer_group=group)

@@ -249,7 +249,7 @@ def test_the_settings_of_the_client() -> None:
     assert both["security.protocol"] == "SASL_SSL"
 
 
-def test_files_for_tls_that_are_none_are_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_files_for_tls_that_are_none_are_reported(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("pem")
     missing = {"enabled": True, "ca_path": str(folder / "no.pem")}
     with pytest.raises(ConfigError, match=r"no\.pem cannot be read: No such file") as caught:

@@ -62,7 +62,7 @@ def test_from_now_on_means_from_the_first_run_on(kafka: Kafka, lake: Lake) -> No
     assert lake.rows("value") == [("between the runs",)]
 
 
-def test_a_beginning_that_cannot_be_kept_is_told(kafka: Kafka, lake: Lake) -> None:
+def test_a_beginning_that_cannot_be_kept_is_reported(kafka: Kafka, lake: Lake) -> None:
     topic = kafka.create_topic()
     pipeline = lake.pipeline(source_of(kafka, topic, start_offset="latest", format="json"))
     with pytest.raises(FrazilError, match=r"where reading begins cannot be kept: there is no table db\.t") as caught:

@@ -73,7 +73,7 @@ def test_connections_are_encrypted(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize(("listener", "options"), [("SASL", {}), ("TLS", {}), ("PLAINTEXT", {"tls": {"enabled": True}})])
-def test_a_port_that_expects_something_else_is_told(kafka: Kafka, listener: str, options: dict[str, Any]) -> None:
+def test_a_port_that_expects_something_else_is_reported(kafka: Kafka, listener: str, options: dict[str, Any]) -> None:
     found = refusal(source(kafka, "t", listener=listener, **options))
     assert isinstance(found, Retryable)
     assert "it takes connections, and then" in found.message

@@ -176,7 +176,7 @@ def test_every_run_reads_the_result_once_more(spark: SparkSession) -> None:
         ("CREATE TABLE made_by_a_query (a int)", "Syntax error"),
     ],
 )
-def test_a_bad_query_is_told_in_one_line_and_does_nothing(spark: SparkSession, query: str, message: str) -> None:
+def test_a_bad_query_is_reported_in_one_line_and_does_nothing(spark: SparkSession, query: str, message: str) -> None:
     source = Reader(spark, query).source
     with pytest.raises(ConfigError) as caught:
         source.check()

@@ -261,7 +261,7 @@ def test_glue_by_its_rest_endpoint() -> None:
     assert settings(keys).options["rest.access-key-id"] == "A"
 
 
-def test_glue_by_its_rest_endpoint_is_told_where_a_new_table_is_put() -> None:
+def test_glue_by_its_rest_endpoint_gets_the_place_of_a_new_table() -> None:
     glue = {"region": "eu-west-1", "rest": True, "catalog_id": "123456789012"}
     made = sink_of({"type": "glue", "glue": glue, "warehouse": "s3://bucket/lake/"}).catalog
     assert made.folder_of("db", "t") == "s3://bucket/lake/db.db/t"

@@ -34,7 +34,7 @@ def test_a_spark_of_one_process_makes_files_by_itself(spark: SparkSession, files
 
 
 @pytest.mark.parametrize("wanted", [0o600, 0o070, 0o751, 0o1777], ids=oct)
-def test_permissions_are_set_as_told(spark: SparkSession, files: Any, tmp_path: Path, wanted: int) -> None:
+def test_permissions_are_set_as_configured(spark: SparkSession, files: Any, tmp_path: Path, wanted: int) -> None:
     java = spark._jvm.org.apache.hadoop.fs
     files.setPermission(java.Path(str(tmp_path)), java.permission.FsPermission(format(wanted, "04o")))
     assert mode(tmp_path) == wanted

@@ -86,7 +86,7 @@ def test_a_batch_is_written_once(lake: Lake) -> None:
         ({"commit_mode": "delete_insert", "replace_by": ["size"]}, "replace_by: column size has type double"),
     ],
 )
-def test_mistakes_are_told(lake: Lake, options: dict[str, Any], message: str) -> None:
+def test_mistakes_are_reported(lake: Lake, options: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError, match=message):
         lake.sink("select 1L id, 1 day, 1.5D size", **options).write()
 

@@ -112,7 +112,7 @@ def test_a_column_that_is_declared_later_is_added_with_the_declared_type(lake: L
     assert lake.rows() == [(1, None), (2, Decimal("1.50"))]
 
 
-def test_a_declared_type_that_the_table_does_not_take_is_told(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_declared_type_that_the_table_does_not_take_is_reported(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.sink("select 1 id, named_struct('n', 1) s").write()
     declared = {"id": "string", "s": "struct<n: string>"}
     with caplog.at_level(logging.WARNING, "frazil"):
@@ -368,7 +368,7 @@ def test_a_column_that_another_writer_widened_meanwhile(lake: Lake, monkeypatch:
     assert len(lake.metadata()["schemas"]) == 2
 
 
-def test_a_column_that_another_writer_added_with_another_type_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_that_another_writer_added_with_another_type_is_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.sink("select 1 id").write()
     meddle(monkeypatch, lambda: lake.sink("select 2 id, 'text' v").id("other").write())
     refused(lake.sink("select 3 id, 1.5D v"), "schema-mismatch")

@@ -145,7 +145,7 @@ def test_a_key_that_is_not_a_column_is_refused(lake: Lake) -> None:
         auto(lake, "select 1L id", key_fields=["nr"]).write()
 
 
-def test_keys_are_matched_to_columns_by_case_unless_told_otherwise(lake: Lake) -> None:
+def test_keys_are_matched_to_columns_by_case_unless_configured_otherwise(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match="Key field 'ID'"):
         auto(lake, "select 1L id, 'a' v", key_fields=["ID"]).write()
     for value in ("a", "b"):

@@ -177,7 +177,7 @@ def meddle_before_the_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch, query:
 
 
 @pytest.mark.parametrize(("condition", "message"), [("nope = 1", "`nope` cannot be resolved"), ("p = = 1", "PARSE_SYNTAX_ERROR")])
-def test_a_condition_that_means_nothing_is_told(lake: Lake, condition: str, message: str) -> None:
+def test_a_condition_that_means_nothing_is_reported(lake: Lake, condition: str, message: str) -> None:
     overwriting(lake, "select 1L id, 1L p").write()
     with pytest.raises(frazil.ConfigError) as caught:
         overwriting(lake, "select 1L id, 1L p", overwrite_where=condition).write()

@@ -83,7 +83,7 @@ def test_it_is_refused_by_option(lake: Lake) -> None:
     ("field", "message"),
     [("day(v)", "cannot be applied: column 'v' has type string"), ("day(nothing)", "there is no column 'nothing'")],
 )
-def test_a_transform_that_cannot_be_applied_is_told(lake: Lake, field: str, message: str) -> None:
+def test_a_transform_that_cannot_be_applied_is_reported(lake: Lake, field: str, message: str) -> None:
     lake.sink(ROWS.format("a", 0, 2)).write()
     with pytest.raises(frazil.ConfigError, match=message):
         lake.sink(ROWS.format("b", 2, 4)).partition_by(field).write()

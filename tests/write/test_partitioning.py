@@ -99,7 +99,9 @@ def test_the_values_of_a_nested_column_are_partitions(lake: Lake) -> None:
         (["name.first"], r"there is no column 'name.first'"),
     ],
 )
-def test_a_transform_that_cannot_be_applied_is_told_and_nothing_is_written(lake: Lake, fields: list[str], message: str) -> None:
+def test_a_transform_that_cannot_be_applied_is_reported_and_nothing_is_written(
+    lake: Lake, fields: list[str], message: str
+) -> None:
     frame = lake.frame("select 1 id, 'a' name, current_date() born, 0.5D ratio, current_timestamp() at, array('x') tags")
     with pytest.raises(frazil.ConfigError, match=message):
         lake.sink(frame).partition_by(*fields).write()

@@ -475,7 +475,7 @@ def test_what_cannot_be_done_is_refused_at_its_place(order: DataFrame, transform
     assert (error.location.line, error.location.column) == (line, text.splitlines()[line - 1].rindex(at) + 1)
 
 
-def test_known_columns_are_told_without_the_hidden_ones(spark: SparkSession) -> None:
+def test_known_columns_are_reported_without_the_hidden_ones(spark: SparkSession) -> None:
     frame = spark.sql("select 1 id, 'x' name, x'01' __frazil_raw")
     for transform in ("{type: remove_field, field: a}", "{type: select, expressions: [a]}"):
         assert refused(frame, transform).fix == "Columns: id, name."

@@ -1,4 +1,4 @@
-"""What is wrong with a source in Python, or with its settings, is told at its place in the Bizon file or the Python file."""
+"""What is wrong with a source in Python, or with its settings, is reported at its place in the Bizon file or the Python file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_table_that_is_not_declared_is_reported(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_told_where_it_stands(folder: Path, case: str) -> None:
+def test_a_mistake_is_reported_where_it_stands(folder: Path, case: str) -> None:
     source, config, place, words = CASES[case]
     message = problem(folder, source, config)
     assert message.startswith(f"shelf.yaml:{place}: "), message

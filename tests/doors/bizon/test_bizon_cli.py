@@ -22,7 +22,7 @@ def test_validate_tells_what_is_in_the_file_and_what_has_no_use(frazil: Frazil) 
     assert f"{DEV}:18:3: BigQuery does not get the tables" in found.err
 
 
-def test_a_mistake_is_told_in_their_file(frazil: Frazil, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_in_their_file(frazil: Frazil, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(DEV.read_text().replace("write_batch_size", "write_batchsize"))
     found = frazil("validate", "wrong.yaml")
     assert found.code == 78

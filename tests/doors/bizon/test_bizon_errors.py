@@ -1,4 +1,4 @@
-"""What is wrong in a Bizon file is told at its place in that file, with the nearest name."""
+"""What is wrong in a Bizon file is reported at its place in that file, with the nearest name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ destination:
 
 TOPICS_AND_CONFIG = GOOD[GOOD.index("  topics:") : GOOD.index("    project_id")]
 
-# What is changed into what, where it is told, and what is said.
+# What is changed into what, where it is reported, and what is said.
 CASES = {
     "a key of the destination": ("    dataset_id: set", "    datset_id: set", "12:5", "Did you mean `dataset_id`?"),
     "a key of the source": ("  message_encoding", "  message_encodng", "5:3", "Did you mean `message_encoding`?"),
@@ -161,7 +161,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_told_where_it_stands(case: str) -> None:
+def test_a_mistake_is_reported_where_it_stands(case: str) -> None:
     before, after, place, words = CASES[case]
     assert before in GOOD
     with pytest.raises(ConfigErrors) as caught:
@@ -176,7 +176,7 @@ ONE_PLACE = [name for name in CASES if name.startswith(AT_ONE_PLACE)]
 
 
 @pytest.mark.parametrize("case", ONE_PLACE)
-def test_a_mistake_that_concerns_several_tables_is_told_once(case: str) -> None:
+def test_a_mistake_that_concerns_several_tables_is_reported_once(case: str) -> None:
     before, after, place, _ = CASES[case]
     more = """\
       - {destination_id: more, iceberg_schema: [{name: created_at, type: timestamp}]}
@@ -188,7 +188,7 @@ def test_a_mistake_that_concerns_several_tables_is_told_once(case: str) -> None:
     assert [str(error.location) for error in caught.value.errors] == [f"theirs.yaml:{int(line) + 1}:{column}"]
 
 
-def test_half_a_login_is_told_once_whatever_the_protocol() -> None:
+def test_half_a_login_is_reported_once_whatever_the_protocol() -> None:
     before, after, *_ = CASES["a password without a user"]
     with pytest.raises(ConfigErrors) as caught:
         load_text(GOOD.replace(before, after, 1), "theirs.yaml", {})
@@ -199,7 +199,7 @@ def test_the_file_itself_is_right() -> None:
     assert [pipeline.name for pipeline in load_text(GOOD, "theirs.yaml", {}).pipelines] == ["users"]
 
 
-def test_several_mistakes_are_told_at_once() -> None:
+def test_several_mistakes_are_reported_at_once() -> None:
     wrong = GOOD.replace("dataset_id", "datset_id").replace("join_cols: [uid]", "join_cols: [uid], enabld: true")
     with pytest.raises(ConfigErrors) as caught:
         load_text(wrong, "theirs.yaml", {})

@@ -99,7 +99,7 @@ def names_of(schema: Any) -> list[str]:
     return [entry["target_field"] for entry in schema.values()] if isinstance(schema, dict) else [e["name"] for e in schema]
 
 
-def test_a_repeated_key_is_told_of_and_the_last_one_counts() -> None:
+def test_a_repeated_key_is_reported_and_the_last_one_counts() -> None:
     found = load_text("iceberg_namespace: a\niceberg_namespace: b\n", "b.yaml", {})
     assert [sink.namespace for sink in found.sinks.values()] == ["b"]
     assert found.notices == ("b.yaml:2:1: the key `iceberg_namespace` is written again; the last one counts",)

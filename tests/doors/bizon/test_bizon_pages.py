@@ -163,7 +163,7 @@ def test_changes_of_rows(shelf: Shelf) -> None:
     assert shelf.rows() == [(10, "T1"), (20, "T2")]
 
 
-def test_a_source_that_raises_is_told_with_the_line_of_its_file(shelf: Shelf) -> None:
+def test_a_source_that_raises_is_reported_with_the_line_of_its_file(shelf: Shelf) -> None:
     shelf.put(books(1), [{"id": 2, "raise": True}])
     with pytest.raises(ConfigError) as caught:
         shelf.run(INCREMENTAL, f"buffer_size: 0\nwrite_batch_size: 1\n{COLUMNS}")

@@ -1,4 +1,4 @@
-"""What fails for a while is tried again as the file says, also before and between commits; the rest is told where it stands."""
+"""What fails for a while is tried again as the file says, also before and between commits; the rest is reported in its place."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_catalog_that_comes_up_late_is_waited_for(bizon: Lake, rest_catalog: R
         run(project)
     assert caught.value.code == "connection-refused"
     assert caught.value.location is not None
-    assert "type: rest" in caught.value.location.text, "told at the catalog's place in the file"
+    assert "type: rest" in caught.value.location.text, "reported at the catalog's place in the file"
     events: list[Event] = []
     late = reached_at(port, rest_catalog)
 
@@ -153,12 +153,12 @@ def failed(text: str) -> FrazilError:
 
 
 def told_at(error: FrazilError, text: str) -> str:
-    """The line of the file that an error is told at."""
+    """The line of the file that an error is reported at."""
     assert error.location is not None
     return text.splitlines()[error.location.line - 1].strip()
 
 
-def test_faults_of_the_cluster_are_told_at_the_source_by_the_names_of_its_keys(bizon: Lake, kafka: Kafka) -> None:
+def test_faults_of_the_cluster_are_reported_at_the_source_by_the_names_of_its_keys(bizon: Lake, kafka: Kafka) -> None:
     topic = bizon.kafka.create_topic()
     login = """\
 authentication: {params: {username: reader, password: not the one}}
@@ -184,7 +184,7 @@ consumer_config: {security.protocol: SASL_PLAINTEXT, sasl.mechanism: scram-sha-2
     assert told_at(missing, text).startswith("topics:")
 
 
-def test_an_order_that_the_table_does_not_have_is_told_by_the_key_of_the_file(bizon: Lake) -> None:
+def test_an_order_that_the_table_does_not_have_is_reported_by_the_key_of_the_file(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1}])
     config = f"destination_table_config:\n  - {{destination_id: t, MORE {SCHEMA}}}"

@@ -96,7 +96,7 @@ def test_a_catalog_whose_tables_are_not_to_be_made_must_have_them(bizon: Lake) -
     assert bizon.rows("t", "id", "v") == [(1, "a"), (2, "b")]
 
 
-def test_a_catalog_that_does_not_answer_is_told_at_its_place(bizon: Lake) -> None:
+def test_a_catalog_that_does_not_answer_is_reported_at_its_place(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1}])
     text = bizon.text("max_retry_attempts: 0", ships=topic)
@@ -108,7 +108,7 @@ def test_a_catalog_that_does_not_answer_is_told_at_its_place(bizon: Lake) -> Non
     assert str(caught.value.location) == f"bizon.yaml:{line_of(text, '{type: rest')}:7"
 
 
-def test_data_that_does_not_fit_a_column_of_another_type_is_told_at_the_table(bizon: Lake) -> None:
+def test_data_that_does_not_fit_a_column_of_another_type_is_reported_at_the_table(bizon: Lake) -> None:
     topic = bizon.kafka.create_topic()
     bizon.send(topic, [{"id": 1, "v": "a"}])
     bizon.run(bizon.text(config(), t=topic))

@@ -300,13 +300,13 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "message"), MISTAKES, ids=[message.partition("\n")[0][:60] for _, message in MISTAKES])
-def test_a_mistake_is_told_with_its_argument(given: dict[str, Any], message: str) -> None:
+def test_a_mistake_is_reported_with_its_argument(given: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         config(**given)
     assert message in str(caught.value)
 
 
-def test_a_missing_argument_and_a_wrong_one_are_told_together() -> None:
+def test_a_missing_argument_and_a_wrong_one_are_reported_together() -> None:
     with pytest.raises(frazil.ConfigErrors) as caught:
         IcebergSinkConfig(table_name="db.t", warehouse_path="w", catalog_type="rest", batch_size="many")
     assert [one.message.partition(":")[0] for one in caught.value.errors] == ["catalog_uri", "batch_size"]
@@ -317,7 +317,7 @@ def test_a_sink_takes_a_config() -> None:
         IcebergSink({"table_name": "db.t"})  # type: ignore[arg-type]
 
 
-def test_without_the_package_it_is_told_what_to_install() -> None:
+def test_without_the_package_the_error_names_what_to_install() -> None:
     code = "import sys; sys.modules['bytewax'] = None\nimport frazil.bytewax"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "The sink of Bytewax needs the package bytewax.\nInstall it: pip install 'frazil[bytewax]'." in done.stderr

@@ -233,7 +233,7 @@ def test_a_table_that_is_there_needs_no_schema(pond: Pond) -> None:
         ({"arrow_schema": None, "extra_options": {"error_column": "error"}}, "error_column: 'error' is not an optional string"),
     ],
 )
-def test_a_schema_that_is_not_the_tables_is_told_at_the_start(pond: Pond, given: dict[str, Any], message: str) -> None:
+def test_a_schema_that_is_not_the_tables_is_reported_at_the_start(pond: Pond, given: dict[str, Any], message: str) -> None:
     pond.sink().list_parts()
     with pytest.raises(frazil.FrazilError) as caught:
         pond.sink(**given).list_parts()
@@ -243,13 +243,13 @@ def test_a_schema_that_is_not_the_tables_is_told_at_the_start(pond: Pond, given:
     assert all(f"{name} out" in caught.value.fix for name in ("partition_spec", "sort_order") if name in given)
 
 
-def test_a_missing_table_that_may_not_be_made_is_told_with_the_options_of_the_sink(pond: Pond) -> None:
+def test_a_missing_table_that_may_not_be_made_is_reported_with_the_options_of_the_sink(pond: Pond) -> None:
     with pytest.raises(frazil.ConfigError, match="auto_create_table is disabled") as caught:
         pond.sink(extra_options={"auto_create_table": False}).list_parts()
     assert "do not set auto_create_table=False in extra_options" in caught.value.fix
 
 
-def test_a_table_that_is_changed_while_the_flow_writes_is_told(pond: Pond) -> None:
+def test_a_table_that_is_changed_while_the_flow_writes_is_reported(pond: Pond) -> None:
     working = part(pond, batch_size=1)
     working.write_batch(rows_of([1]))
     with pond.table().update_schema() as update:
@@ -302,6 +302,6 @@ def test_the_recovery_store_of_another_table_is_refused(pond: Pond) -> None:
     assert (error.code, "has no rows of this sink" in error.message) == ("state-ahead", True)
 
 
-def test_something_that_is_no_row_is_told(pond: Pond) -> None:
+def test_something_that_is_no_row_is_reported(pond: Pond) -> None:
     error = failure(pond, Numbers(1), row=lambda n: ["a", "list"])
     assert error.message == "The sink takes (key, row) with a dictionary as the row, not list."

@@ -187,7 +187,7 @@ def test_a_catalog_whose_jars_the_running_spark_lacks_is_refused(pond: Pond, mon
     assert "frazil.session(components=['core', 'gcp'])" in caught.value.fix
 
 
-def test_columns_that_python_has_no_values_for_here_are_told_at_the_start(pond: Pond) -> None:
+def test_columns_that_python_has_no_values_for_here_are_reported_at_the_start(pond: Pond) -> None:
     pond.sink().list_parts()
     schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "at", TimeType(), required=False))
     pond.table().catalog.create_table("db.timed", schema)

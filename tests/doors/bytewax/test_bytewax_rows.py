@@ -1,4 +1,4 @@
-"""From dictionaries to Arrow: what fits goes in as it is, and what does not is told with the field's name."""
+"""From dictionaries to Arrow: what fits goes in as it is, and what does not is reported with the field's name."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_value_that_fits(kind: str, value: Any, stored: Any) -> None:
         ("decimal(5, 2)", Decimal("1." + "0" * 450 + "1"), "does not fit into decimal(5, 2) without loss"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_its_field(kind: str, value: Any, message: str) -> None:
+def test_a_value_that_does_not_fit_is_reported_with_its_field(kind: str, value: Any, message: str) -> None:
     with pytest.raises(DataError) as caught:
         one(kind, value)
     assert caught.value.message.startswith(f"The field 'x' ({parse_type(kind)}): ")
@@ -157,13 +157,13 @@ def test_extra_fields_of_a_struct_are_left_out_or_refused_likewise() -> None:
         RowMaker(columns, refuse_extra=True).table([row])
 
 
-def test_a_required_field_without_a_value_is_told() -> None:
+def test_a_required_field_without_a_value_is_reported() -> None:
     columns = StructType((Column("a", parse_type("int"), required=True),))
     with pytest.raises(DataError, match=r"The field 'a' \(int\): it is required"):
         RowMaker(columns).table([{"a": 1}, {"b": 2}])
 
 
-def test_a_wrong_value_in_a_required_field_is_told_as_what_it_is() -> None:
+def test_a_wrong_value_in_a_required_field_is_reported_as_what_it_is() -> None:
     columns = StructType((Column("a", parse_type("int"), required=True), Column("error", parse_type("string"))))
     for made in (RowMaker(columns), RowMaker(columns, error_column="error")):
         with pytest.raises(DataError, match=r"The field 'a' \(int\): 'x' \(str\) is not a whole number") as caught:
@@ -213,7 +213,7 @@ KINDS = ("boolean", "int", "long", "float", "double", "decimal(9, 3)", "string",
 
 @given(st.sampled_from(KINDS), st.lists(VALUES, max_size=4))
 @settings(deadline=None, max_examples=examples(400))
-def test_any_value_fits_without_loss_or_is_told(kind: str, values: list[Any]) -> None:
+def test_any_value_fits_without_loss_or_is_reported(kind: str, values: list[Any]) -> None:
     try:
         stored = maker(x=kind).table([{"x": value} for value in values])["x"].to_pylist()
     except DataError:

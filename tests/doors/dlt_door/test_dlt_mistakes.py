@@ -1,4 +1,4 @@
-"""Mistakes that users make: each is told before anything is written, with the argument or the hint that it is in."""
+"""Mistakes that users make: each is reported before anything is written, with the argument or the hint that it is in."""
 
 from __future__ import annotations
 

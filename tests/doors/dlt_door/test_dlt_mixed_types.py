@@ -76,7 +76,7 @@ def test_a_merge_of_such_files(lake: DltLake, strategy: str) -> None:
 
 
 @pytest.mark.usefixtures("apart")
-def test_files_that_no_type_is_wide_enough_for_are_told(lake: DltLake) -> None:
+def test_files_that_no_type_is_wide_enough_for_are_reported(lake: DltLake) -> None:
     several = [column(Decimal(1), pyarrow.decimal128(38, 0), 1), column(Decimal("0.5"), pyarrow.decimal128(10, 5), 2)]
     text = r"column 'x' of analytics\.t has .*\n.*Cast the column in the resource.*\[types-mixed\]"
     with pytest.raises(PipelineStepFailed, match=text) as failed:
@@ -85,7 +85,7 @@ def test_files_that_no_type_is_wide_enough_for_are_told(lake: DltLake) -> None:
     assert lake.rows("t", "id") == []
 
 
-def test_types_that_have_nothing_in_common_are_told(tmp_path: Path) -> None:
+def test_types_that_have_nothing_in_common_are_reported(tmp_path: Path) -> None:
     kinds = {"struct": pyarrow.array([{"a": 1}]), "string": pyarrow.array(["a"]), "array": pyarrow.array([[1]])}
     for kind, values in kinds.items():
         pyarrow.parquet.write_table(pyarrow.table({"x": values}), tmp_path / kind)

@@ -262,7 +262,7 @@ def caused(failed: pytest.ExceptionInfo[PipelineStepFailed], kind: type[Exceptio
 
 
 @pytest.mark.slow(seconds=40)
-def test_columns_are_widened_and_values_that_do_not_fit_are_told(lake: DltLake) -> None:
+def test_columns_are_widened_and_values_that_do_not_fit_are_reported(lake: DltLake) -> None:
     small = {"n": {"data_type": "bigint", "precision": 32}, "d": {"data_type": "decimal", "precision": 6, "scale": 2}}
     wide = {"n": {"data_type": "bigint", "precision": 64}, "d": {"data_type": "decimal", "precision": 12, "scale": 2}}
     loaded(lake.pipeline("a").run(resource([{"n": 1, "d": 1}], columns=small)))
@@ -343,7 +343,7 @@ def test_settings_of_a_spark_that_runs_already_are_set_or_refused(lake: DltLake)
 
 
 def spark_options(**settings: Any) -> dict[str, str]:
-    """What Spark is told of a catalog."""
+    """The settings of a catalog that Spark gets."""
     config = IcebergRestConfiguration(**settings)
     return catalog_settings(config.sink("t")).options
 
@@ -392,7 +392,7 @@ def test_signatures_name_the_service_whose_address_it_is(uri: str, given: dict[s
 
 
 @pytest.mark.parametrize(("more", "unused"), [({}, "credential"), ({"oauth2_server_uri": "https://h/tokens"}, "token")])
-def test_of_a_token_and_a_credential_the_one_that_is_not_used_is_told(
+def test_of_a_token_and_a_credential_the_one_that_is_not_used_is_reported(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, str], unused: str
 ) -> None:
     lines: list[str] = []

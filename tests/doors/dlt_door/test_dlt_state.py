@@ -103,7 +103,9 @@ def test_a_dataset_that_was_dropped_is_noticed_beside_tables_of_others(lake: Dlt
 
 
 @pytest.mark.parametrize("namespace", ["analytics", "{dataset_name}"])
-def test_dev_mode_in_a_namespace_that_runs_share_is_told(lake: DltLake, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
+def test_dev_mode_in_a_namespace_that_runs_share_is_reported(
+    lake: DltLake, monkeypatch: pytest.MonkeyPatch, namespace: str
+) -> None:
     warned: list[str] = []
     monkeypatch.setattr(logger, "warning", lambda text, *_: warned.append(text))
     destination, folder = lake.destination(namespace=namespace), str(lake.folder / "dlt")

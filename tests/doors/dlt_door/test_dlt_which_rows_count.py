@@ -62,7 +62,7 @@ def test_a_load_of_new_rows_that_was_cut_off_is_finished_by_the_next_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hints", [{}, {"columns": {"v": {"dedup_sort": "desc"}}}], ids=["unsorted", "sorted"])
-def test_keys_in_several_files_are_told_unless_something_says_which_row_counts(
+def test_keys_in_several_files_are_reported_unless_something_says_which_row_counts(
     lake: DltLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hints: Any
 ) -> None:
     monkeypatch.setenv("DATA_WRITER__FILE_MAX_ITEMS", "2")

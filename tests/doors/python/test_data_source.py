@@ -79,7 +79,7 @@ def test_whoever_reads_by_the_format_learns_what_to_use(lake: Lake, call: str) -
 
 @pytest.mark.slow
 def test_every_option_of_a_sink_and_of_retries_is_known_to_the_writer(lake: Lake) -> None:
-    """A misspelled one is told with the nearest: that it is there, and its name reaches the model."""
+    """A misspelled one is reported with the nearest: that it is there, and its name reaches the model."""
     known = [field.alias or name for name, field in SinkSpec.model_fields.items()]
     for key in [*known, *(f"retry.{name}" for name in RetrySettings.model_fields)]:
         with pytest.raises(IllegalArgumentException) as caught:
@@ -135,7 +135,7 @@ def test_a_named_batch_is_written_once(lake: Lake) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], message: str) -> None:
+def test_what_is_wrong_is_reported_in_frazils_words(lake: Lake, mode: str, given: dict[str, str], message: str) -> None:
     with pytest.raises(IllegalArgumentException, match=message) as caught:
         writer(lake, "select 1L id", mode, **({"table": f"{lake.name}.db.t"} | given)).save()
     assert "Traceback" not in str(caught.value)

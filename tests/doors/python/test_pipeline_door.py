@@ -57,7 +57,7 @@ def made(section: str, options: dict[str, Any]) -> frazil.Pipeline:
 
 
 @pytest.mark.parametrize(("section", "model"), list(sections()), ids=[name for name, _ in sections()])
-def test_every_option_of_the_file_is_known_and_a_misspelled_one_is_told_with_its_place(
+def test_every_option_of_the_file_is_known_and_a_misspelled_one_is_reported_with_its_place(
     section: str, model: type[BaseModel]
 ) -> None:
     place = section.partition(" ")[0] + ("[0]" if section.startswith("transforms") else "")
@@ -140,7 +140,7 @@ def test_entries_of_a_file_and_values_of_the_model_are_taken_too() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_the_path_of_its_argument(given: dict[str, Any], message: str) -> None:
+def test_a_mistake_is_reported_with_the_path_of_its_argument(given: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         frazil.Pipeline(**({"source": GENERATOR, "sink": MEMORY} | given))
     assert message in str(caught.value)
@@ -231,7 +231,7 @@ def test_in_the_background_until_it_is_stopped(lake: Lake) -> None:
         failing.wait(60)
 
 
-def test_settings_of_spark_that_come_too_late_are_told(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_of_spark_that_come_too_late_are_reported(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"spark": {"conf": {"spark.driver.memory": "77m"}}}
     pipeline = frazil.Pipeline(GENERATOR, {"catalog": lake.catalog, "namespace": "db", "table": "t"}, settings=settings)
     pipeline.run(once=True)

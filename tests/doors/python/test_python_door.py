@@ -59,7 +59,7 @@ def test_a_write_says_what_it_did(lake: Lake) -> None:
     assert commits(events) == [done]
 
 
-def test_what_a_running_spark_cannot_be_given_any_more_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_running_spark_cannot_be_given_any_more_is_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     # Another test may have given this process the jars.
     monkeypatch.setitem(sessions._CLASSES, "gcp", "of.no.Jar")
     with pytest.raises(frazil.FrazilError, match="without the jars of gcp") as caught:
@@ -221,7 +221,7 @@ def test_wrong_calls_say_what_to_call_instead(lake: Lake) -> None:
         ({"partition_by": ["weekly(ts)"]}, "unknown transform 'weekly'"),
     ],
 )
-def test_a_wrong_option_is_told_before_anything_is_done(lake: Lake, options: dict[str, Any], message: str) -> None:
+def test_a_wrong_option_is_reported_before_anything_is_done(lake: Lake, options: dict[str, Any], message: str) -> None:
     with pytest.raises(frazil.ConfigError) as caught:
         lake.sink("select 1 id", **options).write()
     assert message in str(caught.value)
@@ -326,13 +326,13 @@ def test_a_file_is_run(lake: Lake) -> None:
     assert all(path.is_relative_to(lake.folder / "warehouse") for path in lake.files())
 
 
-def test_a_pipeline_that_is_not_in_the_file_is_told(lake: Lake) -> None:
+def test_a_pipeline_that_is_not_in_the_file_is_reported(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match=r"no pipeline 'evnets'[^$]*events, asleep"):
         frazil.run(pipeline_file(lake), only=["evnets"], env={"PLACE": "/lake"})
     assert lake.nothing_written()
 
 
-def test_an_unset_variable_of_a_file_is_told_with_its_place(lake: Lake) -> None:
+def test_an_unset_variable_of_a_file_is_reported_with_its_place(lake: Lake) -> None:
     with pytest.raises(frazil.ConfigError, match=r"pipeline\.yaml:\d+:\d+") as caught:
         frazil.run(pipeline_file(lake), env={})
     assert "PLACE" in str(caught.value)

@@ -201,5 +201,5 @@ def test_a_grouped_view_over_messages_reads_each_once(here: Session, spark: Spar
     sums = combined(frame.where("__frazil_error IS NULL"), found.sink.key_fields, found.sink)
     assert sums._jdf.queryExecution().optimizedPlan().toString().count("from_json(") == 1  # type: ignore[attr-defined]
     assert [(str(row.hour), row.n, str(row.total)) for row in sums.collect()] == [("2026-01-02 03:00:00", 2, "3.50")]
-    # A record that cannot be read has no time, and is told of nevertheless.
+    # A record that cannot be read has no time, and is reported nevertheless.
     assert frame.where("__frazil_error IS NOT NULL").count() == 1

@@ -1,4 +1,4 @@
-"""What goes wrong outside, told at the statement that it is about, and with a cure in the words of SQL."""
+"""What goes wrong outside is reported at the statement that it is about, with a cure in the words of SQL."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def token(place: SourceLocation | None) -> str:
         ("of_files", "rolled-back", "<sink of_files> of_files", "under another name"),
     ],
 )
-def test_an_error_of_a_run_is_told_in_the_words_of_sql(tmp_path: Path, sink: str, code: str, place: str, cure: str) -> None:
+def test_an_error_of_a_run_is_reported_in_the_words_of_sql(tmp_path: Path, sink: str, code: str, place: str, cure: str) -> None:
     here = session(tmp_path)
     run(here, SCRIPT)
     made = {one.name: one for one in here.project().pipelines}[sink]
@@ -96,7 +96,7 @@ def test_cures_name_options_that_there_are(tmp_path: Path) -> None:
         ("csr", "<connection csr> URI", "Check URL, http or https, and that the registry runs."),
     ],
 )
-def test_a_connection_that_leads_nowhere_is_told_at_its_definition(
+def test_a_connection_that_leads_nowhere_is_reported_at_its_definition(
     tmp_path: Path, connection: str, place: str, cure: str
 ) -> None:
     here = session(tmp_path)

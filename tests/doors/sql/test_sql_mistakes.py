@@ -1,4 +1,4 @@
-"""Mistakes that users make: each is told with its statement, its line and column, and its token."""
+"""Mistakes that users make: each is reported with its statement, its line and column, and its token."""
 
 from __future__ import annotations
 
@@ -436,7 +436,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_at_its_token(tmp_path: Path, mistake: str) -> None:
+def test_a_mistake_is_reported_at_its_token(tmp_path: Path, mistake: str) -> None:
     statement, said, title, place, token, hint = MISTAKES[mistake]
     here = session(tmp_path)
     run(here, BASE)

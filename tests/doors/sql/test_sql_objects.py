@@ -216,7 +216,7 @@ def test_what_cannot_be_read_any_more_can_be_dropped(tmp_path: Path) -> None:
 
 
 def test_a_change_that_could_not_be_read_at_once_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run looks again at definitions that were out of reach for a moment; those that are wrong are told once."""
+    """A run looks again at definitions that were out of reach for a moment; those that are wrong are reported once."""
     here, other = session(tmp_path), session(tmp_path)
     sink = "CREATE SINK {0} FROM numbers INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE '{0}');"
     run(here, f"{LAKE}CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;{sink.format('first')}")
@@ -257,7 +257,7 @@ def test_a_change_that_could_not_be_read_at_once_is_followed(tmp_path: Path, mon
     assert [words.split(": ", 1)[1] for words in said] == ["They are wrong.", "They are locked."]
 
 
-def test_each_of_several_failures_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_of_several_failures_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = session(tmp_path)
     sink = "CREATE SINK {0} FROM numbers INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE '{0}');"
     run(here, f"{LAKE}CREATE SOURCE numbers FROM LOAD GENERATOR COUNTER;{''.join(map(sink.format, 'abc'))}")
@@ -383,7 +383,7 @@ def test_another_table_of_a_database_under_the_name_of_a_sink_is_refused(tmp_pat
     assert "has written public.orders of the database shop into lake.n.orders" in refused(here, sink.format("people")).message
 
 
-def test_not_enforced_is_told_to_change_nothing(tmp_path: Path) -> None:
+def test_not_enforced_changes_nothing_and_says_so(tmp_path: Path) -> None:
     here = session(tmp_path)
     run(here, SCRIPT)
     sink = "CREATE SINK k FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k') KEY (counter) NOT ENFORCED"
@@ -413,7 +413,7 @@ CREATE VIEW counts AS SELECT id, count(*) AS n FROM clicks GROUP BY id;
         ("counts", "", "all are added up"),
     ],
 )
-def test_which_of_several_rows_of_a_key_counts_is_told(tmp_path: Path, item: str, more: str, message: str) -> None:
+def test_which_of_several_rows_of_a_key_counts_is_reported(tmp_path: Path, item: str, more: str, message: str) -> None:
     here = session(tmp_path)
     run(here, SCRIPT + TOPICS)
     into = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k')"
@@ -447,7 +447,7 @@ def test_an_option_with_two_names_is_altered_by_either(tmp_path: Path, names: tu
 
 
 @pytest.mark.parametrize(("size", "message"), [("1GB", ""), ("2GB", "where a row takes 22 bytes or more")])
-def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_told(tmp_path: Path, size: str, message: str) -> None:
+def test_a_size_that_the_rows_of_a_commit_may_not_reach_is_reported(tmp_path: Path, size: str, message: str) -> None:
     here = session(tmp_path)
     run(here, SCRIPT)
     sink = "CREATE SINK k FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'k')"

@@ -393,7 +393,7 @@ def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
 
 @pytest.mark.slow
 def test_a_topic_with_a_broken_message_is_followed_by_key_and_as_a_history(door: Door, kafka: Kafka) -> None:
-    """Rows of a key are in two partitions, where the last is told by the times of the messages."""
+    """Rows of a key are in two partitions, where the times of the messages decide which is last."""
 
     begin = int(time.time() * 1000)  # old messages would be deleted by the broker
 

@@ -252,7 +252,7 @@ def test_names_that_cannot_be() -> None:
     assert stands_at(found)[1] == 3
 
 
-def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_lines() -> None:
+def test_everything_that_is_wrong_is_reported_at_once_in_the_order_of_the_lines() -> None:
     text = file_text(
         "tabel: x\nbatch_size: 0\ncompression: ${NOPE}\n", source="config: {rows: -1}\n", top="settings: {log_level: loud}\n"
     )
@@ -276,7 +276,7 @@ def test_one_problem_is_itself() -> None:
     assert str(caught.value) == str(caught.value.errors[0])
 
 
-def test_a_misspelt_required_key_is_told_once() -> None:
+def test_a_misspelt_required_key_is_reported_once() -> None:
     assert problem(file_text(entry="transforms: [{type: remove_field, feild: a}]\n")).fix == "Did you mean `field`?"
     assert problem(file_text(entry="transforms: [{type: remove_field, config: {feild: a}}]\n")).fix == "Did you mean `field`?"
 

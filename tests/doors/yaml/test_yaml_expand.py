@@ -56,7 +56,7 @@ def test_what_cannot_be_replaced(text: str, code: str, words: str) -> None:
     assert words in found.message
 
 
-def test_every_missing_variable_of_a_value_is_told() -> None:
+def test_every_missing_variable_of_a_value_is_reported() -> None:
     assert len(expand("${X}-${Y}", {}).problems) == 2
 
 
@@ -157,7 +157,7 @@ def test_where_any_type_may_stand_yaml_decides(value: str, expected: object) -> 
     assert transform.value == value
 
 
-def test_unset_variables_are_told_with_their_places_and_hide_nothing_else() -> None:
+def test_unset_variables_are_reported_with_their_places_and_hide_nothing_else() -> None:
     text = file_text("namespace: ${NS}\ntable: t\nbatch_size: ${SIZE}\ncompression: ${CODEC:?one of the codecs}\ntabel: x\n")
     found = problems(text)
     assert [each.code for each in found] == ["unset-variable"] * 3 + ["unknown-key"]

@@ -308,7 +308,7 @@ FEW = settings(max_examples=6, deadline=None, suppress_health_check=[*HealthChec
 @pytest.mark.slow(seconds=25)
 @given(messages=st.lists(OBJECTS, min_size=1, max_size=40))
 @FEW
-def test_what_goes_in_comes_out_or_is_told(spark: SparkSession, messages: list[dict[str, Any]]) -> None:
+def test_what_goes_in_comes_out_or_is_reported(spark: SparkSession, messages: list[dict[str, Any]]) -> None:
     found = decoded(spark, "json", [json.dumps(message) for message in messages])
     for message, row, fault in zip(messages, found.rows, found.faults, strict=True):
         if fault is None:
@@ -363,7 +363,7 @@ WRITTEN = (
 @pytest.mark.parametrize("kind", ["long", "int", "decimal(20, 4)", "decimal(38, 18)", "double"])
 @given(written=st.lists(WRITTEN, min_size=1, max_size=60))
 @settings(FEW, max_examples=3)
-def test_a_declared_number_is_right_or_told(spark: SparkSession, kind: str, written: list[str]) -> None:
+def test_a_declared_number_is_right_or_reported(spark: SparkSession, kind: str, written: list[str]) -> None:
     found = decoded(spark, {"type": "json", "schema": {"v": kind}}, [f'{{"v": {text}}}' for text in written])
     for text, row, fault in zip(written, found.rows, found.faults, strict=True):
         if fault is None:

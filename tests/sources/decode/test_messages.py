@@ -132,7 +132,7 @@ def test_what_a_value_lacks_comes_from_its_key(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_a_key_that_is_no_value_of_the_type_is_told_where_it_is_needed(spark: SparkSession) -> None:
+def test_a_key_that_is_no_value_of_the_type_is_reported_where_it_is_needed(spark: SparkSession) -> None:
     found = decoded(
         spark,
         {"type": "json", "schema": {"id": "int"}},

@@ -126,7 +126,7 @@ def in_folder(certificates: Path, options: dict[str, Any]) -> dict[str, Any]:
         ("server", {"ca_path": "ca.pem", "cert_path": "client.pem"}, "cannot be read", "key_path"),
     ],
 )
-def test_a_connection_that_cannot_be_encrypted_is_told(
+def test_a_connection_that_cannot_be_encrypted_is_reported(
     certificates: Path, name: str, options: dict[str, Any], words: str, fix: str
 ) -> None:
     with answering(lambda _: (200, []), tls=shown(certificates, name)) as server:
@@ -146,7 +146,7 @@ def test_a_certificate_of_ours_that_is_missing(certificates: Path) -> None:
         assert server.asked == []
 
 
-def test_a_port_that_expects_something_else_is_told(certificates: Path) -> None:
+def test_a_port_that_expects_something_else_is_reported(certificates: Path) -> None:
     with answering(lambda _: (200, []), tls=shown(certificates)) as server:
         with pytest.raises(Retryable, match="does not answer as it should") as caught:
             client(server.url.replace("https", "http")).check()

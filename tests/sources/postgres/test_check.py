@@ -1,4 +1,4 @@
-"""What keeps a source from running is told before it runs, with the way out."""
+"""What keeps a source from running is reported before it runs, with the way out."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_existing_rows_have_the_default_of_an_added_column(database: Database, l
     assert lake.rows("id, a, c, d") == database.rows("select id, a, c, d from t order by id")
 
 
-def test_an_append_is_told_what_it_lacks(database: Database, lake: Lake) -> None:
+def test_an_append_reports_what_it_lacks(database: Database, lake: Lake) -> None:
     database.run(*TABLE)
     pipeline = lake.pipeline(described(database, "t"), commit_mode="append")
     run(pipeline, once=True)

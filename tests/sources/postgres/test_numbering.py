@@ -114,7 +114,7 @@ def test_the_same_name_again_is_the_column_of_now() -> None:
     assert numbered(7, [("id", TEXT), ("a", 23)], number, before).numbers == (1, 3)
 
 
-def test_only_what_is_certain_is_told() -> None:
+def test_only_what_is_certain_is_reported() -> None:
     table = made("id", "a", "b")
     before = table.shape
     now = table.drop("a").rename("b", "x")

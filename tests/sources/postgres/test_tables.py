@@ -165,7 +165,7 @@ def test_a_table_that_was_left_out_for_a_while_is_read_whole_again(database: Dat
     run(everything, once=True)
     database.run("create table noise as select * from generate_series(1, 10000)")  # the log grows by what is not followed, too
     verified = {finding.at: finding.problem for finding in verify(everything, IMPATIENT).findings}
-    assert verified == {"db.public_tags": "it holds 21 rows, and public.tags has 20"}, "nobody told of the delete"
+    assert verified == {"db.public_tags": "it holds 21 rows, and public.tags has 20"}, "nobody reported the delete"
     database.run("update tags set hidden = false where name = 'tag 9'")
     waiting = verify(everything, IMPATIENT)
     assert (waiting.findings, len(waiting.notes)) == ((), 1)

@@ -151,7 +151,7 @@ def test_any_other_table_is_read_once(spark: SparkSession, view: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["{table}", "nowhere.db.t", "no_such_table"])
-def test_a_table_that_spark_does_not_know_is_told_by_check_and_by_plan(spark: SparkSession, table: str, name: str) -> None:
+def test_a_table_that_spark_does_not_know_is_reported_by_check_and_by_plan(spark: SparkSession, table: str, name: str) -> None:
     reader = Reader(spark, name.format(table=table))
     for ask in (reader.source.check, reader.batch):
         with pytest.raises(ConfigError, match="Spark knows no table") as caught:

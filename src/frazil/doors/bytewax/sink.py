@@ -295,7 +295,7 @@ class IcebergSinkPartition(StatefulSinkPartition[Mapping[str, Any], dict[str, An
                     log.warning("%s: a flush failed, and is tried again: %s", self._writer.sink_id, error)
                     self._oldest = self._clock()
                 except Exception as error:  # noqa: BLE001 - carried to the thread of the worker
-                    # Told to Bytewax by the next call, which is the only way to stop the flow.
+                    # The next call raises it, which is the only way to stop the flow.
                     log.error("%s: a flush failed: %s", self._writer.sink_id, error)  # noqa: TRY400 - the message says it all
                     self._failed(error)
 

@@ -398,7 +398,7 @@ def _history(given: Given) -> dict[str, Any] | None:
 
 
 def _require_times(given: Given, read: SinkInput) -> None:
-    """Since when a version is valid is told by the columns of LATEST BY, or by a source that knows when rows were changed."""
+    """The columns of LATEST BY say since when a version is valid, or a source that knows when rows were changed."""
     if isinstance(read.source, PostgresCdcSource) and "LATEST BY" in given:
         words = f"with HISTORY, LATEST BY cannot name columns of a row here, as {WITHOUT_TIME_OF_DELETES}"
         first = (given.texts("LATEST BY") or ("",))[0]

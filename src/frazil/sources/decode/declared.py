@@ -102,7 +102,7 @@ def _aligned(given: Mapping[str, TableColumn], wanted: Sequence[TableColumn]) ->
 
 
 def _lost(read: Column, plain: Sequence[TableColumn]) -> Column:
-    """The columns whose value was read and has no form in their type. Told by what came out, not by looking twice."""
+    """The columns whose value was read and has no form in their type. Found in the result, without a second look at the value."""
     if not plain:
         return sf.lit(None).cast("string")
     lost = [field(read, one.name).isNotNull() & column(one.name).isNull() for one in plain]

@@ -206,7 +206,7 @@ class ChangeReader:
             self._open_rows[name] += 1
 
     def _time_of(self, name: str, transaction: Begin) -> int:
-        """The time of a transaction, later than what a table was told of before.
+        """The time of a transaction, later than any that a table was given before.
 
         Clocks are set back, and a transaction that a snapshot did not see may have taken its time before that.
         """
