@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from typing import Any
@@ -19,6 +20,8 @@ SUMMARY_RANGE_LIMIT = 512
 NAMES_KEPT = 1_000
 
 DIGEST = "sha256:"
+EXPECT_PREFIX = "frazil.expect."
+"""How the entries of a snapshot's summary begin that say how many rows did not meet an expectation."""
 # Counts that are in a summary only if they are not zero.
 _RARE_COUNTS = ("deleted", "superseded", "extra")
 
@@ -138,7 +141,8 @@ class RowCounts:
 
     ``deleted`` rows took a key away, ``superseded`` ones were followed by another row of their key in the same batch, or were
     late and are left out. A row that has two effects (an update that moves a key), or of which a transform makes several, is one
-    that was read and the others are ``extra``.
+    that was read and the others are ``extra``. ``unmet``: how many rows did not meet an expectation, by its name; they are among
+    the others.
     """
 
     read: int
@@ -148,9 +152,12 @@ class RowCounts:
     deleted: int = 0
     superseded: int = 0
     extra: int = 0
+    unmet: tuple[tuple[str, int], ...] = ()
 
     def __add__(self, other: RowCounts) -> RowCounts:
-        return RowCounts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields_of(self)})
+        numbers = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields_of(self) if f.name != "unmet"}
+        unmet = Counter(dict(self.unmet)) + Counter(dict(other.unmet))
+        return RowCounts(**numbers, unmet=tuple(unmet.items()))
 
     @property
     def balanced(self) -> bool:
@@ -239,6 +246,7 @@ def summary_of(sink_id: str, state: SinkState, counts: RowCounts | None, version
         "frazil.rows-dead-lettered": str(counts.dead_lettered),
         "frazil.rows-filtered": str(counts.filtered),
         **{f"frazil.rows-{name}": str(getattr(counts, name)) for name in _RARE_COUNTS if getattr(counts, name)},
+        **{f"{EXPECT_PREFIX}{name}": str(count) for name, count in counts.unmet},
     }
 
 

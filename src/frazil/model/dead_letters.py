@@ -52,7 +52,7 @@ LETTERS = StructType(
     (
         Column("pipeline", Primitive("string"), doc="The pipeline that read the record."),
         Column("table", Primitive("string"), doc="The table that it was for, where that is known."),
-        Column("stage", Primitive("string"), doc="What could not be done: decode, transform, route, cast, write."),
+        Column("stage", Primitive("string"), doc="What could not be done: decode, transform, route, cast, expect, write."),
         Column("code", Primitive("string"), doc="Why, as a code."),
         Column("error", Primitive("string"), doc="Why, in words."),
         Column("at", Primitive("string"), doc="Where the record is in its source, as JSON."),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from frazil.model.hidden import HIDDEN
+
 NAME_LENGTH = 255
 """How long the name of a column may be that data brings. Catalogs that keep columns take no longer ones."""
 MOST_COLUMNS = 2000
@@ -21,6 +23,13 @@ def folder_problem(name: str) -> str | None:
     if name in (".", ".."):
         return "it is the name of a folder in the warehouse, and would be another folder"
     return None
+
+
+def not_reserved(text: str) -> str:
+    """The text, in which no name may be one of frazil's own."""
+    if HIDDEN in text.lower():
+        raise ValueError(f"names that begin with {HIDDEN} are frazil's own, and cannot be used")
+    return text
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

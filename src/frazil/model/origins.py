@@ -11,9 +11,12 @@ from frazil.model.transform import (
     Flatten,
     HashFields,
     MapFields,
+    RedactFields,
     RemoveField,
     RenameField,
+    TokenizeFields,
     TransformSpec,
+    TruncateFields,
     Unnest,
     UnwrapDebezium,
     WhereRows,
@@ -49,7 +52,7 @@ def _before(transform: TransformSpec, columns: dict[str, Column]) -> dict[str, C
             return {origin: columns[name] for name, origin in transform.columns.items() if name in columns and "." not in origin}
         case AddField():
             return _without(columns, (transform.field,))
-        case RemoveField() | HashFields():
+        case RemoveField() | HashFields() | TokenizeFields() | RedactFields() | TruncateFields():
             return _without(columns, [name for name, _ in transform.named])
         case Flatten():
             begins = tuple(f"{name}{transform.separator}" for name in transform.fields)

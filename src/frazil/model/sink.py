@@ -16,6 +16,7 @@ from frazil.model.changes import ChangeOptions, CommitMode, change_problems, unm
 from frazil.model.coercion import CoercionOptions, coercion_problems, with_error_columns
 from frazil.model.dead_letters import SUFFIX, DeadLetterOptions, OnError, dead_letter_problems
 from frazil.model.evolving import DroppedColumns, EvolutionOptions, evolution_problems
+from frazil.model.expectation import Expectation, expectation_problems
 from frazil.model.maintenance import MaintenanceSpec
 from frazil.model.names import folder_problem
 from frazil.model.partition import PartitionField, Transform, name_problems, whole_fields
@@ -159,6 +160,9 @@ class SinkSpec(ChangeOptions, EvolutionOptions, CoercionOptions, DeadLetterOptio
 
     columns: tuple[ColumnSpec, ...] = Field(
         (), alias="schema", description="Declared columns; inferred from the data when left out."
+    )
+    expect: tuple[Expectation, ...] = Field(
+        (), description="What is expected of each row that is written, and what becomes of one that is not like that."
     )
     auto_create_table: bool = Field(True, description="Whether a missing table (and its namespace) is made.")
 
@@ -364,6 +368,7 @@ def sink_problems(sink: SinkSpec) -> list[Problem]:
         problems.append(Problem(words, "compression"))
     problems += change_problems(sink) + evolution_problems(sink, _named_columns(sink))
     problems += dead_letter_problems(sink, sink.error_column)
+    problems += expectation_problems(sink.expect, sink.on_error, partial_updates=sink.partial_updates)
     columns = sink.declared_schema.fields if sink.declared_schema else ()
     problems += coercion_problems(sink, columns, [n for n in _named_columns(sink) if n[0] != "schema"] + _operation_columns(sink))
     if sink.partial_updates and sink.error_column is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, SecretStr, Tag, model_validator
 
 from frazil.errors import SourceLocation
 from frazil.model.base import InconsistencyError, Model, Problem
-from frazil.model.hidden import HIDDEN
+from frazil.model.names import not_reserved
 
 Scalar = str | int | float | bool | None
 
@@ -17,14 +17,8 @@ Way = tuple[str | int, ...]
 """The keys that lead to a value within a transform."""
 
 
-def _not_reserved(text: str) -> str:
-    if HIDDEN in text.lower():
-        raise ValueError(f"names that begin with {HIDDEN} are frazil's own, and cannot be used")
-    return text
-
-
-FieldName = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
-Expression = Annotated[str, Field(min_length=1), AfterValidator(_not_reserved)]
+FieldName = Annotated[str, Field(min_length=1), AfterValidator(not_reserved)]
+Expression = Annotated[str, Field(min_length=1), AfterValidator(not_reserved)]
 
 
 class RowTransform(Model):
@@ -167,7 +161,21 @@ class Unnest(RowTransform):
     keep_empty: bool = Field(False, description="Whether a row stays, with null, whose list is empty or null.")
 
 
-class HashFields(_Fields):
+class _Mask(_Fields):
+    """A change that puts something in the place of values that shows less."""
+
+    done: ClassVar[str]
+    """What is done to the values, in messages."""
+    distinguishes: ClassVar[bool] = False
+    """Whether different values stay different, so that what identified a row still does."""
+
+    @property
+    def secret(self) -> SecretStr | None:
+        """What nobody must know who is not to know the values."""
+        return None
+
+
+class HashFields(_Mask):
     """`{type: hash_field, field: email, salt: "${SALT}"}` puts a salted hash in the place of a value; null stays null."""
 
     type: Literal["hash_field"] = Field("hash_field", description="Kind of change.")
@@ -176,6 +184,85 @@ class HashFields(_Fields):
         description="`sha256` and `sha512` make a text of hexadecimal digits; `xxhash64` a `long`, which protects less.",
     )
     salt: SecretStr = Field(min_length=8, description="Secret text that is hashed before each value.")
+
+    done = "hashed"
+    distinguishes = True
+
+    @property
+    def secret(self) -> SecretStr:
+        """The salt."""
+        return self.salt
+
+
+class TokenizeFields(_Mask):
+    """`{type: tokenize_field, field: email, key: "${KEY}"}` puts a token in the place of a value, by AES-256.
+
+    Equal values have equal tokens; who knows the key can turn a token back into the value's text. Null stays null.
+    """
+
+    type: Literal["tokenize_field"] = Field("tokenize_field", description="Kind of change.")
+    key: SecretStr = Field(min_length=16, description="Secret text from which the key of the encryption is made.")
+
+    done = "tokenized"
+    distinguishes = True
+
+    @property
+    def secret(self) -> SecretStr:
+        """The key."""
+        return self.key
+
+
+class RedactFields(_Mask):
+    """`{type: redact_field, field: name}` makes a value null; `keep_last: 4` makes a text one of stars, but for its end."""
+
+    type: Literal["redact_field"] = Field("redact_field", description="Kind of change.")
+    with_: str | None = Field(None, alias="with", description="Text in the place of each text; null when left out.")
+    keep_first: int = Field(
+        0, ge=0, le=100, description="Characters at the beginning of a text that stay; the others become `*`."
+    )
+    keep_last: int = Field(
+        0, ge=0, le=100, description="Characters at its end that stay. A text that is not longer becomes stars as a whole."
+    )
+
+    done = "redacted"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a part of each value stays."""
+        return self.keep_first + self.keep_last > 0
+
+    @model_validator(mode="after")
+    def _one_form(self) -> RedactFields:
+        if self.with_ is not None and self.keeps:
+            raise InconsistencyError([Problem("redact_field takes either with, or keep_first and keep_last", "with")])
+        return self
+
+
+class TruncateFields(_Mask):
+    """`{type: truncate_field, field: postcode, length: 3}` keeps the beginning of a value; numbers have `width`, times `unit`."""
+
+    type: Literal["truncate_field"] = Field("truncate_field", description="Kind of change.")
+    length: int | None = Field(None, ge=1, description="Characters of a text that stay.")
+    width: int | None = Field(None, ge=1, description="A number becomes the next lower multiple of this one.")
+    unit: Literal["year", "quarter", "month", "week", "day", "hour", "minute", "second"] | None = Field(
+        None, description="A date or timestamp becomes the beginning of its year, its month and so on."
+    )
+
+    done = "truncated"
+
+    @property
+    def means(self) -> str:
+        """The option that says how."""
+        return next(name for name in ("length", "width", "unit") if getattr(self, name) is not None)
+
+    @model_validator(mode="after")
+    def _one_way_to_truncate(self) -> TruncateFields:
+        if [self.length, self.width, self.unit].count(None) != 2:
+            raise InconsistencyError([Problem("truncate_field takes one of length, width and unit")])
+        return self
+
+
+MaskFields = HashFields | TokenizeFields | RedactFields | TruncateFields
 
 
 class UnwrapDebezium(RowTransform):
@@ -203,6 +290,9 @@ TRANSFORMS: tuple[type[RowTransform], ...] = (
     Flatten,
     Unnest,
     HashFields,
+    TokenizeFields,
+    RedactFields,
+    TruncateFields,
     UnwrapDebezium,
 )
 
@@ -223,6 +313,9 @@ TransformSpec = Annotated[
     | Annotated[Flatten, Tag("flatten")]
     | Annotated[Unnest, Tag("unnest")]
     | Annotated[HashFields, Tag("hash_field")]
+    | Annotated[TokenizeFields, Tag("tokenize_field")]
+    | Annotated[RedactFields, Tag("redact_field")]
+    | Annotated[TruncateFields, Tag("truncate_field")]
     | Annotated[UnwrapDebezium, Tag("unwrap_debezium")],
     Discriminator(_tag),
 ]

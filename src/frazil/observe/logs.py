@@ -197,6 +197,7 @@ class LogEvents:
         level, name = named(event)
         fields = asdict(event)
         counts = fields.pop("counts", {}) | fields.pop("figures", {})
+        counts |= {"unmet": dict(counts["unmet"]) or None} if "unmet" in counts else {}
         if isinstance(start := fields.get("start"), str) and len(start) > _LONGEST_POSITION:
             fields["start"] = scrub(start)[:_LONGEST_POSITION] + "..."
         self._logger.log(level, name, **{key: value for key, value in (fields | counts).items() if value is not None})
@@ -212,7 +213,8 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for 
         case Staged():
             return logging.DEBUG, "batch_staged"
         case Committed():
-            return logging.INFO, "batch_skipped" if event.skipped else "batch_committed"
+            level = logging.WARNING if event.counts.unmet else logging.INFO
+            return level, "batch_skipped" if event.skipped else "batch_committed"
         case CommitFailed():
             return logging.WARNING if event.will_retry else logging.ERROR, "commit_failed"
         case SourceFailed():

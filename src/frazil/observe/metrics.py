@@ -122,6 +122,9 @@ class Metrics:
             "frazil_rows_superseded",
             "Rows of committed batches that came with a later row of their key, or, with late: ignore, after one.",
         )
+        self._unmet = self._counter(
+            "frazil_rows_unmet", "Rows of committed batches that did not meet an expectation of the sink.", "expectation"
+        )
         self._maintained = self._counter("frazil_maintenance", "What was done for the health of tables.", "kind")
         self._maintenance_seconds = self._counter("frazil_maintenance_seconds", "Time spent on the health of tables.", "kind")
         self._of_tables = self._table_gauges()
@@ -280,6 +283,8 @@ class Metrics:
         self._deleted.labels(*labels).inc(event.counts.deleted)
         self._superseded.labels(*labels).inc(event.counts.superseded)
         self._failed_rows.labels(*labels).inc(event.counts.dead_lettered)
+        for expectation, rows in event.counts.unmet:
+            self._unmet.labels(*labels, expectation).inc(rows)
 
     def _fail(self, event: CommitFailed, unfinished: _Unfinished) -> None:
         self._failures.labels(event.pipeline, unfinished.table, event.kind).inc()

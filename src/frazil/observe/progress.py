@@ -208,6 +208,7 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
         case Committed():
             lost = [f"{rows:,} {what}" for rows, what in
                     ((event.counts.filtered, "filtered"), (event.counts.dead_lettered, "dead-lettered")) if rows]  # fmt: skip
+            lost += [f"{rows:,} do not meet {name}" for name, rows in event.counts.unmet]
             done = ", ".join([f"{event.counts.written:,} rows", *lost, _count(event.files, "file"), f"{event.seconds:.1f} s"])
             return f"{event.pipeline}: batch {event.batch} committed ({done}); {line.figures(now)}"
         case Settled() | Maintained():

@@ -20,10 +20,12 @@ from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 from frazil.spark.uncompiled import interpreted_if_small
 from frazil.write.deadletters import Rejected, with_record
+from frazil.write.expectations import Expected
 from frazil.write.fit import Fit, fit_of, null_column
 from frazil.write.modes import TableContext, Written, is_extra, strategy_of
 from frazil.write.part import Part
 from frazil.write.shape import Tally, sink_rows
+from frazil.write.table_after import FitInputs
 from frazil.write.tombstones import Tombstones
 
 _WHOSE, _ITS_ERROR = f"{HIDDEN}whose", f"{HIDDEN}its_error"
@@ -79,6 +81,7 @@ class Stager:
         self._sink_id = sink_id
         self._transforms = transforms
         self._fit: Fit | None = None
+        self._sound_for: FitInputs | None = None
         self._nulls: frozenset[str] = frozenset()
         self._seen: Base | None = None
         self._unfilled: frozenset[str] = frozenset()
@@ -145,14 +148,16 @@ class Stager:
             self._tombstones,
         )
         wrong = None
-        if fit.error is not None:
-            applied = _together(fit.applied(frame)) if whole else fit.applied(frame)
+        expected = Expected.now(self._sink.expect, frame)
+        if fit.error is not None or self._sink.expect:
+            applied = self._judged(fit, frame, expected)
+            applied = _together(applied) if whole else applied
             bad = functions.col(ERROR).isNotNull()
             beside = functions.count_if(bad & is_extra(applied)).alias("extra")
             paired = functions.col(PAIR).isNotNull() if PAIR in applied.columns else functions.lit(False)
             torn = functions.count_if(bad & paired).alias("torn")
-            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside, torn)
-            frame = wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR)
+            wrong = Counted(applied, functions.count_if(bad).alias("rows"), beside, torn, *expected.counts)
+            frame = expected.without_marks(wrong.frame.where(functions.col(ERROR).isNull()).drop(ERROR))
             fit = replace(fit, columns=None, error=None)
         with _explained(explain):
             written = strategy_of(self._sink)(context, frame, fit)
@@ -161,6 +166,10 @@ class Stager:
         counts = written.counts
         if found["torn"] and not whole:
             return None
+        if wrong is not None:
+            with _explained(explain):
+                expected.require_met(applied, found, self._sink.full_name)
+            counts += RowCounts(0, 0, unmet=expected.found(found))
         rejected, extra = int(found["rows"]), int(found["extra"])
         if rejected and not counts.written and self._sink.commit_mode is CommitMode.OVERWRITE:
             with _explained(explain):
@@ -173,7 +182,7 @@ class Stager:
         with ExitStack() as undo:
             kept = with_record(source).persist()
             undo.callback(kept.unpersist)
-            letters = fitted.applied(self._filled(self.shaped(kept), table))
+            letters = self._judged(fitted, self._filled(self.shaped(kept), table), expected)
             apart = Rejected(_together(letters) if whole else letters, self._sink.full_name, rejected)
             with _explained(explain):
                 again = apart.frame.where(functions.col(ERROR).isNotNull()).count()
@@ -181,6 +190,14 @@ class Stager:
                 raise _not_the_same(rejected, again)
             undo.pop_all()
         return Staging(replace(written, counts=counts), (apart,), kept)
+
+    def _judged(self, fit: Fit, frame: DataFrame, expected: Expected) -> DataFrame:
+        """The rows as the table is to have them, with what is wrong with them, and which do not meet what is expected."""
+        applied = fit.applied(frame)
+        if self._sound_for is not fit.inputs:
+            expected.require_sound(applied)
+            self._sound_for = fit.inputs
+        return expected.applied(applied)
 
     def _would_empty(self, applied: DataFrame, rejected: int) -> Halted:
         row = applied.where(functions.col(ERROR).isNotNull()).select(ERROR).first()

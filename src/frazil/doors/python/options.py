@@ -93,6 +93,7 @@ class SinkOptions(TypedDict, total=False):
     dead_letter_table: str | None
     max_dead_letters: int | None
     max_dead_letter_rate: float | None
+    expect: Sequence[Section]
 
     commit_mode: str
     overwrite_where: str | None

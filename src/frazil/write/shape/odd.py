@@ -20,10 +20,13 @@ from frazil.model.transform import (
     FilterRows,
     Flatten,
     HashFields,
+    RedactFields,
     RemoveField,
     RenameField,
     SelectColumns,
+    TokenizeFields,
     TransformSpec,
+    TruncateFields,
     Unnest,
     WhereRows,
 )
@@ -132,7 +135,7 @@ def _named(transform: TransformSpec) -> list[str]:
     match transform:
         case RenameField():
             return [transform.from_]
-        case RemoveField() | HashFields():
+        case RemoveField() | HashFields() | TokenizeFields() | RedactFields() | TruncateFields():
             return [name for name, _ in transform.named]
         case FilterRows():
             return [transform.field]

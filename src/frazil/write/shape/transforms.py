@@ -8,38 +8,36 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from pyspark.sql import Column, DataFrame, functions
-from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, StructType
 
-from frazil.columns.coerce import Casting, converted
-from frazil.columns.schema import data_columns, hidden_columns, is_key, or_unread, quoted, tells_changes
-from frazil.columns.types import iceberg_type
-from frazil.model.coercion import CoercionOptions
-from frazil.model.hidden import DELETE, ERROR, HIDDEN, IMAGES_MARK, KEY_MARK, LEFT, OP, ORDER, UNCHANGED, UPDATE
+from frazil.columns.schema import data_columns, hidden_columns, or_unread, quoted, tells_changes
+from frazil.model.hidden import DELETE, ERROR, HIDDEN, IMAGES_MARK, LEFT, OP, ORDER, UNCHANGED, UPDATE
 from frazil.model.transform import (
     AddField,
     FilterRows,
     Flatten,
     HashFields,
     MapFields,
+    RedactFields,
     RemoveField,
     RenameField,
     RowTransform,
     SelectColumns,
+    TokenizeFields,
+    TruncateFields,
     Unnest,
     Way,
     WhereRows,
 )
-from frazil.model.types import Primitive
 from frazil.spark.failing import cannot_fail
 from frazil.write.shape.expressions import require_sound, understood
 from frazil.write.shape.failing import done, tried
+from frazil.write.shape.masks import PARTS, masked
 from frazil.write.shape.odd import leaves
 from frazil.write.shape.paths import Spot, known_spot, new_spot, placed, refusal, renamed, spot, without
-from frazil.write.shape.secret import secret_text
 from frazil.write.shape.tally import Watch
 
 _TURN, _HOLDS = f"{HIDDEN}turn", f"{HIDDEN}holds"
-_PARTS = (StructType, ArrayType, MapType, VariantType)
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def _add(transform: AddField, frame: DataFrame, how: How) -> DataFrame:
 @apply_transform.register
 def _filter(transform: FilterRows, frame: DataFrame, how: How) -> DataFrame:
     found = spot(frame, transform.field, transform, ("field",))
-    if isinstance(found.kind, _PARTS):
+    if isinstance(found.kind, PARTS):
         words = f"{found.path!r} is {found.kind.simpleString()}, which is equal to no single value"
         raise refusal(transform, ("field",), words, fix="Use where with a condition.")
     condition = found.value.eqNullSafe(functions.lit(transform.equals))
@@ -251,27 +249,5 @@ def _unnest(transform: Unnest, frame: DataFrame, how: How) -> DataFrame:
 
 
 @apply_transform.register
-def _hash(transform: HashFields, frame: DataFrame, _how: How) -> DataFrame:
-    salt = secret_text(frame.sparkSession, transform.salt.get_secret_value())
-    for path, way in transform.named:
-        found = spot(frame, path, transform, way)
-        if isinstance(found.kind, _PARTS):
-            words = f"{path!r} is {found.kind.simpleString()}, and only single values are hashed"
-            raise refusal(transform, way, words, fix="Name its fields, or flatten it first.")
-        key = len(found.names) == 1 and is_key(frame, found.names[0])
-        frame = placed(frame, found, _hashed(transform, found, salt))
-        if key:  # hashes distinguish rows as well
-            frame = frame.withMetadata(found.names[0], {KEY_MARK: True})
-    return frame
-
-
-def _hashed(transform: HashFields, found: Spot, salt: Column) -> Column:
-    kind = iceberg_type(found.kind, found.path)
-    if kind.name == "binary":
-        salted = functions.concat(salt.cast("binary"), found.value)
-    else:
-        text = converted(found.value, kind, Primitive("string"), found.path, Casting(CoercionOptions())).value
-        salted = functions.concat(salt, text)
-    if transform.algorithm == "xxhash64":
-        return functions.when(salted.isNotNull(), functions.xxhash64(salted))
-    return functions.sha2(salted, int(transform.algorithm.removeprefix("sha")))
+def _masked(transform: HashFields | TokenizeFields | RedactFields | TruncateFields, frame: DataFrame, _how: How) -> DataFrame:
+    return masked(transform, frame)
