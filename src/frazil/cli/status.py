@@ -13,6 +13,7 @@ from frazil.cli.call import Call, pipelines_named
 from frazil.cli.check import exit_code
 from frazil.cli.inspect import unpublished
 from frazil.cli.output import error_fields, error_text, table
+from frazil.cli.pause import text_of
 from frazil.cli.run import Names
 from frazil.cli.words import ago, iso, seconds_since, short, size
 from frazil.errors import FrazilError
@@ -86,6 +87,9 @@ def hints(one: Status) -> Iterator[str]:
     if state is None:
         yield "this pipeline has never committed to the table"
         return
+    if (pause := one.facts.paused.get(one.pipeline.sink_id)) is not None:
+        yield f"paused {text_of(pause)}; it goes on after: frazil resume {one.pipeline.name}"
+        return
     if one.facts.was_rolled_back(state):
         yield "the table was rolled back behind the last commit of this pipeline: a run will stop and say so"
     for origin, columns in unfilled_columns(state.end).items():
@@ -115,6 +119,7 @@ def to_json(one: Status) -> dict[str, Any]:
         "table": one.pipeline.sink.full_name,
         "branch": one.pipeline.sink.branch,
         "unpublished_snapshots": one.facts.unpublished if one.facts is not None and one.pipeline.sink.branch else None,
+        "paused": one.facts.paused.get(one.pipeline.sink_id) if one.facts is not None else None,
         "table_exists": None if one.error is not None else one.facts is not None,
         "last_commit_at": iso(state.at_ms) if state else None,
         "age_seconds": seconds_since(state.at_ms) if state else None,

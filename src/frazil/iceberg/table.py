@@ -269,6 +269,13 @@ class IcebergTable:
             self._jvm.asks("load")
             self._table.refresh()
 
+    def set_property(self, name: str, value: str | None) -> None:
+        """Sets one of the table's properties, or takes it away, whatever others commit meanwhile. No snapshot is made."""
+        with java_errors(self._address):
+            self._jvm.asks("commit")
+            update = self._table.updateProperties()
+            (update.remove(name) if value is None else update.set(name, value)).commit()
+
     def require_past(self) -> None:
         """Raises when the table was last changed too far in the future for anything to be added to it."""
         if (early := too_early(int(self._operations.current().lastUpdatedMillis()))) is not None:

@@ -113,6 +113,23 @@ class Lagged:
 
 
 @dataclass(frozen=True)
+class Paused:
+    """A pipeline waits because somebody has asked it to, until it is asked to go on."""
+
+    pipeline: str
+    by: str
+    at_ms: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A pipeline that was paused goes on."""
+
+    pipeline: str
+
+
+@dataclass(frozen=True)
 class Restarting:
     """A pipeline failed for a reason that may pass, and is started again after a while."""
 
@@ -221,6 +238,8 @@ Event = (
     | SourceFailed
     | SourceNoticed
     | Lagged
+    | Paused
+    | Resumed
     | Restarting
     | Maintained
     | TableMeasured

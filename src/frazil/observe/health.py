@@ -8,6 +8,7 @@ Health follows the last commit, not the process. The rules, for each pipeline:
   row make the pipeline failing, so that two busy writers of one table do not flap.
 - The next commit, or a fresh claim of the sink (:class:`Started`), makes it *running* again.
 - *Fenced* and *failed* (stopped with an error) last until it is started again. A pipeline that ended well is *finished*.
+- *Paused* is healthy, however long it lasts: somebody has asked for it.
 - A running pipeline is *stale* when rows are pending and none was committed for :data:`STALE_INTERVALS` flush intervals, and
   for :data:`STALE_SECONDS` at least. The time counts from when the rows were first seen, before the first commit as after it.
 
@@ -31,10 +32,12 @@ from frazil.model.events import (
     FencedOut,
     Lagged,
     Maintained,
+    Paused,
     Published,
     PublishFailed,
     Requested,
     Restarting,
+    Resumed,
     Settled,
     SourceFailed,
     SourceNoticed,
@@ -57,6 +60,7 @@ class State(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    PAUSED = "paused"
     FAILING = "failing"
     FENCED = "fenced"
     FAILED = "failed"
@@ -108,7 +112,7 @@ class PipelineHealth:
         }
 
 
-def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  # noqa: PLR0911 - one for each event
+def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  # noqa: PLR0911, PLR0912 - one for each event
     """The health of a pipeline after an event."""
     match event:
         case Started():
@@ -128,6 +132,10 @@ def after(health: PipelineHealth, event: Event, now: float) -> PipelineHealth:  
             return replace(health, state=State.FAILING, consecutive_failures=failures, last_error=scrub(event.message))
         case Restarting():
             return replace(health, state=State.FAILING, last_error=scrub(event.error), pending_since=None)
+        case Paused():
+            return replace(health, state=State.PAUSED, consecutive_failures=0, last_error=None, pending_since=None)
+        case Resumed():
+            return replace(health, state=State.RUNNING)
         case FencedOut():
             return replace(health, state=State.FENCED, last_error=scrub(event.message), pending_since=None)
         case Settled() | Maintained() | TableMeasured() | Requested() | Lagged() | SourceNoticed():

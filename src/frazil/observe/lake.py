@@ -13,6 +13,7 @@ from frazil.model.catalog import CatalogType
 from frazil.model.column_ids import COLUMNS_PREFIX
 from frazil.model.commit import STATE_PREFIX, SinkState
 from frazil.model.ledger import Ancestor, Lineage, ledger_entries, lineage_of
+from frazil.model.pausing import Pause, pauses
 from frazil.model.publishing import MAIN
 from frazil.model.secrets import masked
 from frazil.model.sink import SinkSpec
@@ -77,6 +78,7 @@ class TableFacts:
     properties: Mapping[str, str]
     snapshots: tuple[SnapshotFacts, ...]
     ledgers: Mapping[str, SinkState]
+    paused: Mapping[str, Pause]
     branch: str
     ancestors: tuple[Ancestor, ...]
     unpublished: int | None
@@ -198,6 +200,7 @@ def facts_of(table: Table, name: str, branch: str = MAIN) -> TableFacts:
         properties=masked(own),
         snapshots=tuple(_snapshot_facts(snapshot, head) for snapshot in snapshots),
         ledgers=ledger_entries(table.properties),
+        paused=pauses(table.properties),
         branch=branch,
         ancestors=tuple(ancestors_of(table, branch)),
         unpublished=_unpublished(table, branch),

@@ -22,10 +22,12 @@ from frazil.model.events import (
     FencedOut,
     Lagged,
     Maintained,
+    Paused,
     Published,
     PublishFailed,
     Requested,
     Restarting,
+    Resumed,
     Settled,
     SourceFailed,
     SourceNoticed,
@@ -223,6 +225,10 @@ def named(event: Event) -> tuple[int, str]:  # noqa: PLR0911, PLR0912 - one for 
             return logging.WARNING if event.gap else logging.INFO, "source_notice"
         case Lagged():
             return logging.DEBUG, "source_lag"
+        case Paused():
+            return logging.WARNING, "pipeline_paused"
+        case Resumed():
+            return logging.INFO, "pipeline_resumed"
         case Restarting():
             return logging.WARNING, "pipeline_restarting"
         case Settled():

@@ -22,10 +22,12 @@ from frazil.model.events import (
     FencedOut,
     Lagged,
     Maintained,
+    Paused,
     Published,
     PublishFailed,
     Requested,
     Restarting,
+    Resumed,
     Settled,
     SourceFailed,
     SourceNoticed,
@@ -159,6 +161,9 @@ class Metrics:
             "store": self._requests_of("store", "Requests to stores by kind, of all pipelines together."),
         }
         self._counted: dict[tuple[int, str, str], int] = {}
+        self._paused = Gauge(
+            "frazil_paused", "1 while the pipeline waits because somebody has paused it.", _LABELS, registry=self._registry
+        )
         self._pending = Gauge(
             "frazil_pending_rows", "Rows seen but not committed yet; NaN when unknown.", _LABELS, registry=self._registry
         )
@@ -201,6 +206,8 @@ class Metrics:
                     self._fail(event, unfinished)
                 case SourceFailed():
                     self._source_failures.labels(event.pipeline, unfinished.table).inc()
+                case Paused() | Resumed():
+                    self._paused.labels(event.pipeline, unfinished.table).set(isinstance(event, Paused))
                 case Lagged():
                     self._lag(event, unfinished.table)
                 case Restarting():
@@ -264,6 +271,7 @@ class Metrics:
             histogram.labels(*labels)
         for kind in FAILURE_KINDS:
             self._failures.labels(*labels, kind)
+        self._paused.labels(*labels).set(0)
 
     def _commit(self, event: Committed, unfinished: _Unfinished) -> None:
         labels = (event.pipeline, event.table)

@@ -27,8 +27,10 @@ from frazil.model.events import (
     Event,
     FencedOut,
     Maintained,
+    Paused,
     PublishFailed,
     Restarting,
+    Resumed,
     Settled,
     SourceFailed,
     SourceNoticed,
@@ -75,7 +77,7 @@ class Line:
             self.recent.popleft()
         return sum(rows for _, rows in self.recent) / max(now - since, 0.001) if self.recent else 0.0
 
-    def note(self, event: Event, now: float) -> None:
+    def note(self, event: Event, now: float) -> None:  # noqa: PLR0912 - one for each event
         """Takes over what an event says."""
         match event:
             case Started():
@@ -96,6 +98,10 @@ class Line:
             case SourceFailed():
                 then = "trying again" if event.will_retry else "given up"
                 self.trouble = f"the source did not answer (attempt {event.attempt}), {then}: {_one_line(event.message)}"
+            case Paused():
+                self.trouble = _pause_text(event)
+            case Resumed():
+                self.trouble = ""
             case SourceNoticed():
                 self.trouble = _one_line(event.message) if event.gap else self.trouble
             case Restarting():
@@ -215,6 +221,10 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             return f"{event.pipeline}: {upkeep_text(event)}"
         case SourceNoticed():
             return f"{event.pipeline}: {event.message}"
+        case Paused():
+            return f"{event.pipeline}: {_pause_text(event)}"
+        case Resumed():
+            return f"{event.pipeline}: goes on"
         case CommitFailed() | SourceFailed() | Restarting() | PublishFailed() | FencedOut():
             return f"{event.pipeline}: {line.trouble}"
         case Stopped():
@@ -222,6 +232,11 @@ def plain(event: Event, line: Line, now: float) -> str:  # noqa: PLR0911 - one f
             return f"{event.pipeline}: {line.figures(now)}{why}"
         case _:
             return ""
+
+
+def _pause_text(event: Paused) -> str:
+    why = f": {event.reason}" if event.reason else ""
+    return f"paused by {event.by}{why}"
 
 
 def upkeep_text(event: Settled | Maintained) -> str:

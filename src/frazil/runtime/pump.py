@@ -20,7 +20,19 @@ from frazil.commit.retry import retried
 from frazil.errors import ColumnMissing, ConfigError, FrazilError, NoColumns, Retryable, SourceAway
 from frazil.model.commit import Position
 from frazil.model.dead_letters import OnError
-from frazil.model.events import Committed, Lagged, Listener, SourceFailed, SourceNoticed, Started, Stopped, Waiting
+from frazil.model.events import (
+    Committed,
+    Lagged,
+    Listener,
+    Paused,
+    Resumed,
+    SourceFailed,
+    SourceNoticed,
+    Started,
+    Stopped,
+    Waiting,
+)
+from frazil.model.pausing import Pause
 from frazil.model.settings import RetrySettings
 from frazil.sources.base import Behind, Inferring, MultiTableSource, ReadsAgain, ReadsAhead, SetsAside, Slice, Source
 from frazil.write.many_tables import RoutedWriter
@@ -29,6 +41,10 @@ from frazil.write.writer import Prepared, SinkWriter
 
 # How often a source is asked how far it is ahead, which costs it a question.
 LAG_SECONDS = 10.0
+# How old what is known of a pause may be, without a commit that would have shown it.
+PAUSE_SECONDS = 10.0
+# How often a paused pipeline looks whether it may go on.
+PAUSED_POLL_SECONDS = 5.0
 # Estimated bytes of a row in a file, until the first commit shows the real number.
 ROW_BYTES = 100.0
 # The next batch is written while the catalog takes longer than this for a commit; a quick one is not worth a thread.
@@ -89,6 +105,7 @@ class Pump:
         self._position: Position | None = None
         self._ahead: _Ahead | None = None
         self._lag_reported: float | None = None
+        self._pause: Pause | None = None
         self._row_bytes = ROW_BYTES
         self._further = 0
         self.totals = Totals()
@@ -127,7 +144,15 @@ class Pump:
         self._flushed = self._clock()
         done = False
         while not done and (self._ahead is not None or not stop.is_set()):
-            done = bool(self._retried(lambda: self._step(stop, once), stop))
+            done = bool(self._retried(lambda: self._turn(stop, once), stop))
+
+    def _turn(self, stop: threading.Event, once: bool) -> bool:
+        """A step, unless somebody has paused the pipeline. A batch that is staged ahead comes first."""
+        if self._ahead is not None or not self._is_paused(once):
+            return self._step(stop, once)
+        self._tell_lag()
+        stop.wait(PAUSED_POLL_SECONDS)
+        return False
 
     def _step(self, stop: threading.Event, once: bool) -> bool:
         """Looks for the next part, and writes it when it is due; whether nothing is left to do."""
@@ -160,6 +185,17 @@ class Pump:
             return True  # all that was there is written; what came meanwhile is for the next run
         self._keep_rate(rows, stop)
         return False
+
+    def _is_paused(self, once: bool) -> bool:
+        """Whether somebody has asked this pipeline to wait. A run that ends when all is read has nothing to wait for."""
+        pause = self._writer.claimed.pause(PAUSE_SECONDS if self._pause is None else 0.0)
+        if pause is not None and once:
+            raise Retryable("pipeline-paused", _paused(self._name, pause), fix=f"Let it go on with: frazil resume {self._name}")
+        if pause != self._pause:
+            self._pause = pause
+            self._flushed = self._clock()
+            self._listen(Resumed(self._name) if pause is None else Paused(self._name, pause.by, pause.at_ms, pause.reason))
+        return pause is not None
 
     def _retried(self, work: Callable[[], bool | None], stop: threading.Event) -> bool | None:
         """Does the work, again when the source did not answer; True when the pump was stopped meanwhile."""
@@ -318,3 +354,8 @@ class Pump:
     def _keep_rate(self, rows: int, stop: threading.Event) -> None:
         if self._rate_limit is not None and rows:
             stop.wait(rows / self._rate_limit)
+
+
+def _paused(name: str, pause: Pause) -> str:
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"The pipeline {name!r} is paused by {pause.by}{why}. Nothing was read."

@@ -38,6 +38,7 @@ from frazil.iceberg.biglake import BigLakeTable
 from frazil.model.commit import Batch, CommitResult, SinkState
 from frazil.model.events import CommitFailed, FencedOut, Listener
 from frazil.model.maintenance import Retention, TableFigures
+from frazil.model.pausing import Pause, pause_in, pause_property
 from frazil.model.settings import RetrySettings
 from frazil.model.sink import SinkSpec
 from frazil.spark.catalogs import catalog_settings, sqlite_file
@@ -80,6 +81,7 @@ class ClaimedSink:
         self.unreferenced: list[Callable[[], list[str]]] = []
         """Find files that commits have written for nothing, and that were not deleted yet."""
         self._last: IcebergPort | None = None
+        self._looked = 0.0
         self._epoch: int | None = None
         self._table: IcebergTable | None = None
         if file := sqlite_file(catalog_settings(sink)):
@@ -104,7 +106,7 @@ class ClaimedSink:
 
     def take(self, table: IcebergTable, *, claim: bool, make: bool, followers: tuple[str, ...] | None) -> None:
         """From now on this is the sink's table. Without ``claim`` only its ledger is read, unless it lacks properties."""
-        self._table = table
+        self._table, self._looked = table, time.monotonic()
         lacking = target.lacking_properties(table, self.sink) if make else {}
         if not claim and not lacking:
             self.look()
@@ -135,6 +137,20 @@ class ClaimedSink:
                 return False
             contiguous(view, intent)
         return True
+
+    def pause(self, after: float = 0.0) -> Pause | None:
+        """Whether somebody has paused the sink, as its table says. It is looked at again if that is so many seconds ago."""
+        if not self.ready:
+            return None
+        if time.monotonic() - self._looked >= after:
+            self.retried(self.table.refresh)
+            self._looked = time.monotonic()
+        return pause_in(self.table.property_text(pause_property(self.sink_id)), self.sink_id)
+
+    def set_pause(self, pause: Pause | None) -> None:
+        """Pauses the sink, or lets it go on, whoever writes to it. Nothing is claimed."""
+        value = None if pause is None else pause.to_json()
+        self.retried(lambda: self.table.set_property(pause_property(self.sink_id), value))
 
     def states(self, beginning: str) -> dict[str, SinkState]:
         """The ledger's entries of all sinks of the table whose ids begin like this, as they are now, without a claim."""
@@ -213,6 +229,7 @@ class ClaimedSink:
     def _note(self, port: IcebergPort, result: CommitResult) -> None:
         """Remembers what a commit to this table has changed."""
         self.state, self._epoch = result.state, result.state.epoch
+        self._looked = time.monotonic()
         if port.expired is not None:
             self.expired.append(port.expired)
         if port.unreferenced is not None:
