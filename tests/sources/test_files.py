@@ -21,7 +21,7 @@ from frazil.columns.schema import data_columns, quoted
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.hidden import ERROR, RAW
 from frazil.model.source import FilesSource
-from frazil.sources.base import Slice
+from frazil.sources.base import Lag, Slice
 from frazil.sources.failures import asking_spark
 from frazil.sources.files import Files
 
@@ -668,3 +668,13 @@ def test_a_position_is_small_and_readable(spark: SparkSession, folder: Path) -> 
     inbox.batch()
     assert inbox.ledger is not None
     assert json.loads(inbox.ledger).keys() == {"seen"}
+
+
+def test_how_far_it_is_behind_is_known_in_bytes_and_seconds(spark: SparkSession, tmp_path: Path) -> None:
+    inbox = Inbox(spark, tmp_path)
+    assert inbox.source.lag(None) == Lag(bytes=0, seconds=0.0)
+    first = inbox.put("a.json", '{"n": 1}', NOW - 2 * MINUTE)
+    second = inbox.put("b.json", '{"n": 22}', NOW - MINUTE)
+    assert inbox.source.lag(None) == Lag(bytes=first.stat().st_size + second.stat().st_size, seconds=2 * MINUTE)
+    assert inbox.batch(limit=1) == ["a.json"]
+    assert inbox.source.lag(inbox.ledger) == Lag(bytes=second.stat().st_size, seconds=MINUTE)

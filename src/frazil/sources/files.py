@@ -18,7 +18,7 @@ from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.commit import Position
 from frazil.model.source import FilesSource, SourceFormat
 from frazil.sources.arrivals import BEGINNING, Bookmark, Watch
-from frazil.sources.base import Session, Slice
+from frazil.sources.base import Lag, Session, Slice
 from frazil.sources.failures import asking_spark, one_line, whole_text
 from frazil.sources.formats import check_options, read_files
 from frazil.sources.listing import FileEntry, SourceFolder, file_key, list_folder
@@ -173,6 +173,13 @@ class Files:
         counts = [self._footer_rows(entry) for entry in pending]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
+
+    def lag(self, position: Position | None) -> Lag:
+        """The bytes of files that are not read, and how long the oldest of them is there."""
+        pending = self._follow(position).pending(list_folder(self._folder, self._session))
+        oldest = min((entry.mtime_ms for entry in pending), default=None)
+        seconds = 0.0 if oldest is None else max(0.0, (self._now_ms() - oldest) / 1000)
+        return Lag(bytes=sum(entry.size for entry in pending), seconds=seconds)
 
     def read(self, part: Slice) -> DataFrame:
         """The rows of the files."""

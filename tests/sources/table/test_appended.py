@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError, Halted, Retryable
 from frazil.model.source import TableSource
+from frazil.sources.base import Lag
 from frazil.sources.table import SparkTable
 from sources.table.feed import Sql
 
@@ -176,3 +177,16 @@ def test_a_position_of_another_source_halts(spark: SparkSession, table: str, sql
     with pytest.raises(Halted) as caught:
         Reader(spark, table).source.plan('{"read":"all"}', 1)
     assert caught.value.code == "position-unknown"
+
+
+def test_how_far_it_is_behind_is_known_in_rows_and_seconds(spark: SparkSession, table: str, sql: Sql) -> None:
+    sql("CREATE TABLE {t} (id int) USING iceberg")
+    sql("INSERT INTO {t} VALUES (1), (2)")
+    reader = Reader(spark, table)
+    assert reader.source.lag(None) == Lag(rows=2)
+    reader.batch()
+    assert reader.source.lag(reader.ledger) == Lag(rows=0, seconds=0.0)
+    sql("INSERT INTO {t} VALUES (3)")
+    sql("INSERT INTO {t} VALUES (4), (5)")
+    behind = reader.source.lag(reader.ledger)
+    assert (behind.rows, 0 <= (behind.seconds or -1) < 600) == (3, True)

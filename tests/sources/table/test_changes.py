@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError, Halted, KeyMissing
 from frazil.model.source import TableSource
+from frazil.sources.base import Lag
 from sources.table.feed import Feed, Sql
 
 KEYED = "CREATE TABLE {t} (id int NOT NULL, v string) USING iceberg TBLPROPERTIES ('format-version' = '%s', %s)"
@@ -240,3 +241,18 @@ def test_options_that_would_change_nothing_are_refused(option: dict[str, object]
 def test_options_of_changes_are_refused_without_changes(option: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(option))} has no meaning without changes: true"):
         TableSource.model_validate({"table": "lake.shop.orders", **option})
+
+
+def test_how_far_it_is_behind_is_known_in_rows_and_seconds(spark: SparkSession, table: str, sql: Sql) -> None:
+    made(sql)
+    feed = Feed(spark, table)
+    assert feed.source.lag(None) == Lag(rows=0, seconds=0.0)
+    sql("INSERT INTO {t} VALUES (1, 'a'), (2, 'a')")
+    assert feed.source.lag(None) == Lag(rows=2)
+    feed.batch()
+    assert feed.source.lag(feed.ledger) == Lag(rows=0, seconds=0.0)
+    compacted(sql)
+    assert feed.source.lag(feed.ledger) == Lag(rows=0, seconds=0.0)
+    sql("INSERT INTO {t} VALUES (3, 'a')")
+    behind = feed.source.lag(feed.ledger)
+    assert (behind.rows, 0 <= (behind.seconds or -1) < 600) == (1, True)

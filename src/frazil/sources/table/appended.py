@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,7 @@ from frazil.columns.schema import require_data
 from frazil.errors import FrazilError, Halted
 from frazil.model.commit import Position, position
 from frazil.model.source import TableSource
-from frazil.sources.base import Slice
+from frazil.sources.base import Lag, Slice
 from frazil.sources.positions import fields_of, unknown_position
 from frazil.sources.table.asking import asking, files_gone
 from frazil.sources.table.ranges import taken
@@ -30,6 +31,7 @@ class Snapshot:
     operation: str
     added_rows: int
     total_rows: int | None
+    made_at: float
 
 
 def snapshots_between(start: int, head: int, known: dict[int, Snapshot], table: str) -> list[Snapshot]:
@@ -126,6 +128,20 @@ class SparkTable:
         line = snapshots_between(_snapshot_of(start), head, known, self._spec.table)
         return sum(snapshot.added_rows for snapshot in line if snapshot.operation == "append")
 
+    def lag(self, position: Position | None) -> Lag:
+        """The rows that were appended since, and how long the oldest of them are there."""
+        if not self._is_iceberg():
+            return Lag()
+        head, known = self._history()
+        if head is None or (position is None and head not in known):
+            return Lag()
+        if position is None:
+            return Lag(rows=known[head].total_rows)
+        line = snapshots_between(_snapshot_of(position), head, known, self._spec.table)
+        added = [snapshot for snapshot in line if snapshot.operation == "append" and snapshot.added_rows]
+        rows = sum(snapshot.added_rows for snapshot in added)
+        return Lag(rows=rows, seconds=max(0.0, time.time() - added[0].made_at) if added else 0.0)
+
     def read(self, part: Slice) -> DataFrame:
         """The rows of a slice."""
         return self._of_data(self._rows(part))
@@ -179,7 +195,8 @@ class SparkTable:
             self._spark.catalog.refreshTable(self._spec.table)
             head = self._spark.sql(f"SELECT snapshot_id FROM {self._spec.table}.refs WHERE name = 'main'").first()
             rows = self._spark.sql(
-                "SELECT snapshot_id, parent_id, operation, summary['added-records'] AS added, summary['total-records'] AS total"
+                "SELECT snapshot_id, parent_id, operation, summary['added-records'] AS added, summary['total-records'] AS total,"
+                " unix_millis(committed_at) AS at_ms"
                 f" FROM {self._spec.table}.snapshots"
             ).collect()
         known = {
@@ -189,6 +206,7 @@ class SparkTable:
                 row.operation or "",
                 int(row.added or 0),
                 None if row.total is None else int(row.total),
+                row.at_ms / 1000,
             )
             for row in rows
         }

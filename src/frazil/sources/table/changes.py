@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from frazil.model.hidden import (
 )
 from frazil.model.publishing import Step
 from frazil.model.source import TableSource
-from frazil.sources.base import Slice
+from frazil.sources.base import Lag, Slice
 from frazil.sources.positions import fields_of, unknown_position
 from frazil.sources.table.asking import asking, files_gone
 from frazil.sources.table.net import net_changes
@@ -183,6 +184,22 @@ class TableChanges:
         with asking(self._spec.table):
             steps = now.steps_since(then)
         return None if steps is None else sum(map(changed_rows, steps))
+
+    def lag(self, position: Position | None) -> Lag:
+        """About how many rows were changed since, and how long ago the first of them."""
+        now = self._now()
+        if now.head is None:
+            return Lag(rows=0, seconds=0.0)
+        then = self._reached(position, now)
+        if then is None:
+            return Lag(rows=self._rows_at(now, now.head))
+        with asking(self._spec.table):
+            steps = now.steps_since(then)
+            if steps is None:
+                return Lag()
+            changed = [step for step in steps if changed_rows(step)]
+            waited = time.time() - now.made_at_us(changed[0].snapshot) / 1_000_000 if changed else 0.0
+        return Lag(rows=sum(map(changed_rows, changed)), seconds=max(0.0, waited))
 
     def read(self, part: Slice) -> DataFrame:
         """The changes of a slice. They can be read until the next slice is."""
