@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from cli.commands import Frazil, everything_in, sink_file, sql_pipeline
+from cli.commands import FRAZIL, Frazil, everything_in, sink_file, sql_pipeline
 from cli.tables import add_rows, commit, make_table, sqlite_catalog
 from frazil.model.commit import position, state_property
 
@@ -203,3 +206,27 @@ def test_a_file_that_is_no_catalog(frazil: Frazil, tmp_path: Path, content: byte
     else:
         assert (result.code, pipeline["table_exists"]) == (0, False)
     assert (tmp_path / "catalog.db").read_bytes() == content
+
+
+def test_it_is_shown_again_until_it_is_stopped(tmp_path: Path) -> None:
+    sql_pipeline(tmp_path)
+    table = make_table(sqlite_catalog(tmp_path))
+    commit(table, 1)
+    with subprocess.Popen([FRAZIL, "status", "--watch", "0.5"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        line_with(watching.stdout, " 1 ")
+        commit(table, 2)
+        line_with(watching.stdout, " 2 ")
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) == 0
+
+
+def line_with(stream: IO[str], words: str) -> None:
+    """Reads up to the line of the pipeline that has these words."""
+    assert any(line.startswith("load") and words in line for line in stream)
+
+
+def test_a_watch_prints_no_documents(frazil: Frazil, tmp_path: Path) -> None:
+    sql_pipeline(tmp_path)
+    result = frazil("status", "--watch", "1", "--json")
+    assert (result.code, "exclude each other" in result.text) == (2, True)

@@ -93,6 +93,14 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
+def interruptible_wait() -> Iterator[Callable[[float], bool]]:
+    """As long as the block, a signal ends a wait of so many seconds, which is then true; a second one ends the process."""
+    asked = threading.Event()
+    with _handled(Requests(lambda _: asked.set())):
+        yield asked.wait
+
+
+@contextmanager
 def cancelling() -> Iterator[None]:
     """As long as the block, Ctrl-C is Spark's: it cancels what Spark is doing, and the program goes on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

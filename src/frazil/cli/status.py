@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from frazil.cli.call import Call, pipelines_named
 from frazil.cli.check import exit_code
 from frazil.cli.inspect import unpublished
-from frazil.cli.output import error_fields, error_text, table
+from frazil.cli.output import console_for_data, error_fields, error_text, table, text
 from frazil.cli.pause import text_of
 from frazil.cli.run import Names
+from frazil.cli.signals import interruptible_wait
 from frazil.cli.words import ago, iso, seconds_since, short, size
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from frazil.model.commit import SinkState
     from frazil.model.pipeline import PipelineSpec
     from frazil.observe.lake import TableFacts
@@ -43,23 +47,62 @@ class Status:
         return self.facts.ledgers.get(self.pipeline.sink_id) if self.facts is not None else None
 
 
-def status(call: Call, names: Names = None) -> None:
+def status(
+    call: Call,
+    names: Names = None,
+    *,
+    watch: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.5, help="Show it again every so many seconds, until Ctrl-C.", show_default=False),
+    ] = None,
+) -> None:
     """Show how far every pipeline is, as its table tells it. Needs no Spark and no running pipeline."""
     call, only = call.with_file_among(names or [])
+    if watch is not None and call.output.json:
+        raise UsageError("usage", "--watch and --json exclude each other.", fix="Call status --json as often as you like.")
     project = call.project()
-    found = [look(pipeline) for pipeline in (pipelines_named(project, only) if only else project.pipelines)]
+    chosen = pipelines_named(project, only) if only else project.pipelines
+    if watch is not None:
+        _keep_showing(chosen, watch)
+        return
+    found = [look(pipeline) for pipeline in chosen]
     if call.output.json:
         call.output.document({"pipelines": [to_json(one) for one in found]})
     else:
-        columns = ("pipeline", "table", "last commit", "batch", "rows", "files", "size")
-        call.output.show(table("", columns, [_row(one) for one in found], right=("batch", "rows", "files", "size")))
-        for one in found:
-            for line in (*_details(one), *hints(one)):
-                call.output.show(f"{one.pipeline.name}: {line}")
-            if one.error is not None:
-                call.output.show(error_text(one.error))
+        call.output.show(*_shown(found))
     if code := exit_code(one.error for one in found if one.error is not None):
         raise typer.Exit(code)
+
+
+def _keep_showing(pipelines: Sequence[PipelineSpec], seconds: float) -> None:
+    """On a terminal in one place; elsewhere one look after the other."""
+    from rich.console import Group
+    from rich.live import Live
+
+    console = console_for_data()
+    with interruptible_wait() as wait, Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        while True:
+            seen = f"{datetime.now():%H:%M:%S}, every {seconds:g} s"
+            shown = Group(text(seen, "dim"), *map(_as_text, _shown([look(pipeline) for pipeline in pipelines])))
+            if console.is_terminal:
+                live.update(shown, refresh=True)
+            else:
+                console.print(shown, soft_wrap=True)
+            if wait(seconds):
+                return
+
+
+def _as_text(thing: RenderableType) -> RenderableType:
+    return text(thing) if isinstance(thing, str) else thing
+
+
+def _shown(found: Sequence[Status]) -> Iterator[RenderableType]:
+    columns = ("pipeline", "table", "last commit", "batch", "rows", "files", "size")
+    yield table("", columns, [_row(one) for one in found], right=("batch", "rows", "files", "size"))
+    for one in found:
+        yield from (f"{one.pipeline.name}: {line}" for line in (*_details(one), *hints(one)))
+        if one.error is not None:
+            yield error_text(one.error)
 
 
 def look(pipeline: PipelineSpec) -> Status:
