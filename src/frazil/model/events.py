@@ -39,6 +39,7 @@ class Staged:
     files: int
     bytes: int
     seconds: float
+    table: str = ""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,27 @@ class MetricsSettings(Model):
     port: int = Field(9091, ge=0, le=65535, description="Port; 0 takes a free one.")
 
 
+class TracingSettings(Model):
+    """Traces of batches, by OpenTelemetry."""
+
+    enabled: bool = Field(
+        False,
+        description="Whether batches are traced. Where traces go is said by OpenTelemetry's own variables, such as "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT`.",
+    )
+
+
+class LineageSettings(Model):
+    """Runs as events of OpenLineage."""
+
+    enabled: bool = Field(
+        False,
+        description="Whether runs are reported. Where to is said by OpenLineage's own settings: `OPENLINEAGE_URL`, or a file "
+        "`openlineage.yml`.",
+    )
+    namespace: str = Field("frazil", min_length=1, description="Namespace of the pipelines there.")
+
+
 class SparkSettings(Model):
     """The Spark that does the work."""
 
@@ -91,6 +112,8 @@ class Settings(Model):
     )
     health: HealthSettings = Field(HealthSettings(), description="Where health answers.")
     metrics: MetricsSettings = Field(MetricsSettings(), description="Where metrics answer.")
+    tracing: TracingSettings = Field(TracingSettings(), description="Traces of batches, by OpenTelemetry.")
+    lineage: LineageSettings = Field(LineageSettings(), description="Runs as events of OpenLineage.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info",
         description="Least level that is logged; `trace` means `debug`, `critical` means `error`.",

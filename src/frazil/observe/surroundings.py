@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from frazil.model.events import Listener
 from frazil.model.pipeline import PipelineSpec
 from frazil.model.settings import Settings
+from frazil.observe import lineage, tracing
 from frazil.observe.health import Health
 from frazil.observe.logs import configure_where_asked, logger
 from frazil.observe.metrics import Metrics
@@ -17,7 +18,7 @@ from frazil.observe.web import Web
 
 @dataclass(frozen=True)
 class Served:
-    """The HTTP endpoints: the listeners that they need, and the addresses by purpose."""
+    """The HTTP endpoints and what else listens: the listeners, and the addresses by purpose."""
 
     listeners: tuple[Listener, ...]
     urls: Mapping[str, str]
@@ -25,10 +26,17 @@ class Served:
 
 @contextmanager
 def served(settings: Settings, pipelines: Iterable[PipelineSpec]) -> Iterator[Served]:
-    """Metrics and health of these pipelines, answered as the settings say while the context is open."""
-    metrics, health = Metrics(), Health.watching(pipelines)
-    with Web(settings, metrics, health) as web:
-        yield Served((metrics, health), web.urls)
+    """Metrics, health, traces and lineage of these pipelines, as the settings say, while the context is open."""
+    known = tuple(pipelines)
+    metrics, health = Metrics(), Health.watching(known)
+    with ExitStack() as opened:
+        listeners: list[Listener] = [metrics, health]
+        if settings.tracing.enabled:
+            listeners.append(opened.enter_context(tracing.exported()))
+        if settings.lineage.enabled:
+            listeners.append(opened.enter_context(lineage.reported(known, settings.lineage.namespace)))
+        web = opened.enter_context(Web(settings, metrics, health))
+        yield Served(tuple(listeners), web.urls)
 
 
 def only_asked(settings: Settings) -> Settings:

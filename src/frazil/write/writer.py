@@ -272,7 +272,8 @@ class SinkWriter:
         staging = self._files_of(table, batch.frame, batch.part, batch.explain)
         counts, staged = staging.written.counts, staging.written.change.operation.staged
         try:
-            self.claimed.listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, time.monotonic() - batch.began))
+            seconds = time.monotonic() - batch.began
+            self.claimed.listen(Staged(self.name, staged.rows, len(staged.files), staged.bytes, seconds, self.sink.full_name))
             _require_balanced(counts)
         except BaseException:
             staging.let_go()
