@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from frazil.model.commit import DIGEST, RowCounts
 
@@ -34,7 +35,7 @@ class Record:
         """From a snapshot of a sink; None when it moved no position."""
         if summary.get("frazil.kind") not in ("data", "rewind"):
             return None
-        counts = {field: int(summary.get(f"frazil.rows-{name}", 0)) for field, name in _COUNTS.items()}
+        counts: dict[str, Any] = {field: int(summary.get(f"frazil.rows-{name}", 0)) for field, name in _COUNTS.items()}
         return cls(
             int(summary["frazil.batch"]),
             snapshot,
