@@ -104,7 +104,8 @@ class Traces:
         self._last[event.pipeline, event.table] = one.span
 
     def _fail(self, event: CommitFailed, now: int) -> None:
-        said: dict[str, Any] = {"frazil.kind": event.kind, "frazil.attempt": event.attempt, "exception.message": scrub(event.message)}
+        said: dict[str, Any] = {"frazil.kind": event.kind, "frazil.attempt": event.attempt}
+        said["exception.message"] = scrub(event.message)
         for (pipeline, _), begun in self._begun.items():
             if pipeline == event.pipeline and begun:
                 begun[0].span.add_event("commit failed", said, now)
