@@ -13,7 +13,7 @@ from statistics import median
 
 from pyspark.sql import DataFrame
 
-from benchmarks.lab import Lab, Measure, interleaved, timed
+from benchmarks.lab import Lab, Measure, interleaved
 from benchmarks.summary import Finding, ratio
 from benchmarks.upsert import COLUMNS, Tables, scan_finding, scans_of
 
@@ -44,7 +44,7 @@ def measure(lab: Lab, tell: Tell) -> list[Finding]:
 
 def _by_position(lab: Lab, tables: Tables, name: str, frame: DataFrame | None = None, *, maintained: bool = False) -> float:
     sink = lab.sink(frame or tables.batch(), name).keys("id").mode("upsert")
-    return timed(sink.options(upsert_strategy="position", maintenance={"enabled": maintained}).write)
+    return lab.timed(sink.options(upsert_strategy="position", maintenance={"enabled": maintained}).write)
 
 
 def _upserts(lab: Lab, tables: Tables, name: str, tell: Tell) -> Runs:
