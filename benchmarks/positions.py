@@ -51,7 +51,7 @@ def _by_position(lab: Lab, tables: Tables, name: str, frame: DataFrame | None = 
 def _upserts(lab: Lab, tables: Tables, name: str, tell: Tell) -> Runs:
     """One after the other, as those of a stream: what was read of an index stays in the system's cache.
 
-    A MERGE reads and writes gigabytes, and takes that place. So it has rounds of its own, in which what follows it is measured, too.
+    A MERGE reads and writes gigabytes, and takes that place: it has rounds of its own, in which what follows it is measured.
     """
     others = {EQUALITY: tables.copy("equality"), MERGE: tables.copy("merge")}
     by_key: dict[str, Measure] = {
