@@ -21,7 +21,7 @@ demo: setup ## Freeze a stream of made-up events into an Iceberg table in ./lake
 	@.venv/bin/frazil demo
 
 test: setup check ## Check, and run the tests that each change must pass, with a slice of the slow ones
-	.venv/bin/python -m pytest $(IN_WORKERS) --tier=change
+	.venv/bin/python -m pytest $(IN_WORKERS) --tier=change --durations=25
 
 test-fast: setup ## Run the tests that need no Spark
 	.venv/bin/python -m pytest $(IN_WORKERS) --tier=fast

@@ -68,9 +68,11 @@ def main() -> None:
         entries = []
         for name in given.names or ALL:
             _tell(f"-- {name}")
-            entries += [finding.entry(machine) for finding in ALL[name](lab, _tell)]
+            found = [finding.entry(machine) for finding in ALL[name](lab, _tell)]
+            # At once: a run takes hours, and one that is cut short keeps what it has measured.
+            written = summary.write(out, found)
+            entries += found
         lab.spark.stop()
-    written = summary.write(out, entries)
     picture = plot.draw(summary.read(out), ROOT / "docs" / "img" if keeps else out)
     if keeps:
         report.put(summary.read(out), ROOT / "docs" / "benchmarks.md")

@@ -13,11 +13,12 @@ from statistics import median
 
 from pyspark.sql import DataFrame
 
-from benchmarks.lab import Lab, Measure, interleaved, timed
+from benchmarks.lab import Lab, Measure, interleaved
 from benchmarks.summary import Finding, ratio
 from benchmarks.upsert import COLUMNS, Tables, scan_finding, scans_of
 
 POSITION, EQUALITY, MERGE = "frazil, by position", "frazil, deletes by key", "Spark's MERGE"
+AFTER_MERGE = "frazil, by position, after a MERGE"
 FOREIGN_COMMITS = 20
 MEGABYTE = 1_000_000
 
@@ -44,17 +45,28 @@ def measure(lab: Lab, tell: Tell) -> list[Finding]:
 
 def _by_position(lab: Lab, tables: Tables, name: str, frame: DataFrame | None = None, *, maintained: bool = False) -> float:
     sink = lab.sink(frame or tables.batch(), name).keys("id").mode("upsert")
-    return timed(sink.options(upsert_strategy="position", maintenance={"enabled": maintained}).write)
+    return lab.timed(sink.options(upsert_strategy="position", maintenance={"enabled": maintained}).write)
 
 
 def _upserts(lab: Lab, tables: Tables, name: str, tell: Tell) -> Runs:
+    """One after the other, as those of a stream: what was read of an index stays in the system's cache.
+
+    A MERGE reads and writes gigabytes, and takes that place: it has rounds of its own, in which what follows it is measured.
+    """
     others = {EQUALITY: tables.copy("equality"), MERGE: tables.copy("merge")}
-    ways: dict[str, Measure] = {
+    by_key: dict[str, Measure] = {
         POSITION: lambda: _by_position(lab, tables, name),
         EQUALITY: lambda: tables.upsert(others[EQUALITY], tables.batch()),
-        MERGE: lambda: tables.merge(others[MERGE], tables.batch()),
     }
-    return interleaved(ways, lab.sizes, lambda text: tell(f"{tables.rows:,} rows, {text}"))
+    with_merge: dict[str, Measure] = {
+        MERGE: lambda: tables.merge(others[MERGE], tables.batch()),
+        AFTER_MERGE: lambda: _by_position(lab, tables, name),
+    }
+
+    def noted(text: str) -> None:
+        tell(f"{tables.rows:,} rows, {text}")
+
+    return interleaved(by_key, lab.sizes, noted) | interleaved(with_merge, lab.sizes, noted)
 
 
 def _growth(lab: Lab, runs: Mapping[int, Runs]) -> Finding:
@@ -101,7 +113,19 @@ def _beside(lab: Lab, runs: Mapping[int, Runs]) -> list[Finding]:
         )
         for rows, one in runs.items()
     ]
-    return [*slower, *faster, _warm_start(runs[most])]
+    return [*slower, *faster, _warm_start(runs[most]), _after_merge(f"{text} {most:,}", runs[most])]
+
+
+def _after_merge(text: str, runs: Runs) -> Finding:
+    return Finding(
+        benchmark="positions",
+        case="cold index",
+        goal=f"{text} after a MERGE, whose files took the index's place in the system's cache: time relative to a usual one",
+        value=ratio(runs[AFTER_MERGE], runs[POSITION]),
+        against=POSITION,
+        unit="seconds",
+        runs={AFTER_MERGE: runs[AFTER_MERGE], POSITION: runs[POSITION]},
+    )
 
 
 def _warm_start(runs: Runs) -> Finding:

@@ -61,17 +61,17 @@ class Tables:
         """`frazil.sink(df).keys("id").mode("upsert").write()`; what it settled is noted."""
         sink = self._lab.sink(frame, name).keys("id").mode("upsert").options(**(UNBOUNDED | options))
         noted = [] if settled is None else settled
-        return timed(sink.listen(lambda event: noted.append(event) if isinstance(event, Settled) else None).write)
+        return self._lab.timed(sink.listen(lambda event: noted.append(event) if isinstance(event, Settled) else None).write)
 
     def merge(self, name: str, frame: DataFrame) -> float:
         """`MERGE INTO`."""
         frame.createOrReplaceTempView("batch")
-        return timed(lambda: self._lab.spark.sql(merge_statement(name, "batch")))
+        return self._lab.timed(lambda: self._lab.spark.sql(merge_statement(name, "batch")))
 
     def compact(self, name: str) -> float:
         """Iceberg's own rewrite of everything."""
         call = f"CALL {CATALOG}.system.rewrite_data_files(table => '{name.partition('.')[2]}', "
-        return timed(lambda: self._lab.spark.sql(call + "options => map('rewrite-all', 'true'))").collect())
+        return self._lab.timed(lambda: self._lab.spark.sql(call + "options => map('rewrite-all', 'true'))").collect())
 
     def pyiceberg(self, name: str, frame: DataFrame) -> float:
         """`table.upsert(arrow)`, with the rows in memory already."""
@@ -81,7 +81,7 @@ class Tables:
         try:
             table = catalog.load_table(name.partition(".")[2])
             rows = frame.toArrow().cast(table.schema().as_arrow())
-            return timed(lambda: table.upsert(rows, join_cols=["id"]))
+            return self._lab.timed(lambda: table.upsert(rows, join_cols=["id"]))
         finally:
             catalog.engine.dispose()
 
