@@ -42,6 +42,7 @@ class Heard:
         return sum(isinstance(event, Committed) for event in self.events)
 
 
+@pytest.mark.slow(seconds=40)
 def test_a_running_pipeline_waits_and_goes_on_without_a_loss(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pump, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(pump, "PAUSED_POLL_SECONDS", 0.05)
@@ -70,11 +71,12 @@ def test_a_running_pipeline_waits_and_goes_on_without_a_loss(lake: Lake, monkeyp
         thread.join()
     assert [event.error for event in heard.events if isinstance(event, Stopped)] == [None]
     assert 'frazil_paused{pipeline="p",table="db.t"} 0.0' in metrics.exposition().decode()
-    numbers = [number for (number,) in lake.rows("id")]
+    numbers = [number for (number,) in lake.rows("event_number")]
     assert sorted(numbers) == list(range(len(numbers)))
     assert pause_property(pipeline.sink_id) not in lake.properties()
 
 
+@pytest.mark.slow(seconds=40)
 def test_from_the_command_line(frazil: Frazil, tmp_path: Path) -> None:
     sql_pipeline(tmp_path, rows=100)
     result = frazil("pause", "load")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from dataclasses import replace
@@ -214,16 +215,16 @@ def test_it_is_shown_again_until_it_is_stopped(tmp_path: Path) -> None:
     commit(table, 1)
     with subprocess.Popen([FRAZIL, "status", "--watch", "0.5"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
-        line_with(watching.stdout, " 1 ")
+        wait_for_batch(watching.stdout, 1)
         commit(table, 2)
-        line_with(watching.stdout, " 2 ")
+        wait_for_batch(watching.stdout, 2)
         watching.send_signal(signal.SIGINT)
         assert watching.wait(60) == 0
 
 
-def line_with(stream: IO[str], words: str) -> None:
-    """Reads up to the line of the pipeline that has these words."""
-    assert any(line.startswith("load") and words in line for line in stream)
+def wait_for_batch(stream: IO[str], batch: int) -> None:
+    """Reads up to a line of the pipeline with this batch."""
+    assert any(re.search(rf"load\s+shop\.events\s.* ago\s+{batch}\s", line) for line in stream)
 
 
 def test_a_watch_prints_no_documents(frazil: Frazil, tmp_path: Path) -> None:
