@@ -113,10 +113,8 @@ def test_each_table_of_a_route_has_its_own(lake: Lake) -> None:
     route = {"field": "kind", "tables": {"a": {"table": "a", "expect": [expect("n > 1", "warn")]}, "b": "b"}}
     source = {"connector": "query", "query": "select id n, if(id % 2 = 0, 'a', 'b') kind from range(6)"}
     events = run(lake.pipeline(source, route=route), once=True)
-    assert {event.table: event.counts.unmet for event in events if isinstance(event, Committed)} == {
-        "db.a": (("good", 1),),
-        "db.b": (),
-    }
+    unmet = {event.table: event.counts.unmet for event in events if isinstance(event, Committed)}
+    assert (unmet["db.a"], unmet["db.b"]) == ((("good", 1),), ())
 
 
 @pytest.mark.parametrize(
