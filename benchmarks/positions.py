@@ -120,7 +120,7 @@ def _after_merge(text: str, runs: Runs) -> Finding:
     return Finding(
         benchmark="positions",
         case="cold index",
-        goal=f"{text} after a MERGE, whose files took the index's place in the system's cache: time relative to a usual one",
+        goal=f"{text} after a MERGE: time relative to a usual one",
         value=ratio(runs[AFTER_MERGE], runs[POSITION]),
         against=POSITION,
         unit="seconds",

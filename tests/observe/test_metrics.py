@@ -52,6 +52,8 @@ def test_types_are_those_of_the_documentation() -> None:
         "frazil_rows_dead_lettered": "counter",
         "frazil_rows_deleted": "counter",
         "frazil_rows_superseded": "counter",
+        "frazil_rows_unmet": "counter",
+        "frazil_paused": "gauge",
         "frazil_deletes_settled": "counter",
         "frazil_table_data_files": "gauge",
         "frazil_table_data_bytes": "gauge",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import OutputDataset, RunEvent
 
-PRODUCER = f"https://pypi.org/project/frazil/{__version__}"
+PRODUCER = f"urn:frazil:{__version__}"
 
 # What a run has written so far is reported so often at most; a stream may commit ten times a second.
 RUNNING_SECONDS = 30.0

@@ -20,7 +20,6 @@ from frazil.write.modes.row_state import with_error
 from frazil.write.shape.expressions import spark_words
 
 _UNMET = f"{HIDDEN}unmet_"
-STAGE, CODE = "expect", "expectation-failed"
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Expected:
         for name, (one, _) in zip(unmet, self.conditions, strict=True):
             if one.on_fail is OnFail.DEAD_LETTER:
                 text = functions.lit(f"the row does not meet the expectation {one.name!r}: {one.sql}")
-                made = with_error(made, functions.when(functions.col(name), error_of(STAGE, CODE, text)))
+                made = with_error(made, functions.when(functions.col(name), error_of("expect", "expectation-failed", text)))
         return made
 
     @property
@@ -95,7 +94,7 @@ class Expected:
             if one.on_fail is OnFail.STOP and (count := int(counted[name])):
                 rows = applied.where(functions.col(name))
                 raise DataError(
-                    CODE,
+                    "expectation-failed",
                     f"{table}: {count:,} {'row does' if count == 1 else 'rows do'} not meet the expectation {one.name!r}: "
                     f"{one.sql}.{_example(rows, condition)} Nothing of the batch was written.",
                     fix="Mend the source or the condition. on_fail: dead_letter keeps such rows apart, and on_fail: warn writes "
