@@ -1,7 +1,7 @@
-"""Upserts that find rows by the key index, beside equality deletes and MERGE, and what the index costs.
+"""Upserts that find rows by the key index, beside equality deletes, MERGE and PyIceberg's upsert, and what the index costs.
 
 As in ``upsert``, each way has a table of its own that begins as the same files, here of format version 3. Keys are spread over
-the whole table.
+the whole table. PyIceberg writes no tables of version 3: its table is one of version 2 with the same rows, and the smallest.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 
 from benchmarks.lab import Lab, Measure, interleaved
 from benchmarks.summary import Finding, ratio
-from benchmarks.upsert import COLUMNS, Tables, scan_finding, scans_of
+from benchmarks.upsert import COLUMNS, PYICEBERG, Tables, scan_finding, scans_of
 
 POSITION, EQUALITY, MERGE = "frazil, by position", "frazil, deletes by key", "Spark's MERGE"
 AFTER_MERGE = "frazil, by position, after a MERGE"
@@ -62,11 +62,20 @@ def _upserts(lab: Lab, tables: Tables, name: str, tell: Tell) -> Runs:
         MERGE: lambda: tables.merge(others[MERGE], tables.batch()),
         AFTER_MERGE: lambda: _by_position(lab, tables, name),
     }
+    if tables.rows == min(lab.sizes.tables):
+        with_merge[PYICEBERG] = _pyiceberg(lab, tables.rows)
 
     def noted(text: str) -> None:
         tell(f"{tables.rows:,} rows, {text}")
 
     return interleaved(by_key, lab.sizes, noted) | interleaved(with_merge, lab.sizes, noted)
+
+
+def _pyiceberg(lab: Lab, rows: int) -> Measure:
+    """PyIceberg's upsert. It leaves rows alone that are as they were: those that it gets have another value than the table's."""
+    tables = Tables(lab, rows, version=2, name="beside")
+    name = tables.copy("pyiceberg")
+    return lambda: tables.pyiceberg(name, tables.batch().withColumn("amount", functions.rand()))
 
 
 def _growth(lab: Lab, runs: Mapping[int, Runs]) -> Finding:
@@ -113,7 +122,8 @@ def _beside(lab: Lab, runs: Mapping[int, Runs]) -> list[Finding]:
         )
         for rows, one in runs.items()
     ]
-    return [*slower, *faster, _warm_start(runs[most]), _after_merge(f"{text} {most:,}", runs[most])]
+    rest = [_warm_start(runs[most]), _after_merge(f"{text} {most:,}", runs[most])]
+    return [*slower, *faster, _beside_pyiceberg(text, min(runs), runs[min(runs)]), *rest]
 
 
 def _after_merge(text: str, runs: Runs) -> Finding:
@@ -125,6 +135,18 @@ def _after_merge(text: str, runs: Runs) -> Finding:
         against=POSITION,
         unit="seconds",
         runs={AFTER_MERGE: runs[AFTER_MERGE], POSITION: runs[POSITION]},
+    )
+
+
+def _beside_pyiceberg(text: str, rows: int, runs: Runs) -> Finding:
+    return Finding(
+        benchmark="positions",
+        case=f"{rows:,}",
+        goal=f"{text} {rows:,}, beside a table of format version 2: speed relative to {PYICEBERG}",
+        value=ratio(runs[PYICEBERG], runs[POSITION]),
+        against=PYICEBERG,
+        unit="seconds",
+        runs={POSITION: runs[POSITION], PYICEBERG: runs[PYICEBERG]},
     )
 
 

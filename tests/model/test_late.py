@@ -75,6 +75,8 @@ def test_late_rows_are_written_unless_the_sink_says_otherwise() -> None:
         ({"late": "ignore", "combine": {"a": "sum"}}, "late: ignore needs order_by"),
         ({"late": "apply", "commit_mode": "append", "key_fields": []}, "late has no meaning with commit_mode: append"),
         ({"late": "sometimes"}, "late"),
+        ({"order_by": ["after.at"], "change_format": "debezium"}, "'after.at' is a column of the rows, which a delete"),
+        ({"order_by": ["value.at", "at"], "change_format": "tombstones"}, "name what each message has, as `[kafka_timestamp,"),
     ],
 )
 def test_what_does_not_fit_together(options: dict[str, Any], words: str) -> None:

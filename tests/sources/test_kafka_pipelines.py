@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.errors import FrazilError
+from frazil.errors import ConfigError, FrazilError
 from frazil.model.commit import RowCounts
 from frazil.model.events import Event, Lagged, Restarting, Stopped, Waiting
 from frazil.model.pipeline import LetterTopic
@@ -124,6 +124,30 @@ def test_the_offset_tells_the_last_row_of_a_key_within_a_partition(kafka: Kafka,
     done = commits(run(lake.pipeline(source_of(kafka, topic, format=JSON), **UPSERT), once=True))
     assert lake.rows("id, v") == [(1, "new"), (2, "newest"), (3, "same")]
     assert [one.counts.superseded for one in done] == [4]
+
+
+def test_deletes_of_keyed_messages_are_ordered_by_what_they_have(kafka: Kafka, lake: Lake) -> None:
+    begin = int(time.time() * 1000)  # old messages would be deleted by the broker
+
+    def message(number: int, at: int, text: str | None) -> Message:
+        value = None if text is None else json.dumps({"at": at, "v": text})
+        return Message(value, json.dumps({"id": number}), timestamp_ms=begin + at)
+
+    topic = kafka.create_topic()
+    kafka.produce(topic, [message(1, 1, "a"), message(1, 3, None), message(2, 1, "a"), message(3, 3, "a")])
+    source = source_of(kafka, topic, format="json", key_format="json", metadata=["timestamp", "offset"])
+    derived = {"type": "add_field", "field": "place", "expression": "at + 1"}
+    for order, transforms in (("at", ()), ("place", (derived,))):
+        with pytest.raises(ConfigError, match=f"'{order}' is a column of the rows") as caught:
+            run(lake.pipeline(source, **UPSERT, late="ignore", order_by=[order], transforms=transforms), once=True)
+        assert (caught.value.code, "kafka_timestamp" in caught.value.fix) == ("order-of-row", True)
+    assert not lake.exists()
+    ordered = lake.pipeline(source, **UPSERT, late="ignore", order_by=["kafka_timestamp", "kafka_offset"])
+    run(ordered, once=True)
+    assert lake.rows("id, v") == [(2, "a"), (3, "a")]
+    kafka.produce(topic, [message(1, 2, "late"), message(2, 4, None), message(3, 2, None), message(3, 4, "b")])
+    (commit,) = commits(run(ordered, once=True))
+    assert (lake.rows("id, v"), commit.counts.superseded) == ([(3, "b")], 2)
 
 
 def change(number: int, text: str, partition: int, **more: Any) -> Message:

@@ -269,6 +269,23 @@ def test_rows_that_cannot_be_compared_stop_the_batch(lake: Lake, quick: Write) -
     assert values(lake) == {1: "a"}
 
 
+@pytest.mark.parametrize("late", ["ignore", "apply"])
+def test_a_delete_without_an_order_is_not_lost_beside_a_row_of_its_key(lake: Lake, quick: Write, late: str) -> None:
+    quick((1, 1, "a"), (2, 1, "a"), late=late)
+    with pytest.raises(DataError, match=r'1 keys have a delete without a value in order_by .* example \{"id":1\}') as caught:
+        quick((1, 5, "b"), (1, None, None), (2, 2, "b"), late=late)
+    assert (caught.value.code, values(lake)) == ("order-missing", {1: "a", 2: "a"})
+    # It may be before or after a delete that has an order: the row is gone in any case.
+    quick((1, 5, None), (1, None, None), (2, 2, "b"), late=late)
+    assert values(lake) == {2: "b"}
+
+
+def test_a_delete_without_an_order_counts_by_itself_where_the_last_batch_does(lake: Lake, quick: Write) -> None:
+    quick((1, 1, "a"), (2, 1, "a"), late="apply")
+    quick((1, None, None), (1, None, None), (2, None, "b"), late="apply")
+    assert values(lake) == {2: "b"}
+
+
 # Many histories
 
 

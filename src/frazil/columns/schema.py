@@ -25,6 +25,7 @@ from frazil.model.hidden import (
     OF_KEY_MARK,
     OP,
     UNCHANGED,
+    VALUE_MARK,
 )
 from frazil.model.sink import SinkSpec
 from frazil.model.types import StructType
@@ -100,6 +101,11 @@ def is_of_key(frame: DataFrame, name: str) -> bool:
 def is_key(frame: DataFrame, name: str) -> bool:
     """Whether the source says of a column that it is one of those that identify a row."""
     return bool(frame.schema[name].metadata.get(KEY_MARK))
+
+
+def is_of_value(frame: DataFrame, name: str) -> bool:
+    """Whether a column is one of a message's value, or is made from such alone: a message that deletes its row has none of it."""
+    return bool(frame.schema[name].metadata.get(VALUE_MARK))
 
 
 def tells_changes(frame: DataFrame) -> bool:

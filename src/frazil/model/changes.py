@@ -311,6 +311,7 @@ def change_problems(options: ChangeOptions) -> list[Problem]:
         words = f"overwrite_where has no meaning with commit_mode: {options.commit_mode}; it belongs to overwrite"
         problems.append(Problem(words, "overwrite_where"))
     problems += _strategy_problems(options) + _operation_problems(options) + _combine_problems(options)
+    problems += _order_problems(options) if upsert else []
     return problems + _late_problems(options) + _history_problems(options)
 
 
@@ -352,6 +353,26 @@ def _times_of_row(options: ChangeOptions) -> list[Problem]:
         ChangeFormat.TOMBSTONES: "name the time of the message, as kafka_timestamp with metadata: [timestamp] in the source",
     }[options.change_format]
     return [Problem(f"history: {WITHOUT_TIME_OF_DELETES.format(first)}; {instead}", "order_by")]
+
+
+# The row of a change, which a delete does not have.
+_ROW_AFTER = {ChangeFormat.DEBEZIUM: "after", ChangeFormat.TOMBSTONES: "value"}
+WITHOUT_ORDER = (
+    "{!r} is a column of the rows, which a delete does not have: it would count as the first change of its row, not as the last"
+)
+ORDER_OF_MESSAGES = (
+    "name what each message has, as `[kafka_timestamp, kafka_offset]` with `metadata: [timestamp, offset]` in the source"
+)
+
+
+def _order_problems(options: ChangeOptions) -> list[Problem]:
+    """Which change of a row is the last must be known of deletes as well, which have no row."""
+    first = options.order_by[0] if options.order_by else ""
+    if options.history is not None or first.partition(".")[0] != _ROW_AFTER.get(options.change_format):
+        return []
+    of_debezium = "name what each change has, as `source.lsn` or `source.ts_ms`"
+    instead = of_debezium if options.change_format is ChangeFormat.DEBEZIUM else ORDER_OF_MESSAGES
+    return [Problem(f"order_by: {WITHOUT_ORDER.format(first)}; {instead}", "order_by")]
 
 
 _UNCOMBINED = "combine adds rows up that only come: it cannot follow rows that are updated or deleted"

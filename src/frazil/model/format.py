@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -283,6 +284,34 @@ class MessageOptions(Model):
     def tells_keys(self) -> bool:
         """Whether the key of a message contains the columns that identify its row."""
         return self.enveloped and isinstance(self.key_format, JsonFormat | AvroFormat | ProtobufFormat)
+
+    @property
+    def deletes_by_key(self) -> bool:
+        """Whether a message without a value deletes the row with its key, of which it has nothing but that."""
+        pairs = self.enveloped or self.key_and_value or isinstance(self.format, RawFormat)
+        return self.key_format is not None and not pairs and self.tombstones in (None, "delete")
+
+    def only_of_values(self, columns: Iterable[str], keys: Iterable[str]) -> bool:
+        """Whether messages have none of these columns of a row where they have no value. ``keys``: the columns of their keys."""
+        beside = {name.lower() for name in (*keys, *self.metadata_columns)}
+        return self.deletes_by_key and all(name.lower() not in beside for name in columns)
+
+    @property
+    def declared_key_columns(self) -> frozenset[str] | None:
+        """The columns of a row that come from its message's key; None where the options do not say which there are."""
+        if isinstance(self.key_format, StringFormat | BytesFormat):
+            names = ["value"]
+        elif isinstance(self.key_format, JsonFormat | CsvFormat) and self.key_format.columns:
+            names = [column.name for column in self.key_format.columns]
+        else:
+            return None
+        return frozenset(f"{self.key_prefix or ''}{name}" for name in names)
+
+    @property
+    def metadata_columns(self) -> frozenset[str]:
+        """The columns of a row that come from what its message has beside key and value."""
+        prefix = "kafka_" if self.metadata_prefix is None else self.metadata_prefix
+        return frozenset(f"{prefix}{one.value}" for one in self.metadata)
 
     @property
     def tells_operations(self) -> bool:

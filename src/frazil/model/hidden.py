@@ -58,6 +58,10 @@ ROW_MARK = "frazil.row"
 """What stands in the metadata of the columns of a row that was taken out of an envelope: a delete has their values from before,
 or none. It stays with them when they are renamed.
 """
+VALUE_MARK = "frazil.value"
+"""What stands in the metadata of the columns of a message's value, and of those that transforms made from such columns alone: a
+message without a value, which deletes its row, has none of them.
+"""
 IMAGES_MARK = "frazil.images"
 """What stands beside :data:`CHANGES_MARK` where each update has the whole row of before it beside it, as a delete, and where a
 delete tells the whole row: rows can then be followed by any columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pydantic import Field
@@ -10,12 +10,21 @@ from pydantic import Field
 from frazil.errors import FrazilError, SourceLocation
 from frazil.model.base import Model, Problem
 from frazil.model.cases import CaseSpec
+from frazil.model.changes import ORDER_OF_MESSAGES, WITHOUT_ORDER, CommitMode
 from frazil.model.dead_letters import OnError
 from frazil.model.history import LEAVE_TO_SOURCE, WITHOUT_TIME_OF_DELETES
 from frazil.model.settings import RetrySettings, Settings
 from frazil.model.sink import SinkSpec
 from frazil.model.source import KafkaCluster, KafkaSource, PostgresCdcSource, SourceSpec, TableSource
-from frazil.model.transform import RowTransform, TransformSpec, UnwrapDebezium
+from frazil.model.transform import (
+    FilterRows,
+    RemoveField,
+    RenameField,
+    RowTransform,
+    TransformSpec,
+    UnwrapDebezium,
+    WhereRows,
+)
 
 
 class LetterTopic(Model):
@@ -85,7 +94,7 @@ def located_in_file(pipeline: PipelineSpec) -> Iterator[None]:
         raise
 
 
-def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[RowTransform]) -> list[Problem]:
+def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Sequence[RowTransform]) -> list[Problem]:
     """What the sink needs that the source, and what is done to its rows, does not give; each at its key in the sink."""
     unwraps = any(isinstance(transform, UnwrapDebezium) for transform in transforms)
     table = isinstance(source, TableSource) and source.changes
@@ -103,10 +112,37 @@ def pipeline_problems(source: SourceSpec, sink: SinkSpec, transforms: Iterable[R
             for one in (sink, *sink.apart.values())
             if one.history is not None and one.order_by
         ][:1]
+    if messages is not None:
+        problems += _order_problems(messages, (sink, *sink.apart.values()), transforms)[:1]
     if isinstance(source, PostgresCdcSource) and len(source.streams) > 1 and sink.route is None:
         words = f"the source has {len(source.streams)} tables, whose columns differ: they cannot become one"
         problems.append(Problem(f"{words}; write `route: {{source: true}}` instead", "table"))
     return problems
+
+
+# Transforms after which columns of other names are what they were.
+_KEEPING = (RenameField, RemoveField, FilterRows, WhereRows)
+
+
+def _order_problems(source: KafkaSource, sinks: Iterable[SinkSpec], transforms: Sequence[RowTransform]) -> list[Problem]:
+    """Which message of a key is the last must be known of those without a value, too, as far as it shows before messages come."""
+    ordered = [one.order_by[0] for one in sinks if one.commit_mode is CommitMode.UPSERT and one.order_by]
+    if (keys := source.declared_key_columns) is None or not all(isinstance(one, _KEEPING) for one in transforms):
+        return []
+    return [
+        Problem(f"order_by: {WITHOUT_ORDER.format(name)}; {ORDER_OF_MESSAGES}", "order_by")
+        for name in ordered
+        if source.only_of_values([_as_read(name, transforms)], keys)
+    ]
+
+
+def _as_read(name: str, transforms: Sequence[RowTransform]) -> str:
+    """What a column, or the one that a path begins with, was called before it was renamed."""
+    top = name.partition(".")[0]
+    for one in reversed(transforms):
+        if isinstance(one, RenameField) and one.to == top:
+            top = one.from_.partition(".")[0]
+    return top
 
 
 def letters_refused(sink: SinkSpec) -> str | None:

@@ -117,6 +117,9 @@ def test_what_spark_can_compute_is_left_to_it(here: Session, query: str) -> None
         ("SELECT key, value FROM notes", "KEY (value)", "sql-key", "ENVELOPE UPSERT"),
         ("SELECT concat(key, value) AS k FROM notes", "KEY (k)", "sql-key", "ENVELOPE UPSERT"),
         ("SELECT id, email FROM users", "KEY (id, email)", "sql-key", "email is not made from the key"),
+        ("SELECT key, value FROM notes", "KEY (key) WITH (LATEST BY = value)", "sql-option", "'value' is a column of the rows"),
+        ("SELECT id, upper(email) AS e FROM users", "KEY (id) WITH (LATEST BY = e)", "sql-option", "'e' is a column of the rows"),
+        ("SELECT * FROM users", "KEY (id) WITH (LATEST BY = (EMAIL, id))", "sql-option", "'EMAIL' is a column of the rows"),
     ],
 )
 def test_what_a_sink_cannot_write_is_refused_when_it_is_created(
@@ -130,6 +133,22 @@ def test_what_a_sink_cannot_write_is_refused_when_it_is_created(
 def test_a_key_that_is_made_from_that_of_the_messages_is_accepted(here: Session) -> None:
     run(here, f"CREATE VIEW v AS SELECT upper(key) AS k, value FROM notes; {sink('v', 'KEY (k)')}")
     assert run(here, sink("users", "KEY (id)").replace("SINK s", "SINK t"))[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    ("view", "latest"),
+    [
+        ("SELECT id, email, timestamp, offset FROM timed", "(timestamp, offset)"),
+        ("SELECT id, email, coalesce(email, string(offset)) AS place FROM timed", "place"),
+        ("SELECT * FROM people", "anything"),
+    ],
+)
+def test_an_order_that_messages_without_a_value_may_have_is_accepted(here: Session, view: str, latest: str) -> None:
+    timed = SCRIPT[SCRIPT.index("CREATE SOURCE users") : SCRIPT.index("CREATE SOURCE people")]
+    included = "INCLUDE TIMESTAMP, OFFSET ENVELOPE UPSERT"
+    run(here, timed.replace("SOURCE users", "SOURCE timed").replace("ENVELOPE UPSERT", included))
+    ordered = sink("v", f"KEY (id) WITH (LATEST BY = {latest}, LATE = 'ignore')")
+    run(here, f"CREATE VIEW v AS {view}; {ordered}")
 
 
 def test_a_key_of_which_only_messages_tell_the_columns_is_created_with_a_note(here: Session) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from sql_cases import BESIDE, ROOT, blocks, refused
 
 from frazil.doors.sql import Answer, Definitions, Session, run
-from frazil.errors import DataError, FrazilError
+from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model.events import Committed, Event, Staged, Started, Stopped
 from frazil.model.settings import RetrySettings, Settings
 from services.kafka import Kafka, Message
@@ -389,6 +389,35 @@ def test_a_topic_with_keys_is_followed(door: Door, kafka: Kafka) -> None:
     door.run()
     assert door.rows("SELECT id FROM known ORDER BY id") == [(0,), (2,)]
     assert door.sql("VALIDATE CONNECTION kafka")[0].message == f"connected to the Kafka cluster at {kafka.address()}"
+
+
+@pytest.mark.slow
+def test_messages_that_delete_rows_are_ordered_by_what_they_have(door: Door, kafka: Kafka) -> None:
+    """Which columns the keys have is seen when messages come."""
+    begin = int(time.time() * 1000)
+
+    def message(key: int, at: int, name: str | None) -> Message:
+        value = None if name is None else json.dumps({"at": at, "name": name})
+        return Message(value, json.dumps({"id": key}), timestamp_ms=begin + at)
+
+    topic = kafka.create_topic()
+    kafka.produce(topic, [message(1, 1, "a"), message(1, 3, None), message(2, 1, "a")])
+    source = f"CREATE SOURCE people (at int, name text) FROM KAFKA CONNECTION kafka (TOPIC '{topic}')"
+    keyed = "KEY FORMAT JSON VALUE FORMAT JSON {} ENVELOPE UPSERT;"
+    sink = "CREATE SINK known FROM people {}"
+    late = "KEY (id) WITH (LATE = 'ignore', LATEST BY = {})"
+    door.sql(f"""CREATE CONNECTION kafka TO KAFKA (BROKER '{kafka.address()}'); {source} {keyed.format("")}
+                 {sink.format(into("known", late.format("at")))};""")
+    with pytest.raises(ConfigError, match="sink known: order_by: 'at' is a column of the rows") as raised:
+        door.run()
+    assert (raised.value.code, "write INCLUDE TIMESTAMP, OFFSET in the source" in raised.value.fix) == ("order-of-row", True)
+    door.sql(f"""DROP SOURCE people CASCADE; {source} {keyed.format("INCLUDE TIMESTAMP, OFFSET")}
+                 {sink.format(into("known", late.format("(timestamp, offset)")))};""")
+    door.run()
+    assert door.rows("SELECT id, name FROM known") == [(2, "a")]
+    kafka.produce(topic, [message(1, 2, "late"), message(2, 4, None)])
+    (commit,) = door.run()
+    assert (door.rows("SELECT id, name FROM known"), commit.counts.superseded) == ([], 1)
 
 
 @pytest.mark.slow

@@ -346,3 +346,50 @@ class TestSecrets:
     def test_text_that_would_steer_a_terminal_is_shown_harmless(self) -> None:
         found = problem(file_text(NAMED + '"ta\\e[31mbel": 1\n'))
         assert "\x1b" not in str(found)
+
+
+TEXT_KEYS = "key_format: string\nkey_prefix: message_\n"
+RENAMED = "transforms: [{type: rename_field, from: at, to: since}, {type: remove_field, field: x}]"
+MADE_OF_BOTH = "transforms: [{type: add_field, field: at, expression: 'coalesce(at, kafka_offset)'}]"
+
+
+def keyed(order: str, source: str = TEXT_KEYS, sink: str = "", entry: str = "") -> str:
+    """A topic with keys, into a table whose rows have this order."""
+    options = f"commit_mode: upsert\nkey_fields: [id]\norder_by: {order}\n{sink}"
+    given = indent(f"bootstrap_servers: 'kafka:9092'\ntopics: [t]\n{source}", "  ")
+    return file_text(NAMED + options, entry, source=f"config:\n{given}").replace("connector: generator", "connector: kafka")
+
+
+@pytest.mark.parametrize(
+    ("order", "source", "sink", "entry"),
+    [
+        ("[at]", "", "", ""),
+        ("[at, kafka_offset]", "metadata: [offset]\n", "", ""),
+        ("[since.seconds]", "", "", RENAMED),
+        ("[at]", "tombstones: delete\n", "late: ignore\n", ""),
+        ("[at]", "", "history: scd2\n", ""),
+        ("[kafka_time]", "metadata: [timestamp]\n", "", ""),
+    ],
+)
+def test_an_order_by_what_messages_without_a_value_do_not_have(order: str, source: str, sink: str, entry: str) -> None:
+    text = keyed(order, TEXT_KEYS + source, sink, entry)
+    found = problem(text)
+    assert (found.code, "a column of the rows, which a delete does not have" in found.message) == ("invalid-value", True)
+    assert "name what each message has, as `[kafka_timestamp, kafka_offset]`" in found.message
+    assert stands_at(found) == place_of(text, "order_by")
+
+
+@pytest.mark.parametrize(
+    ("order", "source", "entry"),
+    [
+        ("[kafka_timestamp, at]", TEXT_KEYS + "metadata: [timestamp]\n", ""),
+        ("[message_value]", TEXT_KEYS, ""),
+        ("[at]", TEXT_KEYS + "tombstones: ignore\n", ""),
+        ("[at]", "key_format: {type: json, schema: {at: long}}\n", ""),
+        ("[at]", "key_format: json\n", ""),
+        ("[at]", "", ""),
+        ("[at]", TEXT_KEYS + "metadata: [offset]\n", MADE_OF_BOTH),
+    ],
+)
+def test_an_order_that_messages_without_a_value_may_have(order: str, source: str, entry: str) -> None:
+    assert loaded(keyed(order, source, entry=entry)).pipelines

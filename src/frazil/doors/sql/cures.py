@@ -114,6 +114,10 @@ _FILES_SOURCE: _Cures = {
     "file-schemas-conflict": ("", "Declare the columns of the source, or put the files into folders of their own."),
 }
 
+ORDER_BY_MESSAGES = (
+    "Order by what each message has: write INCLUDE TIMESTAMP, OFFSET in the source, and LATEST BY = (timestamp, offset). Or "
+    "leave LATEST BY out: the times of the messages then count."
+)
 _SINK: _Cures = {
     **dict.fromkeys(("rolled-back", "batch-differs"), (
         "", "Decide what the table should hold: set the branch back to that snapshot, or create the sink under another name to "
@@ -126,7 +130,8 @@ _SINK: _Cures = {
     "transform-changes": ("DIFF COLUMN", "Leave DIFF COLUMN out, or filter when you read the table."),
     "column-missing": ("LATEST BY", "LATEST BY names columns of what the sink reads."),
     "order-not-kept": ("LATEST BY", "LATEST BY names columns that the table keeps."),
-    "order-missing": ("LATEST BY", "Name columns in LATEST BY that deletes have, too, or leave LATE out."),
+    "order-missing": ("LATEST BY", "Name columns in LATEST BY that deletes have, too."),
+    "order-of-row": ("LATEST BY", ORDER_BY_MESSAGES),
     "late-unchanged": ("LATE", "Let the database log whole rows (REPLICA IDENTITY FULL), or leave LATE out."),
     "dead-letter-table": ("DEAD LETTER TABLE", "Name another DEAD LETTER TABLE."),
     "too-many-dead-letters": (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from frazil.doors.sql.columns import Columns
+from frazil.doors.sql.columns import Columns, read_from
 from frazil.doors.sql.connections import CatalogAndStores, lake, why_not_for_files
-from frazil.doors.sql.cures import sink_advice
+from frazil.doors.sql.cures import ORDER_BY_MESSAGES, sink_advice
 from frazil.doors.sql.cursor import did_you_mean
 from frazil.doors.sql.definitions import Trace
 from frazil.doors.sql.given import Given, World, seconds, size
@@ -20,7 +20,7 @@ from frazil.doors.sql.sources import SinkInput, stream
 from frazil.doors.sql.statements import CreateSink, Option, PartitionDef, Word
 from frazil.errors import ConfigError
 from frazil.model.catalog import CatalogType
-from frazil.model.changes import CommitMode
+from frazil.model.changes import WITHOUT_ORDER, CommitMode
 from frazil.model.format import JsonFormat
 from frazil.model.history import WITHOUT_TIME_OF_DELETES
 from frazil.model.late import MOST_HOURS
@@ -119,6 +119,8 @@ def pipeline(world: World, sink: CreateSink) -> PipelineSpec:
     }
     if values["history"]:
         _require_times(given, read)
+    if isinstance(read.source, KafkaSource) and (keys := read.source.declared_key_columns) is not None:
+        require_order(given, read.source, read.transforms, keys)
     made = given.built(SinkSpec, values, places)
     source = _ordered(read, mode)
     for problem in pipeline_problems(source, made, read.transforms):
@@ -408,6 +410,15 @@ def _require_times(given: Given, read: SinkInput) -> None:
     if not read.tells_times and "LATEST BY" not in given:
         words = "HISTORY needs LATEST BY: its first column says since when a version of a row is valid"
         raise given.wrong("HISTORY", words)
+
+
+def require_order(given: Given, source: KafkaSource, transforms: Sequence[RowTransform], keys: Iterable[str]) -> None:
+    """Refuses an order by what a message without a value, which deletes a row, does not have. ``keys``: the columns of keys."""
+    first = (given.texts("LATEST BY") or ("",))[0]
+    origins = read_from(transforms, first) if first else None
+    if origins and source.only_of_values(origins, keys):
+        words = f"LATEST BY: {WITHOUT_ORDER.format(first)}"
+        raise given.wrong("LATEST BY", words, fix=ORDER_BY_MESSAGES)
 
 
 def _letters(given: Given) -> dict[str, Any]:

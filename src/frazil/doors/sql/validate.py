@@ -7,9 +7,9 @@ from contextlib import suppress
 from frazil.doors.sql.columns import read_from
 from frazil.doors.sql.connections import cluster, database, lake, registry
 from frazil.doors.sql.cures import connection_advice
-from frazil.doors.sql.given import World
+from frazil.doors.sql.given import Given, World
 from frazil.doors.sql.grammar import Kind, Target
-from frazil.doors.sql.sinks import pipeline
+from frazil.doors.sql.sinks import pipeline, require_order
 from frazil.doors.sql.statements import CreateConnection, CreateSink, Validate, Word
 from frazil.errors import ConfigError, EnvironmentFault, FrazilError, Retryable, SourceMissing
 from frazil.model.changes import CommitMode
@@ -53,7 +53,7 @@ def require_followed(world: World, sink: CreateSink) -> str:
             case PostgresCdcSource():
                 return _followed_in_database(made, made.source, sink)
             case KafkaSource() if made.source.tells_operations and not made.source.enveloped:
-                return _followed_in_topic(made, made.source, sink)
+                return _followed_in_topic(world, made, made.source, sink)
             case _:
                 return ""
     except (Retryable, EnvironmentFault) as error:
@@ -83,7 +83,7 @@ def _followed_in_database(made: PipelineSpec, source: PostgresCdcSource, sink: C
     raise sink.wrong("sql-key", key.at, words, fix=fix)
 
 
-def _followed_in_topic(made: PipelineSpec, source: KafkaSource, sink: CreateSink) -> str:
+def _followed_in_topic(world: World, made: PipelineSpec, source: KafkaSource, sink: CreateSink) -> str:
     from frazil.sources.registry import message_key_columns
 
     names = message_key_columns(source)
@@ -92,6 +92,7 @@ def _followed_in_topic(made: PipelineSpec, source: KafkaSource, sink: CreateSink
             "whether rows can be followed by KEY shows with the first messages: which columns their key has is not known before. "
             "If KEY is not made from these alone, the sink stops with key-differs, and writes nothing"
         )
+    require_order(Given(world, sink, sink.options), source, made.transforms, names)
     if (key := _not_made_from(names, made, sink, if_unknown=False)) is None:
         return ""
     words = (

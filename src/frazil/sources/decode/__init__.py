@@ -72,9 +72,9 @@ def key_columns(options: MessageOptions, topic: str) -> frozenset[str] | None:
 
     A schema registry is asked for the newest schema of the topic's keys.
     """
+    if (declared := options.declared_key_columns) is not None:
+        return declared
     match options.key_format:
-        case StringFormat() | BytesFormat():
-            names = frozenset(["value"])
         case AvroFormat() as avro:
             from frazil.sources.decode.avro import avro_columns
 

@@ -25,6 +25,7 @@ from frazil.model.hidden import (
     ORDER,
     ORIGIN,
     UNCHANGED,
+    VALUE_MARK,
 )
 from frazil.model.types import StructType as TableStruct
 from frazil.sources.decode.parts import Expecting, Format, column, fault, fault_of, field, fields_of, first_fault, once, utf8
@@ -76,8 +77,8 @@ class Messages:
         columns = self._pair() if self._options.key_and_value else self._flat(frame)
         if columns:
             columns |= self._metadata(columns)
-        keys = self._keys(frame)
-        data = [value.alias(name, metadata={KEY_MARK: True} if name in keys else None) for name, value in columns.items()]
+        marks = self._marks(frame)
+        data = [value.alias(name, metadata=marks.get(name)) for name, value in columns.items()]
         return frame.select(*data, *self._hidden(frame, hidden))
 
     def _raw(self, frame: DataFrame, hidden: list[str]) -> DataFrame:
@@ -129,10 +130,13 @@ class Messages:
                 columns[name] = field(column(_KEY), one.name)
         return columns | {name: sf.coalesce(columns[name], made) for name, (_, made) in self._fillings(frame).items()}
 
-    def _keys(self, frame: DataFrame) -> set[str]:
-        """The columns by which rows are known that a record without a value deletes."""
-        deletes = not self._enveloped and not self._options.key_and_value and self._tombstones == "delete"
-        return {(self._options.key_prefix or "") + one.name for one in self._key_fields(frame)} if deletes else set()
+    def _marks(self, frame: DataFrame) -> dict[str, dict[str, bool]]:
+        """What is known of columns, where a record without a value deletes its row: it has those of the key alone."""
+        if not self._options.deletes_by_key:
+            return {}
+        of_value = {one.name: {VALUE_MARK: True} for one in fields_of(frame, _VALUE)}
+        of_key = {(self._options.key_prefix or "") + one.name: {KEY_MARK: True} for one in self._key_fields(frame)}
+        return of_value | of_key
 
     def _key_fields(self, frame: DataFrame) -> list[StructField]:
         """The fields of the key that are columns. What is in the key of an envelope is in its row as well."""

@@ -19,11 +19,12 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec, functions
 from frazil.columns.schema import quoted, tells_changes, unchanged
 from frazil.errors import ConfigError, DataError
 from frazil.model.dead_letters import OnError
-from frazil.model.hidden import CHANGED_AT, DELETE, HIDDEN, INSERT, ORDER, ROW_MARK, UNCHANGED, UPDATE
+from frazil.model.hidden import CHANGED_AT, DELETE, HIDDEN, INSERT, ROW_MARK, UNCHANGED, UPDATE
 from frazil.model.history import History
 from frazil.model.sink import SinkSpec
 from frazil.write.fit import Fit
 from frazil.write.modes.latest import Survey, is_delete, near, survey_of
+from frazil.write.modes.row_state import place_in_order
 from frazil.write.modes.row_values import struct_of
 from frazil.write.modes.table_context import TableContext
 
@@ -51,7 +52,7 @@ def _since(frame: DataFrame, sink: SinkSpec) -> Column:
                 "say when the row went.",
                 fix="Leave order_by out: versions then begin at the times at which the source says that its rows were changed.",
             )
-        return functions.col(ORDER)["o0"]
+        return place_in_order(frame)["o0"]
     if CHANGED_AT in frame.columns:
         return functions.col(CHANGED_AT)
     if sink.error_handling is OnError.DEAD_LETTER and tells_changes(frame):
@@ -163,12 +164,12 @@ def _filled(timeline: DataFrame, values: Sequence[str], in_order: WindowSpec) ->
     """The versions with the values that did not change and were not sent, from the version before, if there is one."""
     if UNCHANGED not in timeline.columns or not values:
         return timeline
-    gone, sent = functions.col(_GONE), {}
+    gone, was, sent = functions.col(_GONE), functions.col(_REPLACED), {}
     for name in values:
-        known = functions.struct(gone.alias(_GONE), functions.col(quoted(name)).alias("value"))
-        earlier = functions.last(functions.when(gone | ~unchanged(name), known), ignorenulls=True).over(_earlier(in_order))
-        replaced = functions.struct(functions.col(_REPLACED)[_GONE].alias(_GONE), functions.col(_REPLACED)[name].alias("value"))
-        sent[name] = functions.when(functions.col(_REPLACED).isNotNull(), replaced).otherwise(earlier)
+        own = functions.struct(gone.alias(_GONE), functions.col(quoted(name)).alias("value"))
+        replaced = functions.when(was.isNotNull(), functions.struct(was[_GONE].alias(_GONE), was[name].alias("value")))
+        known = functions.when(gone | ~unchanged(name), own).otherwise(replaced)
+        sent[name] = functions.coalesce(replaced, functions.last(known, ignorenulls=True).over(_earlier(in_order)))
     frame = timeline.withColumn(_FILL, functions.struct(*[value.alias(name) for name, value in sent.items()]))
     filled, lacking = {}, []
     for name in values:

@@ -17,14 +17,15 @@ from frazil.columns.schema import data_columns, quoted, unchanged
 from frazil.errors import DataError
 from frazil.model.changes import ChangeOptions
 from frazil.model.commit import RowCounts
-from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
+from frazil.model.hidden import DELETE, EXTRA, HIDDEN, IGNORE, IMAGES_MARK, LANE, LEFT, MOVED, OP, ORDER, UNCHANGED
 from frazil.write.modes.combine import combined
-from frazil.write.modes.row_state import is_extra
+from frazil.write.modes.doubts import APART, LOST, UNCLEAR, doubted, require_certain
+from frazil.write.modes.row_state import is_extra, place_in_order
 
 MOVED_AT, GONE_AT = f"{HIDDEN}moved_at", f"{HIDDEN}gone_at"
 """Where in the order a row got its key, if that was in this batch and from another one; and where an earlier row of it went."""
-_RANK, _DIGEST, _UNCLEAR, _MIXED, _DELETES, _APART, _NEWEST, _STANDS = (
-    f"{HIDDEN}{name}" for name in ("rank", "digest", "unclear", "mixed", "deletes", "apart", "newest", "stands")
+_RANK, _DIGEST, _MIXED, _DELETES, _NEWEST, _STANDS = (
+    f"{HIDDEN}{name}" for name in ("rank", "digest", "mixed", "deletes", "newest", "stands")
 )
 
 
@@ -82,7 +83,7 @@ def latest(
 
     A value that the last change lacks because it did not change is taken from earlier changes, if they have it.
 
-    Raises if the last one is ambiguous, or if a key is null.
+    Raises if the last one is ambiguous, if a delete has no place in the order beside other changes, or if a key is null.
     """
     if keys_differ:
         yield _without_record(frame), survey_of(frame, keys)
@@ -92,7 +93,7 @@ def latest(
     one = combined(changes, keys, options) if options.combine else _last(changes, keys, options)
     last = one.persist()
     try:
-        yield last.drop(_UNCLEAR, _APART), _surveyed(last, keys, seen)
+        yield last.drop(UNCLEAR, APART, LOST), _surveyed(last, keys, seen, options)
     finally:
         last.unpersist()
 
@@ -119,7 +120,8 @@ def _last(frame: DataFrame, keys: Sequence[str], options: ChangeOptions) -> Data
     ranked = _with_ties(frame.withColumn(_DIGEST, digest), keys, by_key).withColumns(
         {
             _RANK: functions.row_number().over(by_key),
-            _APART: _apart(frame, by_key),
+            APART: _apart(frame, by_key),
+            **({LOST: _lost(frame, by_key, options)} if _places_deletes(frame, options) else {}),
             **{_sent(name): value for name, value in sent.items()},
         }
     )
@@ -143,16 +145,16 @@ def _ranked_by(frame: DataFrame) -> list[Column]:
 def _with_ties(frame: DataFrame, keys: Sequence[str], by_key: WindowSpec) -> DataFrame:
     """Whether a row has the place of another one that differs from it."""
     if _STANDS not in frame.columns:
-        return frame.withColumn(_UNCLEAR, _differ(_DIGEST, by_key.rangeBetween(Window.currentRow, Window.currentRow)))
+        return frame.withColumn(UNCLEAR, _differ(_DIGEST, by_key.rangeBetween(Window.currentRow, Window.currentRow)))
     peers = _of_key(keys).orderBy(ORDER).rangeBetween(Window.currentRow, Window.currentRow)
     if OP not in frame.columns:
-        return frame.withColumn(_UNCLEAR, _differ(_DIGEST, peers))
+        return frame.withColumn(UNCLEAR, _differ(_DIGEST, peers))
     # A delete beside another row: their order decides for all later rows whether the key starts over.
     since = functions.col(GONE_AT)
     matters = since.isNull() | (functions.col(ORDER) >= since)
     frame = frame.withColumn(_DELETES, functions.col(OP) == DELETE)
-    frame = frame.withColumns({_UNCLEAR: _differ(_DIGEST, peers), _MIXED: _differ(_DELETES, peers) & matters})
-    return frame.withColumn(_UNCLEAR, functions.col(_UNCLEAR) | functions.max(_MIXED).over(_of_key(keys))).drop(_DELETES, _MIXED)
+    frame = frame.withColumns({UNCLEAR: _differ(_DIGEST, peers), _MIXED: _differ(_DELETES, peers) & matters})
+    return frame.withColumn(UNCLEAR, functions.col(UNCLEAR) | functions.max(_MIXED).over(_of_key(keys))).drop(_DELETES, _MIXED)
 
 
 def _differ(name: str, rows: WindowSpec) -> Column:
@@ -202,6 +204,24 @@ def _apart(frame: DataFrame, by_key: WindowSpec) -> Column:
     # In the order that the rows are sorted in already.
     all_of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     return functions.coalesce(_differ(LANE, all_of_key) & _differ(_DIGEST, all_of_key), functions.lit(False))
+
+
+def _places_deletes(frame: DataFrame, options: ChangeOptions) -> bool:
+    return bool(options.order_by) and {OP, ORDER} <= set(frame.columns)
+
+
+def _lost(frame: DataFrame, by_key: WindowSpec, options: ChangeOptions) -> Column:
+    """Whether a delete of a key would be lost, because it has no place in the order and a row of its key has one.
+
+    Where rows come with the whole row from before, as an extra delete, that is before the row in any case.
+    """
+    place = place_in_order(frame)
+    nowhere = reduce(Column.__and__, (place[f"o{number}"].isNull() for number in range(len(options.order_by))))
+    deletes = functions.col(OP) == DELETE
+    if frame.schema[OP].metadata.get(IMAGES_MARK):
+        deletes &= ~is_extra(frame)
+    all_of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    return (functions.col(OP) != DELETE) & functions.max(deletes & nowhere).over(all_of_key)
 
 
 def _last_sent(frame: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
@@ -280,40 +300,13 @@ def survey_of(rows: DataFrame, keys: Sequence[str]) -> Survey:
     return _survey(row, row, keys)
 
 
-def _surveyed(last: DataFrame, keys: Sequence[str], seen: Counted) -> Survey:
+def _surveyed(last: DataFrame, keys: Sequence[str], seen: Counted, options: ChangeOptions) -> Survey:
     """The survey of the last changes. Refuses keys of which none is known to be the last."""
-    key_text = functions.to_json(functions.struct(*[functions.col(quoted(key)) for key in keys]))
-    ambiguous = [functions.col(name) for name in (_UNCLEAR, _APART) if name in last.columns]
-    examples = [functions.first(functions.when(one, key_text), ignorenulls=True) for one in ambiguous]
-    row = last.agg(
-        *_counted(last, keys),
-        *[_count_if(one).alias(f"ambiguous{n}") for n, one in enumerate(ambiguous)],
-        *[one.alias(f"example{n}") for n, one in enumerate(examples)],
-    ).first()
+    row = last.agg(*_counted(last, keys), *doubted(last, keys)).first()
     assert row is not None, "an aggregate has one row"
     survey = _survey(row, seen.get(), keys)
-    if ambiguous:
-        _require_one(row, ordered=ORDER in last.columns)
+    require_certain(row, options.order_by, ordered=ORDER in last.columns)
     return survey
-
-
-def _require_one(row: Row, *, ordered: bool) -> None:
-    unclear, apart = row["ambiguous0"], row["ambiguous1"]
-    if apart:
-        raise DataError(
-            "duplicate-keys",
-            f"{apart} keys have several different rows in the batch from several partitions of the source, between which "
-            f"there is no order, for example {row['example1']}.",
-            fix="Name a column in order_by that says which is the last: one of the data's, or the time of the record, "
-            "kafka_timestamp, with metadata: [timestamp] in the source.",
-        )
-    if unclear:
-        cause = "the same place in the order" if ordered else "no order to tell which is the last"
-        raise DataError(
-            "duplicate-keys",
-            f"{unclear} keys have several different rows in the batch and {cause}, for example {row['example0']}.",
-            fix="Name a column in order_by by which they differ." if not ordered else "Add a column to order_by.",
-        )
 
 
 def _survey(row: Row, seen: Row, keys: Sequence[str]) -> Survey:

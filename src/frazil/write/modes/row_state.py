@@ -15,14 +15,21 @@ from frazil.model.hidden import (
     EXTRA,
     IGNORE,
     OP,
+    ORDER,
     UPDATE,
 )
 from frazil.model.sink import SinkSpec
+from frazil.write.modes.shared_types import fields_of
 
 
 def is_extra(frame: DataFrame) -> Column:
     """Which rows are additional to the main row of their record: no separate record was read for them."""
     return functions.coalesce(functions.col(EXTRA), functions.lit(False)) if EXTRA in frame.columns else functions.lit(False)
+
+
+def place_in_order(frame: DataFrame) -> Column:
+    """The values of a row by which the sink's order_by orders it. A change out of an envelope has its turn beside them."""
+    return functions.col(ORDER)["place"] if "place" in fields_of(frame, ORDER) else functions.col(ORDER)
 
 
 def with_error(frame: DataFrame, wrong: Column) -> DataFrame:

@@ -8,8 +8,8 @@ from pyspark.sql.types import StringType
 from frazil.columns.aliases import under_new_names
 from frazil.columns.alignment import aligned_value
 from frazil.columns.coerce import Converted
-from frazil.columns.schema import data_columns, error_of, hidden_columns, quoted
-from frazil.errors import ColumnMissing, KeyDiffers, KeyMissing
+from frazil.columns.schema import data_columns, error_of, hidden_columns, is_of_value, quoted
+from frazil.errors import ColumnMissing, ConfigError, KeyDiffers, KeyMissing
 from frazil.model.changes import ChangeFormat, CommitMode
 from frazil.model.dead_letters import OnError
 from frazil.model.hidden import (
@@ -143,6 +143,7 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     if not sink.order_by:
         return frame
     require_columns(frame, sink.order_by, "order_by")
+    _require_order_of_deletes(frame, sink)
     places = [_order_value(frame, path, sink) for path in sink.order_by]
     named = [place.value.alias(f"o{number}") for number, place in enumerate(places)]
     if TURN in fields_of(frame, ORDER):
@@ -153,6 +154,19 @@ def _ordered(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     # The values of a delete are not checked when it is written, but its position in the order must be known.
     gone = functions.col(OP) == DELETE
     return with_faults(ordered, [functions.when(gone, place.error) for place in places if place.error is not None])
+
+
+def _require_order_of_deletes(frame: DataFrame, sink: SinkSpec) -> None:
+    """A message without a value, which deletes its row, has no columns of the row: it would not count as the last change."""
+    name = sink.order_by[0] if sink.order_by[0] in frame.columns else sink.order_by[0].partition(".")[0]
+    if sink.commit_mode is CommitMode.UPSERT and is_of_value(frame, name):
+        raise ConfigError(
+            "order-of-row",
+            f"order_by: {sink.order_by[0]!r} is a column of the rows, and a message without a value, which deletes its row, does "
+            "not have it: it would count as the first change of its row, not as the last.",
+            fix="Name what each message has: order_by: [kafka_timestamp, kafka_offset], with metadata: [timestamp, offset] in "
+            "the source. Or, where no message deletes, set tombstones: error in the source.",
+        )
 
 
 def _order_value(frame: DataFrame, path: str, sink: SinkSpec) -> Converted:

@@ -12,9 +12,9 @@ from functools import reduce
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
-from frazil.columns.schema import data_columns, error_of, follows_key, is_of_key, quoted, tells_changes
+from frazil.columns.schema import data_columns, error_of, follows_key, is_of_key, is_of_value, quoted, tells_changes
 from frazil.model.changes import CommitMode
-from frazil.model.hidden import DELETE, ERROR, IGNORE, IMAGE, IMAGES_MARK, KEY_COUNT_MARK, OF_KEY_MARK, OP
+from frazil.model.hidden import DELETE, ERROR, IGNORE, IMAGE, IMAGES_MARK, KEY_COUNT_MARK, OF_KEY_MARK, OP, VALUE_MARK
 from frazil.model.sink import SinkSpec
 from frazil.model.transform import TransformSpec
 from frazil.write.shape.unsent import made_by
@@ -28,7 +28,7 @@ def is_followed(frame: DataFrame, sink: SinkSpec) -> bool:
 
 
 def marking_keys(before: DataFrame, after: DataFrame, transform: TransformSpec) -> DataFrame:
-    """The frame after a transform, with marks on the columns that it made from the source's key alone."""
+    """The frame after a transform, with marks on the columns that it made from the source's key, or a message's value, alone."""
     if not tells_changes(before) or KEY_COUNT_MARK not in before.schema[OP].metadata:
         return after
     try:
@@ -36,9 +36,13 @@ def marking_keys(before: DataFrame, after: DataFrame, transform: TransformSpec) 
     except PySparkException:
         return after  # errors of an expression are reported when the transform is applied
     for name in data_columns(after):
-        origins = made.columns.get(name)
-        if origins and not is_of_key(after, name) and all(one in before.columns and is_of_key(before, one) for one in origins):
+        origins = made.columns.get(name) or ()
+        if not origins or not all(one in before.columns for one in origins):
+            continue
+        if not is_of_key(after, name) and all(is_of_key(before, one) for one in origins):
             after = after.withMetadata(name, after.schema[name].metadata | {OF_KEY_MARK: True})
+        if not is_of_value(after, name) and all(is_of_value(before, one) for one in origins):
+            after = after.withMetadata(name, after.schema[name].metadata | {VALUE_MARK: True})
     return after
 
 
