@@ -142,7 +142,20 @@ _OF_OTHER_STORES = (
     "com.azure.storage.blob.models.BlobStorageException",
     "com.azure.storage.file.datalake.models.DataLakeStorageException",
 )
+# What Microsoft's exceptions print of an answer: its status; its code, within XML or JSON, or alone; and its words.
 _AZURE_STATUS = re.compile(r"^Status code (\d{3})\b", re.MULTILINE)
+_AZURE_CODE = re.compile(r'<Code>(\w+)</Code>|"code"\s*:\s*"(\w+)"|\AStatus code \d{3}, \(?(?!empty\b)(\w+)')
+_AZURE_WORDS = re.compile(r'<Message>([^<\n]+)|"message"\s*:\s*"([^"\\]+)')
+# What is thrown by those who get tokens for the stores of Google and Microsoft, and how Google's says that it was refused one.
+_GOOGLE_LOGIN = "com.google.auth.oauth2.GoogleAuthException"
+_LOGINS = (
+    _GOOGLE_LOGIN,
+    "com.azure.core.exception.ClientAuthenticationException",
+    "com.microsoft.aad.msal4j.MsalServiceException",
+)
+_NO_TOKEN = re.compile(r": 4\d\d\b")
+# What Google's client says when a store has refused a token that was given to it, and that it cannot get anew.
+_TOKEN_ENDED = "does not support refreshing the access token"
 # What clients of stores throw, or wrap, when no whole answer came.
 _CLIENTS = (f"{_OF_AMAZON_CORE}.SdkClientException", *_OF_OTHER_STORES)
 _NO_ANSWER = (
@@ -201,31 +214,51 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     return connections.s3_denied(fault.line) if denied else None
 
 
-def _with_status(fault: JavaFault) -> JavaFault:
+def _with_answer(fault: JavaFault) -> JavaFault:
     """Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it."""
-    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
-        return replace(fault, message=fault.message[found.start() :], status=int(found[1]))
-    return fault
+    if fault.status or (found := _AZURE_STATUS.search(fault.message)) is None:
+        return fault
+    text = fault.message[found.start() :]
+    words = _first_of(_AZURE_WORDS, text)
+    said = f"{found[0]}: {words}" if words else found[0]
+    return replace(fault, message=said, state=_first_of(_AZURE_CODE, text), status=int(found[1]))
+
+
+def _first_of(pattern: re.Pattern[str], text: str) -> str:
+    """What the first match has in whichever of its groups; nothing without one."""
+    found = pattern.search(text)
+    return next((group for group in found.groups() if group), "") if found else ""
 
 
 def is_missing(fault: JavaFault) -> bool:
     """Whether a file or a folder is not there."""
     if fault.find(f"{ICEBERG}NotFoundException", "java.io.FileNotFoundException"):
         return True
-    return any(one.is_of(*_OF_OTHER_STORES) and _with_status(one).status == 404 for one in fault.chain)
+    return any(one.is_of(*_OF_OTHER_STORES) and _with_answer(one).status == 404 for one in fault.chain)
 
 
-def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
+def _not_logged_in(fault: JavaFault, _address: str) -> FrazilError | None:
+    """Nobody gives out a token for a store, or there is nothing to get one for. A service that is away is another matter."""
+    if fault.is_of(_GOOGLE_LOGIN) and _NO_TOKEN.search(fault.message) is None:
+        return None
+    return connections.storage_keys_refused(Place.storage(), fault.line)
+
+
+def _token_ended(fault: JavaFault, _address: str) -> FrazilError | None:
+    return connections.storage_keys_refused(Place.storage(), fault.line) if _TOKEN_ENDED in fault.message else None
+
+
+def _store_failed(fault: JavaFault, _address: str) -> FrazilError | None:
     """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
-    fault = _with_status(fault)
+    fault = _with_answer(fault)
     status = fault.status
-    if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
-        return _forbidden(fault, address)
+    said = f"{fault.state}: {fault.line}" if fault.state else fault.line
+    if fault.is_of(*_OF_OTHER_STORES) and (known := connections.cloud_refused(Place.storage(), fault.state, status, said)):
+        return known
     of_store = fault.is_of("S3Exception", *_OF_OTHER_STORES)
     # An upload in parts is unknown when the answer to its end was lost: the file is written again, under another name.
     overloaded = of_store and (status >= 500 or status == 429 or fault.state == "NoSuchUpload")
     cut_off = fault.is_of(*_CLIENTS) and status == 0 and any(part.is_of(*_NO_ANSWER) for part in fault.chain)
-    said = f"{fault.state}: {fault.line}" if fault.state else fault.line
     return connections.unreachable(Place.storage(), said) if overloaded or cut_off else None
 
 
@@ -426,9 +459,11 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     ((f"{ICEBERG}NotAuthorizedException",), _not_authorized),
     ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
     (("java.lang.IllegalStateException",), _replaced),
+    (("java.lang.IllegalStateException",), _token_ended),
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException",), _table_missing),
     ((f"{ICEBERG}NotFoundException",), _file_missing),
+    (_LOGINS, _not_logged_in),
     ((_OF_AMAZON, *_OF_OTHER_STORES), _store_failed),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),
