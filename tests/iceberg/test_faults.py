@@ -153,6 +153,7 @@ LOGIN = "com.google.auth.oauth2.GoogleAuthException"
 REFUSED_BY_CLOUDS = {
     "google-keys": (JavaFault((GOOGLE,), "401 Unauthorized", status=401), "storage-keys-refused", 78),
     "google-right": (JavaFault((GOOGLE,), "403 Forbidden", status=403), "no-permission", 1),
+    "google-bucket": (JavaFault((GOOGLE,), "404 Not Found", status=404), "no-such-bucket", 78),
     "google-login": (JavaFault((GOOGLE,), "no token", JavaFault((LOGIN,), NO_TOKEN)), "storage-keys-refused", 78),
     "azure-key": (of_azure("AuthorizationFailure"), "storage-keys-refused", 78),
     "azure-head": (JavaFault((AZURE,), "Status code 403, (AuthenticationFailed)"), "storage-keys-refused", 78),

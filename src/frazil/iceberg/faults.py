@@ -136,8 +136,9 @@ _OF_REST = f"{ICEBERG}RESTException"
 _OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
 _OF_AMAZON_CORE = "software.amazon.awssdk.core.exception"
 _OF_AMAZON = f"{_OF_AMAZON_CORE}.SdkException"
+_OF_GOOGLE = "com.google.cloud.storage.StorageException"
 _OF_OTHER_STORES = (
-    "com.google.cloud.storage.StorageException",
+    _OF_GOOGLE,
     "com.azure.core.exception.HttpResponseException",
     "com.azure.storage.blob.models.BlobStorageException",
     "com.azure.storage.file.datalake.models.DataLakeStorageException",
@@ -146,6 +147,8 @@ _OF_OTHER_STORES = (
 _AZURE_STATUS = re.compile(r"^Status code (\d{3})\b", re.MULTILINE)
 _AZURE_CODE = re.compile(r'<Code>(\w+)</Code>|"code"\s*:\s*"(\w+)"|\AStatus code \d{3}, \(?(?!empty\b)(\w+)')
 _AZURE_WORDS = re.compile(r'<Message>([^<\n]+)|"message"\s*:\s*"([^"\\]+)')
+# What Google's store says of a missing object. Of a missing bucket it says so, and others that speak its protocol nothing more.
+_NO_OBJECT = "No such object"
 # What is thrown by those who get tokens for the stores of Google and Microsoft, and how Google's says that it was refused one.
 _GOOGLE_LOGIN = "com.google.auth.oauth2.GoogleAuthException"
 _LOGINS = (
@@ -164,6 +167,9 @@ _NO_ANSWER = (
     f"{_OF_AMAZON_CORE}.ApiCallAttemptTimeoutException",
 )
 
+# How the names of classes begin that only Microsoft's library brings.
+_AZURE_NETWORK = ("org.apache.iceberg.azure.shaded.", "reactor.")
+
 # How Java says that a certificate was signed by nobody whom it knows, that it is another host's, and that there is no TLS.
 _UNTRUSTED = ("PKIX path", "unable to find valid certification path")
 _WRONG_HOST = ("No subject alternative", "No name matching", "doesn't match any of the subject alternative names")
@@ -172,7 +178,7 @@ _NO_TLS = ("Unsupported or unrecognized SSL message",)
 
 def _not_connected(fault: JavaFault, address: str) -> FrazilError | None:
     """Why there is no connection to the catalog, or to the store; None when there is one, or the faults do not tell."""
-    of_store = fault.find(_OF_AMAZON) is not None
+    of_store = fault.find(_OF_AMAZON, *_OF_OTHER_STORES) is not None or _is_of_azure(fault)
     if not of_store and fault.find(_OF_REST, *_OF_DATABASE) is None:
         return None
     place = Place.storage() if of_store else Place.catalog(address)
@@ -192,6 +198,11 @@ def _not_connected(fault: JavaFault, address: str) -> FrazilError | None:
         if part.is_of("java.net.SocketTimeoutException"):
             return connections.connection_timeout(place, part.line)
     return None
+
+
+def _is_of_azure(fault: JavaFault) -> bool:
+    """Whether Microsoft's library has met it: of a connection that failed it passes on what its network library has thrown."""
+    return any(name.startswith(_AZURE_NETWORK) for part in fault.chain for name in part.classes)
 
 
 def _host_not_found(fault: JavaFault, place: Place) -> FrazilError:
@@ -255,6 +266,8 @@ def _store_failed(fault: JavaFault, _address: str) -> FrazilError | None:
     said = f"{fault.state}: {fault.line}" if fault.state else fault.line
     if fault.is_of(*_OF_OTHER_STORES) and (known := connections.cloud_refused(Place.storage(), fault.state, status, said)):
         return known
+    if fault.is_of(_OF_GOOGLE) and status == 404 and _NO_OBJECT not in fault.message:
+        return connections.bucket_missing(Place.storage(), said)
     of_store = fault.is_of("S3Exception", *_OF_OTHER_STORES)
     # An upload in parts is unknown when the answer to its end was lost: the file is written again, under another name.
     overloaded = of_store and (status >= 500 or status == 429 or fault.state == "NoSuchUpload")
