@@ -11,12 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cli.answering import answering
 from cli.commands import Frazil, sink_file
 from cli.expected import CANARY, HOST_NOT_FOUND, REFUSED, Expected, must_fail
+from cli.google_keys import google_key
 from helpers.lakes import fresh_name
 from services.azure import Azure
 from services.between import Made, between
@@ -39,15 +38,6 @@ def sink_in(folder: Path, location: str, store: str) -> None:
 def by_connection(azure: Azure, *, key: str | None = None, endpoint: str | None = None) -> str:
     text = azure.connection_string.replace(azure.key, key or azure.key).replace(azure.endpoint, endpoint or azure.endpoint)
     return f"azure: {{connection_string: '{text}'}}"
-
-
-def google_key(tokens: str) -> str:
-    """A key of a service account that Google has never heard of, in the form of Google's."""
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    account = {"type": "service_account", "client_email": "w@p.iam.gserviceaccount.com", "token_uri": tokens, "project_id": "p"}
-    return json.dumps(account | {"private_key_id": CANARY, "private_key": private.decode()})
 
 
 @pytest.fixture
@@ -140,7 +130,7 @@ class TestGoogle:
     def test_nobody_gives_out_a_token_for_the_key(self, frazil: Frazil, tmp_path: Path, gcs: Gcs, bucket: str) -> None:
         refusal = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
         with answering(400, json.dumps(refusal).encode()) as tokens:
-            (tmp_path / "key.json").write_text(google_key(tokens))
+            (tmp_path / "key.json").write_text(google_key(tokens, CANARY))
             sink_in(tmp_path, bucket, f"gcs: {{endpoint: '{gcs.endpoint}', service_account_path: '{tmp_path}/key.json'}}")
             must_fail(frazil("check", "--json"), "storage", KEYS_REFUSED)
 

@@ -6,7 +6,6 @@ Check asks in Python, and a run in Java: neither shows secrets, or a trace of Ja
 from __future__ import annotations
 
 import json
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,8 +15,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from cli.agreeing import must_agree, write
 from cli.answering import answering
-from cli.commands import Frazil, Outcome
+from cli.commands import Frazil
+from cli.expected import CANARY
 from frazil.spark.session import give_components
 from helpers.lakes import fresh_name
 from services.aws import Aws
@@ -32,31 +33,6 @@ from services.s3proxy import KEY, SECRET, S3Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
-CANARY = "c4nary-in-the-mine"
-
-PIPELINE = """\
-version: "1.0"
-sources:
-  numbers: {{connector: generator, config: {{rows: 10, rows_per_second: 1000}}}}
-sinks:
-  lake:
-    connector: iceberg
-    config:
-      catalog: {catalog}
-      namespace: shop
-      table: events
-{more}
-pipelines:
-  load: {{source: numbers, sink: lake}}
-settings:
-  retry: {{max_retries: 0, initial_backoff_ms: 1}}
-  restart: {{max_restarts: 0}}
-"""
-
-
-def write(folder: Path, catalog: str, more: str = "") -> None:
-    (folder / "frazil.yaml").write_text(PIPELINE.format(catalog=catalog, more=more))
-
 
 def rest(folder: Path, uri: str, more: str = "") -> None:
     write(folder, f"{{type: rest, rest: {{uri: '{uri}', token: {CANARY}{more}}}}}")
@@ -68,22 +44,6 @@ def s3_pipeline(
     keys = f"access_key_id: '{KEY}', secret_access_key: '{secret}'{more}"
     store = f"      s3: {{endpoint: '{endpoint}', region: us-east-1, path_style_access: {style}, {keys}}}"
     write(folder, f"{{type: sql, sql: {{uri: 'sqlite:///{folder}/catalog.db', warehouse: 's3://{bucket}/warehouse'}}}}", store)
-
-
-def must_agree(frazil: Frazil, code: str, exit_code: int) -> None:
-    """Both commands end so. Check comes first: it makes nothing."""
-    checked = frazil("check", "--json")
-    errors = [check["error"]["code"] for check in checked.json["checks"] if not check["ok"]]
-    assert (errors, checked.code) == ([code], exit_code), checked.text
-    ran = frazil("run", "--once")
-    assert (codes_in(ran), ran.code) == ({code}, exit_code), ran.text
-    for text in (CANARY, SECRET, "\tat ", "Traceback", "Caused by"):
-        assert text not in checked.text
-        assert text not in ran.text
-
-
-def codes_in(ran: Outcome) -> set[str]:
-    return set(re.findall(r"error \[([a-z0-9-]+)\]", ran.text))
 
 
 def test_the_catalogs_host_is_not_known(frazil: Frazil, tmp_path: Path) -> None:

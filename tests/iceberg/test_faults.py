@@ -139,12 +139,54 @@ def test_keys_that_nobody_gave_are_not_waited_for() -> None:
     assert error.exit_code == 1
 
 
-@pytest.mark.parametrize(
-    "fault", [JavaFault((GOOGLE,), "403 Forbidden", status=403), JavaFault((AZURE,), "Status code 403, AuthorizationFailure")]
+def of_azure(code: str, status: int = 403, words: str = "Server failed to authenticate the request.") -> JavaFault:
+    """What Microsoft's library prints of an answer of Azurite's, whose body is XML of several lines."""
+    advice = "If you are using a StorageSharedKeyCredential, and the server returned an error message that says 'Signature ...\n"
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>\n  <Code>{code}</Code>\n  <Message>{words}\nRequestId:1</Message>'
+    return JavaFault(("com.azure.storage.blob.models.BlobStorageException",), f'{advice}Status code {status}, "{body}\n</Error>"')
+
+
+NO_TOKEN = (
+    'Error getting access token for service account: 400 Bad Request\nPOST https://tokens\n{"error":"invalid_grant"}, iss: w@p'
 )
-def test_what_a_store_does_not_allow_is_not_tried_again(fault: JavaFault) -> None:
+LOGIN = "com.google.auth.oauth2.GoogleAuthException"
+REFUSED_BY_CLOUDS = {
+    "google-keys": (JavaFault((GOOGLE,), "401 Unauthorized", status=401), "storage-keys-refused", 78),
+    "google-right": (JavaFault((GOOGLE,), "403 Forbidden", status=403), "no-permission", 1),
+    "google-bucket": (JavaFault((GOOGLE,), "404 Not Found", status=404), "no-such-bucket", 78),
+    "google-login": (JavaFault((GOOGLE,), "no token", JavaFault((LOGIN,), NO_TOKEN)), "storage-keys-refused", 78),
+    "azure-key": (of_azure("AuthorizationFailure"), "storage-keys-refused", 78),
+    "azure-head": (JavaFault((AZURE,), "Status code 403, (AuthenticationFailed)"), "storage-keys-refused", 78),
+    "azure-json": (
+        JavaFault((AZURE,), 'Status code 401, "{"error":{"code":"InvalidAuthenticationInfo"}}"'),
+        "storage-keys-refused",
+        78,
+    ),
+    "azure-right": (of_azure("AuthorizationPermissionMismatch"), "no-permission", 1),
+    "azure-container": (of_azure("ContainerNotFound", 404, "The specified container does not exist."), "no-such-bucket", 78),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_CLOUDS)
+def test_what_a_store_does_not_allow_is_not_tried_again_and_its_cause_is_told(name: str) -> None:
+    fault, code, exit_code = REFUSED_BY_CLOUDS[name]
     attempt = attempt_failed(fault, "sqlite:x").outcome
-    assert (attempt.error.code, attempt.final) == ("no-permission", True)
+    assert (attempt.error.code, attempt.error.exit_code, attempt.final) == (code, exit_code, True)
+    staged = explain_staging(JavaFault(("org.apache.spark.SparkException",), "Job aborted", fault))
+    assert (staged.code, staged.exit_code) == (code, exit_code)
+
+
+def test_a_refusal_of_azure_is_told_in_its_own_words() -> None:
+    error = explain(of_azure("AuthorizationFailure"))
+    assert error is not None
+    assert "AuthorizationFailure: Status code 403: Server failed to authenticate the request." in error.message
+    assert "StorageSharedKeyCredential" not in error.message
+    assert "<" not in error.message
+
+
+def test_a_service_for_tokens_that_is_away_is_waited_for() -> None:
+    away = JavaFault((LOGIN, "java.io.IOException"), "Error getting access token for service account: Connection refused, iss: w")
+    assert explain_staging(JavaFault((GOOGLE,), "no token", away)).code == "storage-unreachable"
 
 
 def test_a_cause_that_spark_only_passes_on_as_text_is_known() -> None:

@@ -47,6 +47,22 @@ def test_what_the_storage_said_decides(reason: str, code: str) -> None:
     assert error.code == code
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [(401, "storage-keys-refused", 78), (403, "no-permission", 1), (503, "storage-unreachable", 75)],
+)
+def test_what_google_said_decides_when_it_was_asked_with_a_token(status: int, code: str, exit_code: int) -> None:
+    """In the words of PyArrow, which turns all refusals into one error of the operating system's."""
+    told = (
+        "[Errno 13] google::cloud::Status(X: Permanent error, with a last message of Invalid Credentials error_info={reason=x, "
+    )
+    more = f"metadata={{gcloud-cpp.retry.function=CreateResumableUpload, http_status_code={status}}}}}). Detail: [errno 13]"
+    kind = OSError if status == 503 else PermissionError
+    error = storage_failed(kind(f"{told}{more}"), "gs://bucket/warehouse")
+    assert (error.code, error.exit_code) == (code, exit_code)
+    assert "(Invalid Credentials)" in error.message or status == 503
+
+
 # The packages botocore and thrift cannot be had here. These are made after theirs: the module, the name, what is kind of what.
 BotoCoreError = type("BotoCoreError", (Exception,), {"__module__": "botocore.exceptions"})
 VendoredError = type("RequestException", (OSError,), {"__module__": "botocore.vendored.requests.exceptions"})

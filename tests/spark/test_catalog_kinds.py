@@ -340,7 +340,7 @@ OAUTH_WORDS = {"credential": "id:secret"}
         (
             {"user": "me", "password": "p@ss"},
             {"header.Authorization": f"Basic {b64encode(b'me:p@ss').decode()}"},
-            {"header.Authorization": f"Basic {b64encode(b'me:p@ss').decode()}"},
+            {"header.Authorization": f"Basic {b64encode(b'me:p@ss').decode()}", "auth": {"type": "noop"}},
         ),
         (
             OAUTH | {"audience": "catalog", "resource": "urn:c"},
@@ -365,7 +365,7 @@ OAUTH_WORDS = {"credential": "id:secret"}
     ],
     ids=["signed", "signed with keys", "headers", "user", "oauth2", "tokens", "vended", "remote signing"],
 )
-def test_logins_of_a_rest_catalog(given: dict[str, Any], java: dict[str, str], pyiceberg: dict[str, str]) -> None:
+def test_logins_of_a_rest_catalog(given: dict[str, Any], java: dict[str, str], pyiceberg: dict[str, Any]) -> None:
     assert holds(settings(rest(**given)).options, java)
     assert holds(python(rest(**given)), pyiceberg)
 

@@ -86,11 +86,16 @@ def holds(found: dict[str, Any], expected: dict[str, Any]) -> bool:
             {"adls.token": None},
             {"adls.client-id": "c", "adls.tenant-id": "t", "adls.client-secret": "hush"},
         ),
+        (
+            {"azure": {"connection_string": "BlobEndpoint=http://h/a;", "storage_account": "a", "sas_token": "sv=1&sig=x"}},
+            {"adls.sas-token.a.dfs.core.windows.net": "sv=1&sig=x", "adls.connection-string.a.dfs.core.windows.net": "http://h/a"},
+            {"adls.connection-string": "BlobEndpoint=http://h/a;AccountName=a;SharedAccessSignature=sv=1&sig=x"},
+        ),
         ({"azure": {"storage_account": "acc", "client_id": "c"}}, {}, {"adls.client-id": None, "adls.account-name": "acc"}),
     ],
     ids=[
         "role", "role with an external id", "s3's key", "kms", "twice kms", "own key", "retries", "nothing", "google's token",
-        "google as another", "azure's token", "service principal", "managed identity",
+        "google as another", "azure's token", "service principal", "signature beside a connection string", "managed identity",
     ],
 )  # fmt: skip
 def test_stores(store: dict[str, Any], java: dict[str, str | None], pyiceberg: dict[str, str | None]) -> None:

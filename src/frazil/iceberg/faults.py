@@ -136,13 +136,29 @@ _OF_REST = f"{ICEBERG}RESTException"
 _OF_DATABASE = ("java.sql.SQLException", "org.apache.iceberg.jdbc.UncheckedSQLException")
 _OF_AMAZON_CORE = "software.amazon.awssdk.core.exception"
 _OF_AMAZON = f"{_OF_AMAZON_CORE}.SdkException"
+_OF_GOOGLE = "com.google.cloud.storage.StorageException"
 _OF_OTHER_STORES = (
-    "com.google.cloud.storage.StorageException",
+    _OF_GOOGLE,
     "com.azure.core.exception.HttpResponseException",
     "com.azure.storage.blob.models.BlobStorageException",
     "com.azure.storage.file.datalake.models.DataLakeStorageException",
 )
+# What Microsoft's exceptions print of an answer: its status; its code, within XML or JSON, or alone; and its words.
 _AZURE_STATUS = re.compile(r"^Status code (\d{3})\b", re.MULTILINE)
+_AZURE_CODE = re.compile(r'<Code>(\w+)</Code>|"code"\s*:\s*"(\w+)"|\AStatus code \d{3}, \(?(?!empty\b)(\w+)')
+_AZURE_WORDS = re.compile(r'<Message>([^<\n]+)|"message"\s*:\s*"([^"\\]+)')
+# What Google's store says of a missing object. Of a missing bucket it says so, and others that speak its protocol nothing more.
+_NO_OBJECT = "No such object"
+# What is thrown by those who get tokens for the stores of Google and Microsoft, and how Google's says that it was refused one.
+_GOOGLE_LOGIN = "com.google.auth.oauth2.GoogleAuthException"
+_LOGINS = (
+    _GOOGLE_LOGIN,
+    "com.azure.core.exception.ClientAuthenticationException",
+    "com.microsoft.aad.msal4j.MsalServiceException",
+)
+_NO_TOKEN = re.compile(r": 4\d\d\b")
+# What Google's client says when a store has refused a token that was given to it, and that it cannot get anew.
+_TOKEN_ENDED = "does not support refreshing the access token"
 # What clients of stores throw, or wrap, when no whole answer came.
 _CLIENTS = (f"{_OF_AMAZON_CORE}.SdkClientException", *_OF_OTHER_STORES)
 _NO_ANSWER = (
@@ -150,6 +166,9 @@ _NO_ANSWER = (
     f"{_OF_AMAZON_CORE}.ApiCallTimeoutException",
     f"{_OF_AMAZON_CORE}.ApiCallAttemptTimeoutException",
 )
+
+# How the names of classes begin that only Microsoft's library brings.
+_AZURE_NETWORK = ("org.apache.iceberg.azure.shaded.", "reactor.")
 
 # How Java says that a certificate was signed by nobody whom it knows, that it is another host's, and that there is no TLS.
 _UNTRUSTED = ("PKIX path", "unable to find valid certification path")
@@ -159,7 +178,7 @@ _NO_TLS = ("Unsupported or unrecognized SSL message",)
 
 def _not_connected(fault: JavaFault, address: str) -> FrazilError | None:
     """Why there is no connection to the catalog, or to the store; None when there is one, or the faults do not tell."""
-    of_store = fault.find(_OF_AMAZON) is not None
+    of_store = fault.find(_OF_AMAZON, *_OF_OTHER_STORES) is not None or _is_of_azure(fault)
     if not of_store and fault.find(_OF_REST, *_OF_DATABASE) is None:
         return None
     place = Place.storage() if of_store else Place.catalog(address)
@@ -179,6 +198,11 @@ def _not_connected(fault: JavaFault, address: str) -> FrazilError | None:
         if part.is_of("java.net.SocketTimeoutException"):
             return connections.connection_timeout(place, part.line)
     return None
+
+
+def _is_of_azure(fault: JavaFault) -> bool:
+    """Whether Microsoft's library has met it: of a connection that failed it passes on what its network library has thrown."""
+    return any(name.startswith(_AZURE_NETWORK) for part in fault.chain for name in part.classes)
 
 
 def _host_not_found(fault: JavaFault, place: Place) -> FrazilError:
@@ -201,31 +225,53 @@ def _s3_refused(fault: JavaFault, _address: str) -> FrazilError | None:
     return connections.s3_denied(fault.line) if denied else None
 
 
-def _with_status(fault: JavaFault) -> JavaFault:
+def _with_answer(fault: JavaFault) -> JavaFault:
     """Microsoft's exceptions lose the answer on their way from an executor. Advice about signatures may come before it."""
-    if fault.status == 0 and (found := _AZURE_STATUS.search(fault.message)):
-        return replace(fault, message=fault.message[found.start() :], status=int(found[1]))
-    return fault
+    if fault.status or (found := _AZURE_STATUS.search(fault.message)) is None:
+        return fault
+    text = fault.message[found.start() :]
+    words = _first_of(_AZURE_WORDS, text)
+    said = f"{found[0]}: {words}" if words else found[0]
+    return replace(fault, message=said, state=_first_of(_AZURE_CODE, text), status=int(found[1]))
+
+
+def _first_of(pattern: re.Pattern[str], text: str) -> str:
+    """What the first match has in whichever of its groups; nothing without one."""
+    found = pattern.search(text)
+    return next((group for group in found.groups() if group), "") if found else ""
 
 
 def is_missing(fault: JavaFault) -> bool:
     """Whether a file or a folder is not there."""
     if fault.find(f"{ICEBERG}NotFoundException", "java.io.FileNotFoundException"):
         return True
-    return any(one.is_of(*_OF_OTHER_STORES) and _with_status(one).status == 404 for one in fault.chain)
+    return any(one.is_of(*_OF_OTHER_STORES) and _with_answer(one).status == 404 for one in fault.chain)
 
 
-def _store_failed(fault: JavaFault, address: str) -> FrazilError | None:
+def _not_logged_in(fault: JavaFault, _address: str) -> FrazilError | None:
+    """Nobody gives out a token for a store, or there is nothing to get one for. A service that is away is another matter."""
+    if fault.is_of(_GOOGLE_LOGIN) and _NO_TOKEN.search(fault.message) is None:
+        return None
+    return connections.storage_keys_refused(Place.storage(), fault.line)
+
+
+def _token_ended(fault: JavaFault, _address: str) -> FrazilError | None:
+    return connections.storage_keys_refused(Place.storage(), fault.line) if _TOKEN_ENDED in fault.message else None
+
+
+def _store_failed(fault: JavaFault, _address: str) -> FrazilError | None:
     """A store that did not do what it was asked for, and may later: it is overloaded, broken, or cut off. Or it never will."""
-    fault = _with_status(fault)
+    fault = _with_answer(fault)
     status = fault.status
-    if fault.is_of(*_OF_OTHER_STORES) and status in (401, 403):
-        return _forbidden(fault, address)
+    said = f"{fault.state}: {fault.line}" if fault.state else fault.line
+    if fault.is_of(*_OF_OTHER_STORES) and (known := connections.cloud_refused(Place.storage(), fault.state, status, said)):
+        return known
+    if fault.is_of(_OF_GOOGLE) and status == 404 and _NO_OBJECT not in fault.message:
+        return connections.bucket_missing(Place.storage(), said)
     of_store = fault.is_of("S3Exception", *_OF_OTHER_STORES)
     # An upload in parts is unknown when the answer to its end was lost: the file is written again, under another name.
     overloaded = of_store and (status >= 500 or status == 429 or fault.state == "NoSuchUpload")
     cut_off = fault.is_of(*_CLIENTS) and status == 0 and any(part.is_of(*_NO_ANSWER) for part in fault.chain)
-    said = f"{fault.state}: {fault.line}" if fault.state else fault.line
     return connections.unreachable(Place.storage(), said) if overloaded or cut_off else None
 
 
@@ -426,9 +472,11 @@ KNOWN: tuple[tuple[tuple[str, ...], Describe], ...] = (
     ((f"{ICEBERG}NotAuthorizedException",), _not_authorized),
     ((f"{ICEBERG}ForbiddenException", "AccessDeniedException", "AccessControlException"), _forbidden),
     (("java.lang.IllegalStateException",), _replaced),
+    (("java.lang.IllegalStateException",), _token_ended),
     (("java.lang.IllegalArgumentException", f"{ICEBERG}ValidationException"), _from_the_future),
     ((f"{ICEBERG}NoSuchTableException",), _table_missing),
     ((f"{ICEBERG}NotFoundException",), _file_missing),
+    (_LOGINS, _not_logged_in),
     ((_OF_AMAZON, *_OF_OTHER_STORES), _store_failed),
     ((f"{ICEBERG}NoSuchWarehouseException", f"{ICEBERG}RESTException", f"{ICEBERG}BadRequestException"), _warehouse_missing),
     ((f"{ICEBERG}NoSuchNamespaceException",), _namespace_missing),

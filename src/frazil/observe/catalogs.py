@@ -157,10 +157,17 @@ def pyiceberg_properties(sink: SinkSpec) -> dict[str, Any]:
         properties["uri"] = sqlalchemy_uri(options)
     properties |= _rest_properties(sink.catalog) | store_properties(sink) | _glue_properties(sink) | _bigquery_properties(sink)
     properties |= {name: value for name, value in _spelt(sink.catalog.further).items() if name != "uri"}
+    if _shows_own_header(properties):
+        properties["auth"] = {"type": "noop"}  # PyIceberg would put `Bearer None` in its place
     if "client.access-key-id" in properties:
         # PyArrow takes no role beside keys. The catalog can only be asked with these; its files may be readable with them, too.
         properties.pop("s3.role-arn", None)
     return properties
+
+
+def _shows_own_header(properties: Mapping[str, Any]) -> bool:
+    """Whether a REST catalog is logged in to by a header of the configuration: that of a user and a password, or any other."""
+    return not {"credential", "token"} & properties.keys() and "header.authorization" in map(str.lower, properties)
 
 
 def _spelt(options: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from frazil.model.catalog import CatalogType
 from frazil.model.connections import Place, no_transactions
 from frazil.model.sink import SinkSpec
 from frazil.observe.catalogs import greet_rest, open_catalog, pyiceberg_properties, sqlite_path
+from frazil.observe.clouds import require_cloud
 from frazil.observe.faults import translated
 from frazil.observe.lake import head_of, local_path, open_table
 from frazil.observe.stale_commit import probe_stale_commit
@@ -217,7 +218,10 @@ def _check_storage(sink: SinkSpec, table: Table | None, location: str | None) ->
     with translated(sink.catalog):
         from pyiceberg.io import load_file_io
 
-        return probe_store(location, table.io if table is not None else load_file_io(pyiceberg_properties(sink), location))
+        io = table.io if table is not None else load_file_io(pyiceberg_properties(sink), location)
+        if sink.catalog.type is not CatalogType.HADOOP:  # whoever looked for its table has asked the store already
+            require_cloud(location, io.properties)
+        return probe_store(location, io)
 
 
 def planned_location(sink: SinkSpec) -> str | None:

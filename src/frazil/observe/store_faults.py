@@ -13,6 +13,10 @@ from frazil.observe.greeting import causes, connection_fault, first_line
 # How PyArrow says what a store answered: `AWS Error ACCESS_DENIED during PutObject operation: the store's message`.
 _ARROW = re.compile(r"AWS Error (?P<code>\w+)[^:]*? during (?P<operation>\w+) operation: (?P<said>.*)")
 _ARROW_UNKNOWN = re.compile(r"ExceptionName: (?P<code>\w+) Message: (?P<said>.*)")
+# How it says what Google's store answered: it gives the name of a status, the store's message, and more in braces.
+_ARROW_OF_GOOGLE = re.compile(
+    r"google::cloud::Status\(.*?with a last message of (?P<said>.*?) error_info=.*http_status_code=(?P<status>\d{3})"
+)
 _ARROW_USE = {"HeadObject": connections.READ, "GetObject": connections.READ, "DeleteObject": connections.DELETE} | dict.fromkeys(
     ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), connections.WRITE
 )
@@ -67,6 +71,10 @@ def storage_failed(error: Exception, location: str) -> FrazilError:
         return DataError("file-missing", f"A file is not there: {text}", fix="It was deleted, or the warehouse was moved.")
     if scheme.startswith("s3") and (known := _s3_failed(text, location)) is not None:
         return known
+    if (found := _ARROW_OF_GOOGLE.search(text)) is not None:
+        known = connections.cloud_refused(Place.storage(location), "", int(found["status"]), found["said"])
+        if known is not None:
+            return known
     if isinstance(error, PermissionError) or _says(text, "denied", "403", "Forbidden", "401", "Unauthorized"):
         return DataError("no-permission", f"Access denied at {location}: {text}", fix="Check who may read and write there.")
     if scheme in ("", "file"):

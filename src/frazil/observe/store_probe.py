@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from frazil.errors import ConfigError, DataError, FrazilError
 from frazil.model import connections
 from frazil.model.connections import DELETE, READ, WRITE, Place
-from frazil.observe.clouds import require_cloud
 from frazil.observe.greeting import first_line
 from frazil.observe.s3 import Bucket, keys_of
 from frazil.observe.store_faults import cloud_failed, storage_failed
@@ -63,7 +62,6 @@ def probe_store(location: str, io: FileIO) -> str:
     if keys is not None:
         _probe_s3(Bucket.at(location, io.properties, keys), f"{place.path.strip('/')}/{probe}".lstrip("/"))
     else:
-        require_cloud(location, io.properties)
         _probe_files(io, location, f"{location.rstrip('/')}/{probe}")
     return f"wrote, read and deleted a probe in {location}"
 

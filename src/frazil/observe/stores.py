@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from frazil.errors import ConfigError
 from frazil.model.catalog_kinds import AccessDelegation
 from frazil.model.sink import SinkSpec
-from frazil.model.storage import GcsStorage
+from frazil.model.storage import AzureStorage, GcsStorage, connection_parts
 from frazil.observe.greeting import CONNECT_SECONDS
 from frazil.observe.s3 import ENCRYPTIONS
 
@@ -95,7 +95,7 @@ def _azure_properties(sink: SinkSpec) -> dict[str, str]:
     if azure.sas_token:
         properties["adls.sas-token"] = azure.sas_token.get_secret_value()
     if azure.connection_string:
-        properties["adls.connection-string"] = azure.connection_string.get_secret_value()
+        properties["adls.connection-string"] = _whole_connection(azure.connection_string.get_secret_value(), azure)
     if azure.token:
         properties.setdefault("py-io-impl", _FSSPEC)  # PyArrow takes no token
     if azure.client_id and azure.tenant_id and azure.client_secret:
@@ -103,3 +103,15 @@ def _azure_properties(sink: SinkSpec) -> dict[str, str]:
         properties["adls.tenant-id"] = azure.tenant_id
         properties["adls.client-secret"] = azure.client_secret.get_secret_value()
     return properties
+
+
+def _whole_connection(connection: str, azure: AzureStorage) -> str:
+    """A connection string with what is given beside it: where adlfs has one, it takes nothing else."""
+    beside = {
+        "AccountName": azure.storage_account,
+        "AccountKey": azure.access_key.get_secret_value() if azure.access_key else None,
+        "SharedAccessSignature": azure.sas_token.get_secret_value() if azure.sas_token else None,
+    }
+    known = connection_parts(connection)
+    missing = [f"{name}={value}" for name, value in beside.items() if value and name not in known]
+    return ";".join([connection.rstrip(";"), *missing])
