@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from frazil.errors import FrazilError
 from frazil.model.commit import SinkState, unfilled_columns
 from frazil.model.pipeline import PipelineSpec
-from frazil.model.words import ago, seconds_since, size
+from frazil.model.words import ago, size
 from frazil.observe.lake import TableFacts, table_facts
 
 # A commit that is so many flush intervals old, and this many seconds at least, is worth a word.
@@ -44,8 +45,8 @@ def is_old(pipeline: PipelineSpec, seconds: float) -> bool:
     return seconds > max(OLD_INTERVALS * pipeline.sink.flush_interval_secs, OLD_SECONDS)
 
 
-def hints(one: Status) -> Iterator[str]:
-    """What a person should know of it."""
+def hints(one: Status, now: float | None = None) -> Iterator[str]:
+    """What a person should know of it, at this moment if no other is given."""
     if one.error is not None:
         return
     if not one.pipeline.enabled:
@@ -64,7 +65,7 @@ def hints(one: Status) -> Iterator[str]:
             f"rows of {origin} may lack values in {', '.join(columns)} that the database has and its log does not carry: "
             "see docs/postgres.md, Values that are not in the log"
         )
-    age = seconds_since(state.at_ms) or 0
+    age = max(0.0, (time.time() if now is None else now) - state.at_ms / 1000)
     if is_old(one.pipeline, age):
         interval = one.pipeline.sink.flush_interval_secs
         yield f"the last commit was {ago(age)} (flush_interval_secs is {interval}): it is not running, or has nothing to read"
