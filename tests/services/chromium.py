@@ -7,8 +7,9 @@ import http.client
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from services import debian
 from services.processes import LOCALHOST, free_port, started, wait_until
 
 LOCK = debian.LOCKS / "chromium-debian-12.txt"
+LIBRARIES = (debian.LIBRARIES, debian.LIBRARIES / "pulseaudio", Path("lib/x86_64-linux-gnu"))
 READY_SECONDS = 60
 PAGE_SECONDS = 15
 # Nothing of the machine but what is shown: no sandbox of its own in a container, nothing in the background, no network but ours.
@@ -37,6 +39,16 @@ FONTS = """\
   <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
 </fontconfig>
 """
+
+
+@dataclass(frozen=True)
+class Program:
+    """A browser, what its driver calls it, the driver, and the environment that both need."""
+
+    name: str
+    binary: Path
+    driver: Path
+    environment: dict[str, str]
 
 
 class WebDriverFailed(Exception):
@@ -131,11 +143,11 @@ def _ask(port: int, method: str, path: str, body: dict[str, Any] | None = None) 
 @contextmanager
 def running_chromium(folder: Path) -> Iterator[Browser]:
     """A browser of its own in the folder, as long as the block."""
-    binary, driver, environment = _programs(folder)
-    port = free_port()
-    with started("chromedriver", [str(driver), f"--port={port}"], folder / "driver.log", env=environment) as child:
+    program, port = _program(folder), free_port()
+    command = [str(program.driver), f"--port={port}"]
+    with started("chromedriver", command, folder / "driver.log", env=program.environment) as child:
         wait_until(lambda: _is_ready(port), READY_SECONDS, "chromedriver", child)
-        session = _begin(port, str(binary), [*ARGUMENTS, f"--user-data-dir={folder / 'profile'}"])
+        session = _begin(port, program, folder / "profile")
         try:
             yield Browser(port, session)
         finally:
@@ -149,26 +161,28 @@ def _is_ready(port: int) -> bool:
         return False
 
 
-def _begin(port: int, binary: str, arguments: Sequence[str]) -> str:
-    options = {"binary": binary, "args": list(arguments)}
-    wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+def _begin(port: int, program: Program, profile: Path) -> str:
+    options = {"binary": str(program.binary), "args": [*ARGUMENTS, f"--user-data-dir={profile}"]}
+    logs = {"browser": "ALL", "performance": "ALL"}
+    wanted = {"browserName": program.name, "goog:chromeOptions": options, "goog:loggingPrefs": logs}
     session: str = _ask(port, "POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
     return session
 
 
-def _programs(scratch: Path) -> tuple[Path, Path, dict[str, str]]:
-    """Chromium, its driver, and the environment that they need."""
+def _program(scratch: Path) -> Program:
+    """The browser of the machine, or Debian's."""
     installed = [shutil.which(name) for name in ("chromium", "chromedriver")]
     if all(installed):
-        return Path(str(installed[0])), Path(str(installed[1])), {}
+        return Program("chrome", Path(str(installed[0])), Path(str(installed[1])), {})
     if not debian.is_possible():
         pytest.skip("there is no Chromium here, and no Debian for x86-64 whose archive has one")
     folder = debian.unpacked("chromium", LOCK)
     fonts = scratch / "fonts.conf"
     fonts.write_text(FONTS.format(folder=folder, cache=scratch / "fonts-cache"))
-    libraries = os.pathsep.join(str(folder / path) for path in (debian.LIBRARIES, "lib/x86_64-linux-gnu"))
+    libraries = os.pathsep.join(str(folder / path) for path in LIBRARIES)
     environment = {"LD_LIBRARY_PATH": libraries, "FONTCONFIG_FILE": str(fonts)}
-    return folder / "usr/lib/chromium/chromium-headless-shell", folder / "usr/bin/chromedriver", environment
+    shell = folder / "usr/lib/chromium/chromium-headless-shell"
+    return Program("chrome-headless-shell", shell, folder / "usr/bin/chromedriver", environment)
 
 
 @pytest.fixture(scope="session")
