@@ -73,51 +73,50 @@ def table(folder: Path, name: str) -> Table:
     return make_table(sqlite_catalog(folder), ("shop", name))
 
 
-def commit(
-    into: Table,
-    sink_id: str,
-    batch: int,
-    made: Batch,
-    *,
-    epoch: int = 1,
-    instance: str = "one",
-    kind: str = "data",
-    ago: float = 0,
-) -> None:
-    """One snapshot, of a batch or a claim, and the ledger."""
-    at_ms = int((time.time() - ago) * 1000)
-    start, end = position({"row": batch - 1}), position({"row": batch})
-    state = SinkState(epoch, instance, batch, "generator:0", start, end, at_ms=at_ms)
-    counts = RowCounts(made.rows + made.letters, made.rows, made.letters) if kind == "data" else None
-    rows = pa.table({"id": range(made.rows), "name": [f"event {number}" for number in range(made.rows)]}, schema=SCHEMA)
+@dataclass(frozen=True)
+class Made:
+    """One snapshot: a batch of a sink, or a claim by an instance where there is none, and how many seconds ago."""
+
+    sink_id: str
+    number: int
+    ago: float
+    batch: Batch | None = None
+    epoch: int = 1
+    instance: str = "one"
+
+
+def commit(into: Table, *snapshots: Made) -> None:
+    """These snapshots, and in the ledger the last one of each sink. All are one commit of the catalog, which is quick."""
+    now_ms, ids, ledger = int(time.time() * 1000), {}, {}
     with into.transaction() as change:
-        change.append(rows, summary_of(sink_id, state, counts, "0.1.0") | {"frazil.kind": kind})
-    head = into.current_snapshot()
-    assert head is not None
-    with into.transaction() as change:
-        of_head = state.in_snapshot(head.snapshot_id, head.sequence_number or 0)
-        change.set_properties({state_property(sink_id): of_head.to_json()})
+        for one in snapshots:
+            batch, at_ms = one.batch or Batch(0), now_ms - int(one.ago * 1000)
+            start, end = position({"row": one.number - 1}), position({"row": one.number})
+            state = SinkState(one.epoch, one.instance, one.number, "generator:0", start, end, at_ms=at_ms)
+            counts = RowCounts(batch.rows + batch.letters, batch.rows, batch.letters) if one.batch is not None else None
+            rows = pa.table({"id": range(batch.rows), "name": [f"event {n}" for n in range(batch.rows)]}, schema=SCHEMA)
+            change.append(rows, summary_of(one.sink_id, state, counts, "0.1.0"))
+            head = change.table_metadata.current_snapshot()
+            assert head is not None
+            ids[head.snapshot_id] = at_ms
+            ledger[state_property(one.sink_id)] = state.in_snapshot(head.snapshot_id, head.sequence_number or 0).to_json()
+        change.set_properties(ledger)
+    _date(into, ids)
 
 
 def fill(into: Table, sink_id: str, batches: Sequence[Batch], *, every: float = 10.0, ago: float = 0) -> None:
     """A claim, and commits so many seconds after each other, the last of which is so long ago."""
-    commit(into, sink_id, 0, Batch(0), kind="claim", ago=ago)
-    for number, batch in enumerate(batches, 1):
-        commit(into, sink_id, number, batch, ago=ago)
-    spread(into, every, ago)
+    claim = Made(sink_id, 0, ago + len(batches) * every)
+    made = [Made(sink_id, number, ago + (len(batches) - number) * every, batch) for number, batch in enumerate(batches, 1)]
+    commit(into, claim, *made)
 
 
-def spread(into: Table, every: float, ago: float) -> None:
-    """Lets the snapshots of a table be so many seconds apart, as if it had been written to for long."""
+def _date(into: Table, times: Mapping[int, int]) -> None:
+    """Lets snapshots be of these times, which PyIceberg gives to nobody."""
     path = Path(urlsplit(into.metadata_location).path)
     found = json.loads(path.read_text())
-    newest = int((time.time() - ago) * 1000)
-    count = len(found["snapshots"])
-    times = {
-        one["snapshot-id"]: newest - int((count - number) * every * 1000) for number, one in enumerate(found["snapshots"], 1)
-    }
     for one in [*found["snapshots"], *found["snapshot-log"]]:
-        one["timestamp-ms"] = times[one["snapshot-id"]]
+        one["timestamp-ms"] = times.get(one["snapshot-id"], one["timestamp-ms"])
     path.write_text(json.dumps(found))
 
 

@@ -41,7 +41,7 @@ class Letters:
 
 def letters_of(sink: SinkSpec, sink_id: str, since_batch: int, most: int) -> Letters | None:
     """The letters of a sink since a batch; None if there is no table of them."""
-    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual
+    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Reference
 
     namespace, name = sink.letters_name
     theirs = sink.model_copy(update={"namespace": namespace, "table": name, "branch": None, "route": None})
@@ -51,7 +51,8 @@ def letters_of(sink: SinkSpec, sink_id: str, since_batch: int, most: int) -> Let
         with translated(sink.catalog):
             head = table.current_snapshot()
             summary = head.summary.additional_properties if head is not None and head.summary is not None else {}
-            wanted = And(EqualTo("sink", sink_id), GreaterThanOrEqual("batch", since_batch))
+            lately = GreaterThanOrEqual(term=Reference("batch"), value=since_batch)
+            wanted = And(EqualTo(term=Reference("sink"), value=sink_id), lately)
             found: Sequence[dict[str, Any]] = (
                 table.scan(row_filter=wanted, selected_fields=_COLUMNS, limit=most).to_arrow().to_pylist()
             )

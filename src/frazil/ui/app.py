@@ -76,13 +76,11 @@ class Site:
             raise _Missing(f"There is no pipeline {key} here.")
         (known,) = self._known(self._pipelines[key])
         spec = known.pipeline.spec
-        if known.facts is None:
-            # Neither is looked for where there is no table, or none that can be read.
-            nothing = 0.0 if known.table.is_done else None
-            health, letters = Reading(at=nothing), Reading(at=nothing)
-        else:
-            health = self._tables.health(spec)
-            letters = self._tables.letters(spec, since_batch(known, MOST_LETTERS))
+        # Neither is looked for where there is no table, or none that can be read.
+        nothing: Reading[Any] = Reading(at=0.0 if known.table.is_done else None)
+        has_table = known.facts is not None
+        health = self._tables.health(spec) if has_table else nothing
+        letters = self._tables.letters(spec, since_batch(known, MOST_LETTERS)) if has_table else nothing
         return self._page("pipeline.html", view=page_of(known, health, letters))
 
     def _known(self, *pipelines: Watched) -> list[Known]:

@@ -13,7 +13,7 @@ from frazil.observe.status import Status, is_old
 from frazil.ui.history import History, Rate, history_of, rate_of
 from frazil.ui.live import LiveFacts
 from frazil.ui.readings import Reading
-from frazil.ui.values import State, Tone, Value, bytes_rate, rate, seconds, unknown
+from frazil.ui.values import State, Tone, Value, bytes_rate, rate, seconds, unknown, when
 from frazil.ui.watched import Watched
 
 ONLY_LIVE = "Only the process that runs the pipeline knows this: frazil run --ui shows it."
@@ -133,6 +133,14 @@ def lag_of(known: Known) -> Value:
     return unknown("The source does not say how far ahead it is.")
 
 
+def last_commit(known: Known) -> Value:
+    """When the last batch was committed."""
+    found = when(known.last_commit_ms, known.now_ms)
+    if found is not None:
+        return Value(found.text, found.iso)
+    return unknown(_why_no_history(known)) if known.facts is None and not _has_no_table(known) else Value("never")
+
+
 def letters_count(known: Known) -> Value:
     """How many rows became dead letters."""
     commits = known.history.commits
@@ -152,6 +160,10 @@ def rows_in_table(known: Known) -> Value:
         text = f"in {several(len(state.followers), 'table')}" if state is not None else "0"
         return Value(text, "The rows are in the tables of the route")
     return Value(f"{facts.current.total_rows:,}" if facts.current is not None else "0")
+
+
+def _has_no_table(known: Known) -> bool:
+    return known.table.error is None and known.table.at is not None and known.facts is None
 
 
 def _why_no_history(known: Known) -> str:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from frazil.ui.charts import Spark, spark_of
 from frazil.ui.history import paces
-from frazil.ui.known import Known, lag_of, letters_count, rows_in_table, rows_rate, state_of
-from frazil.ui.values import Problem, State, Tone, Value, When, problem, when
+from frazil.ui.known import Known, lag_of, last_commit, letters_count, rows_in_table, rows_rate, state_of
+from frazil.ui.values import Problem, State, Tone, Value, problem
 
 # What needs somebody comes first.
 _ORDER = {tone: place for place, tone in enumerate(Tone)}
@@ -34,7 +34,7 @@ class Row:
     rate: Value
     spark: Spark | None
     lag: Value
-    last: When | None
+    last: Value
     rows: Value
     letters: Value
     problem: Problem | None
@@ -96,7 +96,7 @@ def _row(known: Known) -> Row:
         rate=rows_rate(known),
         spark=spark_of(paces(known.history)),
         lag=lag_of(known),
-        last=when(known.last_commit_ms, known.now_ms),
+        last=last_commit(known),
         rows=rows_in_table(known),
         letters=letters_count(known),
         problem=problem(known.table.error),

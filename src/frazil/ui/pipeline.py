@@ -16,7 +16,7 @@ from frazil.observe.table_health import TableHealth
 from frazil.ui.charts import Chart, charts_of
 from frazil.ui.configuration import configuration_text
 from frazil.ui.history import Commit, Instance, Upkeep, paces
-from frazil.ui.known import ONLY_LIVE, Known, data_rate, lag_of, letters_count, rows_in_table, rows_rate, state_of
+from frazil.ui.known import ONLY_LIVE, Known, data_rate, lag_of, last_commit, letters_count, rows_in_table, rows_rate, state_of
 from frazil.ui.readings import Reading
 from frazil.ui.values import Problem, State, Value, When, problem, seconds, unknown, when
 
@@ -78,7 +78,7 @@ class LettersView:
 
     kept: bool
     table: str
-    rows: Value
+    rows: str
     reasons: tuple[tuple[str, str], ...]
     newest: tuple[LetterRow, ...]
     pending: bool
@@ -119,7 +119,7 @@ class InstanceRow:
 
 @dataclass(frozen=True)
 class Page:
-    """All of the page. ``events`` is None where no process of this program runs the pipeline."""
+    """All of the page. ``events`` is None where this process does not run the pipeline."""
 
     key: str
     file: str
@@ -129,6 +129,7 @@ class Page:
     branch: str
     tables: tuple[str, ...]
     problem: Problem | None
+    nothing: str
     read: When | None
     hints: tuple[str, ...]
     figures: tuple[Figure, ...]
@@ -141,6 +142,7 @@ class Page:
     instances: tuple[InstanceRow, ...]
     events: tuple[Line, ...] | None
     configuration: str
+    run: str
     pending: bool
 
 
@@ -158,6 +160,7 @@ def page_of(known: Known, health: Reading[TableHealth | None], letters: Reading[
         branch=spec.sink.branch or "",
         tables=state_of_ledger.followers if state_of_ledger is not None and known.has_many_tables else (),
         problem=problem(known.table.error),
+        nothing=_nothing(known),
         read=when(int(known.table.at * 1000), now_ms) if known.table.at else None,
         hints=tuple(hints(known.status, now_ms / 1000)),
         figures=tuple(_figures(known)),
@@ -170,8 +173,18 @@ def page_of(known: Known, health: Reading[TableHealth | None], letters: Reading[
         instances=tuple(_instance(one, known) for one in history.instances[: -MOST_INSTANCES - 1 : -1]),
         events=None if live is None else tuple(Line(when(n.at_ms, now_ms), n.what, n.text, n.bad) for n in live.notes[::-1]),
         configuration=configuration_text(known.pipeline),
+        run=f"frazil run {known.pipeline.file} {spec.name}",
         pending=not (known.table.is_done and health.is_done and letters.is_done),
     )
+
+
+def _nothing(known: Known) -> str:
+    """Why sections have nothing to show, where that is because of the table; empty where it was read."""
+    if known.facts is not None:
+        return ""
+    if known.table.error is not None:
+        return "The table cannot be read."
+    return "There is no table yet." if known.table.is_done else "The table is being read."
 
 
 def since_batch(known: Known, most: int) -> int:
@@ -185,11 +198,11 @@ def since_batch(known: Known, most: int) -> int:
 
 
 def _figures(known: Known) -> Iterator[Figure]:
-    live, last = known.live, when(known.last_commit_ms, known.now_ms)
+    live = known.live
     yield Figure("Rows/s", rows_rate(known))
     yield Figure("Bytes/s", data_rate(known))
     yield Figure("Lag", lag_of(known))
-    yield Figure("Last commit", unknown("No commit is known.") if last is None else Value(last.text, last.iso))
+    yield Figure("Last commit", last_commit(known))
     yield Figure("Time of a commit", _commit_time(known))
     yield Figure("Rows in the table", rows_in_table(known))
     yield Figure("Dead letters", letters_count(known))
@@ -245,7 +258,7 @@ def _letters(known: Known, reading: Reading[Letters | None]) -> LettersView:
     return LettersView(
         kept=sink.error_handling is OnError.DEAD_LETTER,
         table=".".join(sink.letters_name),
-        rows=unknown("The table of dead letters has not been read.") if found is None else Value(f"{found.rows:,}"),
+        rows=several(found.rows, "row") if found is not None else "",
         reasons=tuple((code, f"{count:,} of the newest {len(newest):,}") for code, count in reasons.most_common()),
         newest=tuple(_letter(one, known.now_ms) for one in newest[:MOST_LETTERS]),
         pending=not reading.is_done,

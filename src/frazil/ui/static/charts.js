@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const HEIGHT = 150, drawn = new Map();
+  const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function short(value) {
@@ -18,6 +19,12 @@
     return `${value < 10 ? +value.toPrecision(2) : Math.round(value).toLocaleString("en")} rows/s`;
   }
 
+  function moment(seconds, step) {
+    const parts = step >= 86400 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+    if (step < 60) parts.second = "2-digit";
+    return new Intl.DateTimeFormat(undefined, parts).format(seconds * 1000);
+  }
+
   function options(plot, unit, show) {
     const line = colour("--line"), ink = colour("--muted"), accent = colour("--accent");
     const axis = { stroke: ink, font: "11px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { stroke: line, size: 4 } };
@@ -26,7 +33,7 @@
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       scales: { y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
       axes: [
-        { ...axis, space: 70 },
+        { ...axis, space: 60, incrs: STEPS, values: (_, ticks, __, ___, step) => ticks.map((tick) => moment(tick, step)) },
         { ...axis, size: 52, space: 34, values: (_, ticks) => ticks.map((tick) => unit === "seconds" ? worded(unit, tick) : short(tick)) },
       ],
       series: [{}, { stroke: accent, fill: `${accent}1f`, width: 1.5, points: { show: false }, paths: uPlot.paths.linear() }],

@@ -19,7 +19,8 @@
   function refresh() {
     plan();
     if (paused || document.hidden || isRead() || document.querySelector(".plot:hover")) return;
-    htmx.ajax("GET", location.pathname + location.search, { target: "#live", select: "#live", swap: "outerHTML" });
+    const asked = htmx.ajax("GET", location.pathname + location.search, { target: "#live", select: "#live", swap: "outerHTML" });
+    asked.catch(() => { /* whoever listens to the events of htmx says what went wrong */ });
   }
 
   function away(text) {
