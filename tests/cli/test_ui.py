@@ -60,7 +60,9 @@ def test_several_files_and_a_document_for_scripts(tmp_path: Path) -> None:
     assert child.stop(signal.SIGINT) == 0
 
 
-@pytest.mark.parametrize("how", ["--token", "environment", "--env-file"])
+@pytest.mark.parametrize(
+    "how", ["--env-file", *(pytest.param(how, marks=pytest.mark.slow(seconds=4)) for how in ("--token", "environment"))]
+)
 def test_other_machines_may_look_with_the_token(tmp_path: Path, how: str) -> None:
     file = sql_pipeline(tmp_path)
     (tmp_path / "variables").write_text(f"FRAZIL_UI_TOKEN={TOKEN}\n")
@@ -135,7 +137,7 @@ def test_the_address_may_be_left_out(given: list[str], made: list[str]) -> None:
 
 
 def test_a_run_shows_what_it_does(frazil: Frazil, tmp_path: Path, spark: SparkSession) -> None:
-    sql_pipeline(tmp_path, "batch_size: 500", "flush_interval_secs: 1", rows=3000)
+    sql_pipeline(tmp_path, "batch_size: 500", "flush_interval_secs: 1", rows=1500)
     port, seen = free_port(), []
 
     def watch() -> None:
@@ -159,6 +161,7 @@ def commands_of_the_page() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in typed]
 
 
+@pytest.mark.slow(seconds=20)
 def test_the_commands_of_the_page_work(frazil: Frazil, tmp_path: Path, spark: SparkSession) -> None:
     sql_pipeline(tmp_path, rows=10, name="orders.yaml")
     other = sql_pipeline(tmp_path, rows=10, name="clicks.yaml")

@@ -81,6 +81,11 @@ def test_the_rate_of_a_young_pipeline_counts_from_its_start() -> None:
     assert found.rows == 5
 
 
+def test_one_commit_alone_does_not_say_since_when_its_rows_came() -> None:
+    assert rate_of(history_of(facts(snapshot(1, 10)), SINK_ID, None), NOW_MS, 60) is None
+    assert rate_of(history_of(facts(snapshot(1, 10), snapshot(2, 5)), SINK_ID, None), NOW_MS, 60) is not None
+
+
 def test_nothing_known_is_no_rate_and_no_commits_of_late_are_zero() -> None:
     assert rate_of(History(), NOW_MS, 1) is None
     found = rate_of(history_of(facts(snapshot(1, 7200)), SINK_ID, None), NOW_MS, 1)

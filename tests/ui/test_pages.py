@@ -136,7 +136,7 @@ def test_dead_letters_are_counted_by_reason() -> None:
     found = Letters("shop.orders__dead_letters", 70, letters)
     shown = page(committing(pipeline=watched(on_error="dead_letter")), found).letters
     assert shown.kept
-    assert shown.rows.text == "70"
+    assert shown.rows == "70 rows"
     assert shown.reasons == (("json-type", "20 of the newest 30"), ("json-key", "10 of the newest 30"))
     assert len(shown.newest) == 10
     assert len(shown.newest[0].raw) <= 400

@@ -168,15 +168,18 @@ class Rate:
 
 
 def rate_of(history: History, now_ms: int, flush_secs: int) -> Rate | None:
-    """The rate of the last minute, or of the last three flush intervals if these are longer; None if nothing is known so far.
+    """The rate of the last minute, or of the last three flush intervals if these are longer; None if too little is known.
 
-    Where the history begins later, it is the rate since its beginning.
+    Where the history begins later, it is the rate since its beginning. If that is a commit, nobody knows since when its rows
+    came.
     """
     known = [*history.starts, *(one.at_ms for one in history.commits)]
     if not known:
         return None
     begin = max(min(known), now_ms - max(RATE_SECONDS, RATE_INTERVALS * flush_secs) * 1000)
     lately = [one for one in history.commits if one.at_ms > begin]
+    if not lately and any(one.at_ms == begin for one in history.commits):
+        return None
     span = max(now_ms - begin, 1000) / 1000
     sizes = [one.bytes for one in lately]
     whole = None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)

@@ -171,4 +171,4 @@ def _why_no_history(known: Known) -> str:
         return "The table cannot be read."
     if known.table.at is None:
         return NOT_READ
-    return "There is no table yet." if known.facts is None else "The pipeline has not committed yet."
+    return "There is no table yet." if known.facts is None else "There are too few commits so far."
