@@ -46,6 +46,7 @@ _WORDS = {
     "listed": "names", "where": "place", "failed": "what failed", "spec": "source", "of": "column", "sink_id": "id",
     "verify_message": "why", "off": "or switch it off", "here": "place", "there": "place", "to": "place",
     "decides": "deciding value", "rejected": "dead letters", "other": "other one", "partitionfield": "field",
+    "asked_by": "what asks for it", "host_by": "set the host to", "port_by": "set the port to", "otherwise": ", or switch it off",
     "custom_source": "file", "plugin": "output plugin", "getSimpleName": "its class", "filename": "file",
 }  # fmt: skip
 _CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

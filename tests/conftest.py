@@ -64,6 +64,7 @@ pytest_plugins = [
     "services.spark",
     "services.standalone",
     "services.trino",
+    "services.chromium",
 ]
 
 

@@ -35,6 +35,7 @@ SOURCES_FRONT = ("frazil.sources", "frazil.sources.base")
 WRITE = ("frazil.write", "frazil.write.*")
 RUNTIME = ("frazil.runtime", "frazil.runtime.*")
 OBSERVE = ("frazil.observe", "frazil.observe.*")
+UI = ("frazil.ui", "frazil.ui.*")
 READING = ("frazil.reading", "frazil.reading.*")
 BELOW_DOORS = (*RUNTIME, *WRITE, *SOURCES, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, *OBSERVE, *READING, *MODEL)
 
@@ -57,6 +58,8 @@ ALLOWED = {
     "runtime": (*WRITE, *ICEBERG, *SPARK, *COLUMNS, *COMMIT, *SOURCES_FRONT, "frazil.observe.described", *MODEL),
     # Status and inspect translate catalogs as a run does, and start no Spark.
     "observe": ("frazil.spark.catalogs", "frazil.spark.databases", *MODEL),
+    # Pages are made from what can be seen without Spark, whoever runs the pipelines.
+    "ui": (*OBSERVE, *MODEL),
     # Doors that take a YAML file share how one is read and explained; it knows the models, and no door.
     "reading": MODEL,
     "doors": BELOW_DOORS,
@@ -65,7 +68,7 @@ ALLOWED = {
     "bytewax": ("frazil.doors.bytewax", "frazil.doors.bytewax.*", *BASE),
     # No door imports another: which of them knows a file is decided above them, once for the command line and for Python.
     "files": ("frazil.doors", "frazil.doors.*", *BELOW_DOORS),
-    "cli": ("frazil", "frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
+    "cli": ("frazil", "frazil.files", "frazil.doors", "frazil.doors.*", *UI, *BELOW_DOORS),
     # For users' own tests: it runs pipelines as the command line does, and nothing of frazil needs it.
     "testing": ("frazil.files", "frazil.doors.python.pipeline", *BELOW_DOORS),
     "": ("frazil.files", "frazil.doors", "frazil.doors.*", *BELOW_DOORS),
@@ -242,6 +245,8 @@ def test_every_part_has_its_place() -> None:
         ("frazil.doors.python.sink", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
         ("frazil.doors.python.sink", "from frazil.cli import main", "imports frazil.cli"),
         ("frazil.reading.x", "from frazil.doors.yaml import load", "imports frazil.doors.yaml"),
+        ("frazil.ui.x", "from frazil.spark.session import Session", "imports frazil.spark.session"),
+        ("frazil.ui.x", "from frazil.cli.output import Output", "imports frazil.cli.output"),
         ("frazil.cli.test", "from frazil.testing import TemporaryLake", "imports frazil.testing"),
     ],
 )

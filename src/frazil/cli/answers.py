@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.cli.call import Call
 from frazil.cli.output import AsItIs, table
-from frazil.cli.words import several
+from frazil.model.words import several
 
 if TYPE_CHECKING:
     from frazil.doors.sql import Answer

@@ -33,6 +33,7 @@ from frazil.cli import (
     sql,
     status,
     test,
+    ui,
     validate,
     verify,
     version,
@@ -72,6 +73,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "forget": forget.forget,
     "status": status.status,
     "inspect": inspect.inspect,
+    "ui": ui.ui,
     "sql": sql.sql,
     "schema": schema.schema,
     "connectors": connectors.connectors,
@@ -131,7 +133,7 @@ def root(
 
 def run_command_line(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 ok, 1 failed, 2 usage, 75 try again later, 78 bad configuration."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = ui.with_addresses(sys.argv[1:] if argv is None else argv)
     # The options are not parsed yet when parsing them fails.
     output = Output(json="--json" in arguments, debug="--debug" in arguments)
     try:

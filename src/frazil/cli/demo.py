@@ -18,8 +18,8 @@ import typer
 from frazil.cli.call import Call
 from frazil.cli.output import table
 from frazil.cli.run import RunTotals, execute
-from frazil.cli.words import iso, short
 from frazil.errors import EnvironmentFault
+from frazil.model.words import iso, short
 
 if TYPE_CHECKING:
     from frazil.model.events import Event

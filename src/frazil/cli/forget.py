@@ -16,8 +16,8 @@ import typer
 from frazil.cli.call import Call
 from frazil.cli.output import error_document, facts
 from frazil.cli.places import targets
-from frazil.cli.words import iso, several
 from frazil.errors import ConfigError, EnvironmentFault, FrazilError, UsageError
+from frazil.model.words import iso, several
 from frazil.version import __version__
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from frazil.cli.call import Call, nearest
 from frazil.cli.check import exit_code
 from frazil.cli.output import console_for_messages, error_document, error_fields, facts, text
 from frazil.cli.places import targets
-from frazil.cli.words import size
 from frazil.errors import FrazilError, UsageError
 from frazil.model.maintenance import USUAL_TASKS, MaintenanceTask
+from frazil.model.words import size
 
 if TYPE_CHECKING:
     from frazil.model.events import Event

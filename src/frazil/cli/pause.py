@@ -12,7 +12,6 @@ import typer
 from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import table
 from frazil.cli.run import Names
-from frazil.cli.words import iso
 
 if TYPE_CHECKING:
     from frazil.model.pausing import Pause
@@ -62,11 +61,5 @@ def _show(call: Call, done: list[Pausing], unchanged: str) -> None:
 
 def _words(one: Pausing, unchanged: str) -> str:
     if one.before == one.now:
-        return unchanged if one.now is None else f"was paused already: {text_of(one.now)}"
+        return unchanged if one.now is None else f"was paused already: {one.now.words}"
     return "goes on" if one.now is None else "paused"
-
-
-def text_of(pause: Pause) -> str:
-    """A pause in words."""
-    why = f": {pause.reason}" if pause.reason else ""
-    return f"since {iso(pause.at_ms)} by {pause.by}{why}"

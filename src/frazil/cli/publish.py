@@ -10,8 +10,8 @@ import typer
 from frazil.cli.call import Call, for_each, pipelines_named
 from frazil.cli.output import AsItIs, facts, table
 from frazil.cli.run import Names
-from frazil.cli.words import several
 from frazil.errors import UsageError
+from frazil.model.words import several
 
 if TYPE_CHECKING:
     from frazil.model.events import Event

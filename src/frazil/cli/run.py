@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -15,6 +15,7 @@ import typer
 from frazil.cli.call import Call, CustomSourceOption, pipelines_named
 from frazil.cli.output import error_document, table
 from frazil.cli.signals import run_beside, stopping
+from frazil.cli.ui import TokenOption, UiOption, access_of
 from frazil.errors import FrazilError, UsageError
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def run(
         LogLevel | None, typer.Option(case_sensitive=False, help="Least level that is logged, instead of the file's.")
     ] = None,
     custom_source: CustomSourceOption = None,
+    ui: UiOption = None,
+    token: TokenOption = None,
 ) -> None:
     """Run the pipelines until stopped. Ctrl-C or SIGTERM ends them after the batch that is being written."""
     call, only = call.with_file_among(names or [])
@@ -69,11 +72,13 @@ def run(
         fix = f"Run them with: frazil sql --run --definitions {call.file}"
         raise UsageError("usage", f"{call.file} holds definitions of SQL.", fix=fix)
     project, once = as_asked(call.project(custom_source), once=once, runner=runner, log_level=log_level)
-    pipelines_named(project, only)  # an unknown name is refused before Spark is loaded
+    running = pipelines_named(project, only)  # an unknown name is refused before Spark is loaded
+    if token is not None and ui is None:
+        raise UsageError("usage", "--token is the token of --ui, which is not given.", fix="Give --ui, or leave --token out.")
     totals = RunTotals()
     try:
-        with display(project.settings) as shown:
-            execute(call, project, only, once=once, listeners=[totals, shown])
+        with pages(project, running, ui, token) as (watching, urls), display(project.settings) as shown:
+            execute(call, project, only, once=once, listeners=[totals, shown, *watching], urls=urls)
     except FrazilError as error:
         if not call.output.json:
             raise
@@ -84,6 +89,23 @@ def run(
         call.output.document(totals.to_json())
     else:
         totals.show(call)
+
+
+@contextmanager
+def pages(
+    project: ProjectSpec, pipelines: Sequence[PipelineSpec], address: str | None, token: str | None
+) -> Iterator[tuple[list[Listener], dict[str, str]]]:
+    """Pages about the pipelines that run, if an address is asked for: the listeners that they need, and where they are."""
+    if address is None:
+        yield [], {}
+        return
+    from frazil.ui.live import Live
+    from frazil.ui.server import served_ui
+    from frazil.ui.watched import watched
+
+    live = Live(pipelines)
+    with served_ui(access_of("--ui", address, token), watched([project], [one.name for one in pipelines]), live) as url:
+        yield [live], {"ui": url}
 
 
 def as_asked(project: ProjectSpec, *, once: bool, runner: Runner | None, log_level: LogLevel | None) -> tuple[ProjectSpec, bool]:
@@ -107,14 +129,16 @@ def execute(
     once: bool,
     listeners: Sequence[Listener],
     stop: threading.Event | None = None,
+    urls: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs the pipelines of a project with everything around them."""
+    """Runs the pipelines of a project with everything around them. ``urls`` is what else is served, by purpose."""
     from frazil.runtime.runner import run_project
 
     def work(everybody: Sequence[Listener], asked: threading.Event) -> None:
         run_project(project, once=once, listeners=everybody, stop=asked, only=only)
 
-    surrounded(call, project.settings, pipelines_named(project, only), work, once=once, listeners=listeners, stop=stop)
+    pipelines = pipelines_named(project, only)
+    surrounded(call, project.settings, pipelines, work, once=once, listeners=listeners, stop=stop, urls=urls)
 
 
 Work = Callable[[Sequence["Listener"], threading.Event], None]
@@ -129,8 +153,9 @@ def surrounded(
     once: bool,
     listeners: Sequence[Listener],
     stop: threading.Event | None = None,
+    urls: Mapping[str, str] | None = None,
 ) -> None:
-    """Does the work with everything around it: logs, metrics, health, signals."""
+    """Does the work with everything around it: logs, metrics, health, signals. ``urls`` is what else is served, by purpose."""
     from frazil.observe.logs import configure
     from frazil.observe.surroundings import only_asked, served
 
@@ -141,9 +166,9 @@ def surrounded(
         # Runs that end by themselves are short, and several may run side by side.
         served(only_asked(settings) if once else settings, pipelines) as web,
     ):
-        for purpose in ("health", "metrics"):
-            if purpose in web.urls:
-                say("serving", f"{purpose}: {web.urls[purpose]}")
+        for purpose, url in {**web.urls, **(urls or {})}.items():
+            if purpose in ("health", "metrics", "ui"):
+                say("serving", f"{purpose}: {url}")
         say("starting", "starting Spark ...")
         run_beside(lambda: work([*web.listeners, *listeners], asked))
 

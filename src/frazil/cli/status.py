@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,37 +13,16 @@ from frazil.cli.call import Call, pipelines_named
 from frazil.cli.check import exit_code
 from frazil.cli.inspect import unpublished
 from frazil.cli.output import console_for_data, error_fields, error_text, table, text
-from frazil.cli.pause import text_of
 from frazil.cli.run import Names
 from frazil.cli.signals import interruptible_wait
-from frazil.cli.words import ago, iso, seconds_since, short, size
-from frazil.errors import FrazilError, UsageError
+from frazil.errors import UsageError
+from frazil.model.words import ago, iso, seconds_since, short, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from frazil.model.commit import SinkState
     from frazil.model.pipeline import PipelineSpec
-    from frazil.observe.lake import TableFacts
-
-# A commit that is so many flush intervals old, and this many seconds at least, is worth a word.
-OLD_INTERVALS, OLD_SECONDS = 10, 120
-# From so many files on it matters when they are far smaller than asked for.
-MANY_FILES, SMALL_SHARE = 100, 8
-
-
-@dataclass(frozen=True)
-class Status:
-    """What a pipeline's table says about it."""
-
-    pipeline: PipelineSpec
-    facts: TableFacts | None = None
-    error: FrazilError | None = None
-
-    @property
-    def ledger(self) -> SinkState | None:
-        """The last entry of this pipeline's sink."""
-        return self.facts.ledgers.get(self.pipeline.sink_id) if self.facts is not None else None
+    from frazil.observe.status import Status
 
 
 def status(
@@ -57,6 +35,8 @@ def status(
     ] = None,
 ) -> None:
     """Show how far every pipeline is, as its table tells it. Needs no Spark and no running pipeline."""
+    from frazil.observe.status import look
+
     call, only = call.with_file_among(names or [])
     if watch is not None and call.output.json:
         raise UsageError("usage", "--watch and --json exclude each other.", fix="Call status --json as often as you like.")
@@ -79,6 +59,8 @@ def _keep_showing(pipelines: Sequence[PipelineSpec], seconds: float) -> None:
     from rich.console import Group
     from rich.live import Live
 
+    from frazil.observe.status import look
+
     console = console_for_data()
     with interruptible_wait() as wait, Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
         while True:
@@ -97,6 +79,8 @@ def _as_text(thing: RenderableType) -> RenderableType:
 
 
 def _shown(found: Sequence[Status]) -> Iterator[RenderableType]:
+    from frazil.observe.status import hints
+
     columns = ("pipeline", "table", "last commit", "batch", "rows", "files", "size")
     yield table("", columns, [_row(one) for one in found], right=("batch", "rows", "files", "size"))
     for one in found:
@@ -105,54 +89,10 @@ def _shown(found: Sequence[Status]) -> Iterator[RenderableType]:
             yield error_text(one.error)
 
 
-def look(pipeline: PipelineSpec) -> Status:
-    """One pipeline's status."""
-    from frazil.observe.lake import table_facts
-
-    try:
-        return Status(pipeline, table_facts(pipeline.sink))
-    except FrazilError as error:
-        return Status(pipeline, error=error)
-
-
-def hints(one: Status) -> Iterator[str]:
-    """What a person should know of it."""
-    from frazil.model.commit import unfilled_columns
-
-    if one.error is not None:
-        return
-    if not one.pipeline.enabled:
-        yield "not enabled"
-    if one.facts is None:
-        yield "the table does not exist yet"
-        return
-    state = one.ledger
-    if state is None:
-        yield "this pipeline has never committed to the table"
-        return
-    if (pause := one.facts.paused.get(one.pipeline.sink_id)) is not None:
-        yield f"paused {text_of(pause)}; it goes on after: frazil resume {one.pipeline.name}"
-        return
-    if one.facts.was_rolled_back(state):
-        yield "the table was rolled back behind the last commit of this pipeline: a run will stop and say so"
-    for origin, columns in unfilled_columns(state.end).items():
-        yield (
-            f"rows of {origin} may lack values in {', '.join(columns)} that the database has and its log does not carry: "
-            "see docs/postgres.md, Values that are not in the log"
-        )
-    age = seconds_since(state.at_ms) or 0
-    interval = one.pipeline.sink.flush_interval_secs
-    if age > max(OLD_INTERVALS * interval, OLD_SECONDS):
-        yield f"the last commit was {ago(age)} (flush_interval_secs is {interval}): it is not running, or has nothing to read"
-    head = one.facts.current
-    if head is not None and head.total_files > MANY_FILES:
-        average = head.total_bytes // head.total_files
-        if average * SMALL_SHARE < one.pipeline.sink.target_file_bytes:
-            yield f"{head.total_files:,} files of {size(average)} on average: compaction would make reading faster"
-
-
 def to_json(one: Status) -> dict[str, Any]:
     """One pipeline's status as JSON."""
+    from frazil.observe.status import hints
+
     state, head = one.ledger, one.facts.current if one.facts is not None else None
     return {
         "pipeline": one.pipeline.name,

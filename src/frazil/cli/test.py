@@ -10,8 +10,8 @@ import typer
 from frazil.cli.call import Call, pipelines_named
 from frazil.cli.output import table
 from frazil.cli.run import Names
-from frazil.cli.words import several
 from frazil.errors import ConfigError
+from frazil.model.words import several
 
 if TYPE_CHECKING:
     from frazil.model.cases import CaseResult, Row

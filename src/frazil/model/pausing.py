@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from frazil.errors import DataError
+from frazil.model.words import iso
 
 PREFIX = "frazil.paused."
 
@@ -18,6 +19,12 @@ class Pause:
     by: str
     at_ms: int
     reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """Since when, by whom, and why."""
+        why = f": {self.reason}" if self.reason else ""
+        return f"since {iso(self.at_ms)} by {self.by}{why}"
 
     def to_json(self) -> str:
         """The value as stored in the table's property."""

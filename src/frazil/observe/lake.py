@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,8 @@ class TableFacts:
 
 def table_facts(sink: SinkSpec) -> TableFacts | None:
     """What there is to know of the sink's table, or None when there is no such table."""
-    table = open_table(sink)
-    return None if table is None else facts_of(table, sink.full_name, sink.written_branch)
+    with opened(sink) as table:
+        return None if table is None else facts_of(table, sink.full_name, sink.written_branch)
 
 
 def ledgers(sink: SinkSpec) -> dict[str, SinkState]:
@@ -136,7 +137,19 @@ def open_table(sink: SinkSpec) -> Table | None:
         try:
             return catalog.load_table((*sink.namespace_levels, sink.home_table or ""))
         except (NoSuchTableError, NoSuchNamespaceError):
+            catalog.close()
             return None
+
+
+@contextmanager
+def opened(sink: SinkSpec) -> Iterator[Table | None]:
+    """The table as long as the block, and then no connection to its catalog: for a process that looks again and again."""
+    table = open_table(sink)
+    try:
+        yield table
+    finally:
+        if table is not None:
+            table.catalog.close()
 
 
 def local_path(location: str) -> Path | None:

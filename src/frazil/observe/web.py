@@ -1,16 +1,9 @@
-"""The HTTP endpoints: ``/metrics``, ``/health``, ``/ready``, ``/live``.
-
-Ports are bound by the caller's thread, so that a busy one is an error at once; everything else, the import of the web
-libraries too, happens in a daemon thread while the run goes on. A request that comes earlier waits in the socket's queue.
-"""
+"""The HTTP endpoints: ``/metrics``, ``/health``, ``/ready``, ``/live``."""
 
 from __future__ import annotations
 
-import errno
-import socket
-import threading
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -18,9 +11,9 @@ from frazil.errors import ConfigError
 from frazil.model.settings import Settings
 from frazil.observe.health import Health
 from frazil.observe.metrics import Metrics
+from frazil.observe.serving import Address, Servers, bind_all
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
@@ -36,6 +29,13 @@ class Listening:
     host: str
     port: int
     paths: dict[str, str]
+
+    @property
+    def address(self) -> Address:
+        """The same in the words of the file."""
+        setting = f"settings.{self.setting}"
+        off = f", or switch it off with {setting}.enabled: false"
+        return Address(self.host, self.port, setting, f"Set {setting}.host to", f"Set {setting}.port to", off)
 
 
 def addresses_of(settings: Settings) -> list[Listening]:
@@ -93,9 +93,7 @@ class Web:
         self._addresses = addresses_of(settings)
         self._metrics = metrics
         self._health = health
-        self._built = threading.Event()
-        self._servers: list[uvicorn.Server] = []
-        self._thread: threading.Thread | None = None
+        self._servers: Servers | None = None
         self.urls: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -109,103 +107,17 @@ class Web:
         """Binds the ports and begins to serve. Raises a ConfigError when a port cannot be had."""
         if not self._addresses:
             return
-        with ExitStack() as undo:
-            sockets = [undo.enter_context(_bind(listening)) for listening in self._addresses]
-            undo.pop_all()
+        sockets = bind_all([listening.address for listening in self._addresses])
         for listening, bound in zip(self._addresses, sockets, strict=True):
-            host = f"[{listening.host}]" if ":" in listening.host else listening.host
-            base = f"http://{host}:{bound.getsockname()[1]}"
-            self.urls |= {purpose: base + path for purpose, path in listening.paths.items()}
-        self._thread = threading.Thread(target=self._serve, args=(sockets,), name="frazil-web", daemon=True)
-        self._thread.start()
+            self.urls |= {purpose: listening.address.url(bound) + path for purpose, path in listening.paths.items()}
+        self._servers = Servers(sockets, [partial(self._application, listening) for listening in self._addresses])
+        self._servers.start()
 
     def stop(self) -> None:
         """Ends the servers and frees the ports."""
-        if self._thread is None:
-            return
-        self._built.wait()
-        for server in self._servers:
-            server.should_exit = True
-        self._thread.join()
-        self._thread = None
+        if self._servers is not None:
+            self._servers.stop()
+            self._servers = None
 
-    def _serve(self, sockets: list[socket.socket]) -> None:
-        import asyncio
-
-        try:
-            servers = [self._server(listening) for listening in self._addresses]
-            self._servers = servers
-        finally:
-            self._built.set()
-
-        async def serve_all() -> None:
-            await asyncio.gather(*(server.serve([bound]) for server, bound in zip(servers, sockets, strict=True)))
-
-        with ExitStack() as closing:
-            for bound in sockets:
-                closing.enter_context(bound)
-            asyncio.run(serve_all())
-
-    def _server(self, listening: Listening) -> uvicorn.Server:
-        import uvicorn
-
-        config = uvicorn.Config(
-            application(listening.paths, self._metrics, self._health),
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-        return uvicorn.Server(config)
-
-
-def _bind(listening: Listening) -> socket.socket:
-    """A listening socket, or an error that names the setting."""
-    setting = f"settings.{listening.setting}"
-    place = f"{listening.host}:{listening.port}"
-    off = f"or switch it off with {setting}.enabled: false"
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror as error:
-        raise ConfigError(
-            "unknown-host",
-            f"{setting}.host is {listening.host}, which is no address of this machine: {error.strerror}.",
-            fix=f"Set {setting}.host to 127.0.0.1, or to 0.0.0.0 for every interface, {off}.",
-        ) from error
-    bound = socket.socket(family, kind, proto)
-    try:
-        # A port whose last connections are still in TIME_WAIT can be bound again; one that somebody listens on cannot.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise _bind_error(error, setting, place, off) from error
-    return bound
-
-
-def _bind_error(error: OSError, setting: str, place: str, off: str) -> ConfigError:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return ConfigError(
-                "port-in-use",
-                f"The port of {setting} is in use: {place}.",
-                fix=f"Set {setting}.port to another port, or to 0 for any free one, {off}.",
-            )
-        case errno.EACCES:
-            return ConfigError(
-                "port-not-permitted",
-                f"This user may not listen on {place} ({setting}.port).",
-                fix=f"Set {setting}.port to a port above 1023, {off}.",
-            )
-        case _:
-            return ConfigError(
-                "cannot-listen",
-                f"Cannot listen on {place} ({setting}): {error.strerror}.",
-                fix=f"Set {setting}.host to an address of this machine, such as 127.0.0.1, {off}.",
-            )
+    def _application(self, listening: Listening) -> Starlette:
+        return application(listening.paths, self._metrics, self._health)

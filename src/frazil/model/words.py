@@ -47,3 +47,8 @@ def short(content: str | None, length: int = 60) -> str:
     content = content or ""
     half = (length - 3) // 2
     return content if len(content) <= length else f"{content[:half]}...{content[-half:]}"
+
+
+def amplified(files: float) -> str:
+    """How many files readers open."""
+    return f"{files:g} files for each that is needed"
