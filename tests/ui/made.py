@@ -73,7 +73,8 @@ def facts(*snapshots: SnapshotFacts, state: SinkState | None = None, head: int |
     ledgers = {} if state is None else {SINK_ID: state}
     return TableFacts(
         name="shop.orders", uuid="u", location="/t", metadata_location="/t/m", format_version=2, columns=(), identifier_fields=(),
-        partition=(), properties={}, snapshots=own, ledgers=ledgers, branch="main", ancestors=tuple(line), unpublished=0,
+        partition=(), properties={}, snapshots=own, ledgers=ledgers, paused={}, branch="main", ancestors=tuple(line),
+        unpublished=0,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ NOT_READ = "The table has not been read."
 _LIVE_STATES = {
     HealthState.STARTING: (Tone.WAIT, "Spark is starting, or the sink is not claimed yet"),
     HealthState.RUNNING: (Tone.GOOD, ""),
+    HealthState.PAUSED: (Tone.OFF, "somebody has paused it"),
     HealthState.FAILING: (Tone.BAD, "the last attempt to commit failed"),
     HealthState.FENCED: (Tone.BAD, "another instance owns the sink"),
     HealthState.FAILED: (Tone.BAD, "it stopped with an error"),
@@ -96,6 +97,8 @@ def _state_of_table(known: Known) -> State:  # noqa: PLR0911 - one for each stat
         return State("no table", Tone.OFF, "a first run makes the table")
     if state is None:
         return State("never ran", Tone.OFF, "this pipeline has never committed to the table")
+    if (pause := facts.paused.get(known.pipeline.spec.sink_id)) is not None:
+        return State("paused", Tone.OFF, pause.words)
     if facts.was_rolled_back(state):
         return State("rolled back", Tone.BAD, "somebody moved the table back behind the last commit: a run will stop and say so")
     if is_old(known.pipeline.spec, (known.now_ms - state.at_ms) / 1000):
