@@ -64,6 +64,7 @@ def test_the_process_that_runs_a_pipeline_knows_better(state: HealthState) -> No
     found = state_of(known(error=AWAY, live=LiveFacts(health=PipelineHealth(state, last_error="it said no"))))
     assert found.word == state.value
     assert found.tone is {
+        HealthState.PAUSED: Tone.OFF,
         HealthState.STARTING: Tone.WAIT, HealthState.RUNNING: Tone.GOOD, HealthState.FAILING: Tone.BAD,
         HealthState.FENCED: Tone.BAD, HealthState.FAILED: Tone.BAD, HealthState.FINISHED: Tone.OFF, HealthState.STALE: Tone.WARN,
     }[state]  # fmt: skip
